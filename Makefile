@@ -1,0 +1,34 @@
+# paimon-cli: everything a newcomer or a CI needs. `make` alone lists the targets.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Create .venv and install paimon-cli with its development tools (once)
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## Run the tour on real data: 336,776 flights, upserts, deletes, compaction, time travel
+	@$(BIN)/python scripts/demo.py
+
+test: $(STAMP) ## Run all tests
+	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
+
+check: $(STAMP) ## Lint, type check, check the layers
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean: ## Remove caches and build results, keep .venv
+	rm -rf build dist spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find paimon_cli tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

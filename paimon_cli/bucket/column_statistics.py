@@ -1,0 +1,101 @@
+"""Column statistics of a data file, taken from its Parquet footer (format section 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.datatypes.decimals import decimal_of
+from paimon_cli.datatypes.field_types import DataType
+from paimon_cli.datatypes.values import Timestamp
+from paimon_cli.metadata.data_file import SimpleStats
+
+KEY_STATS_LENGTH = 128
+"""Key columns are cut to this many code points whatever the table's mode says."""
+
+NO_MIN_MAX = frozenset({"BINARY", "VARBINARY", "ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR"})
+"""Types without bounds: old readers expect none for bytes, nested columns have none in the footer."""
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """Bounds as internal values, None when unknown; `null_count` None when unknown."""
+
+    minimum: Any = None
+    maximum: Any = None
+    null_count: int | None = None
+
+
+UNKNOWN = ColumnStatistics()
+
+
+def footer_statistics(footer: pq.FileMetaData, column: str, t: DataType, has_nan: bool) -> ColumnStatistics:
+    """Statistics of one column over all row groups; bounds only when every row group with values has them."""
+    first = footer.row_group(0)
+    index = next((i for i in range(first.num_columns) if first.column(i).path_in_schema == column), None)
+    if index is None:  # a nested column has leaves only
+        return UNKNOWN
+    chunks = [footer.row_group(i).column(index).statistics for i in range(footer.num_row_groups)]
+    if any(chunk is None or not chunk.has_null_count for chunk in chunks):
+        return UNKNOWN
+    nulls = sum(chunk.null_count for chunk in chunks)
+    filled = [chunk for chunk in chunks if chunk.num_values]
+    if has_nan or not filled or t.root in NO_MIN_MAX or not all(chunk.has_min_max for chunk in filled):
+        return ColumnStatistics(None, None, nulls)
+    lows = [_value(chunk.min_raw, t) for chunk in filled]
+    highs = [_value(chunk.max_raw, t) for chunk in filled]
+    return ColumnStatistics(min(lows), max(highs), nulls)
+
+
+def _value(raw: Any, t: DataType) -> Any:
+    """The footer's physical value as an internal value of the type."""
+    if t.root == "DECIMAL":
+        unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
+        return decimal_of(unscaled, t.scale or 0)
+    if t.root in ("CHAR", "VARCHAR"):
+        return raw.decode("utf-8")
+    if t.root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        millis, micros = (raw, 0) if (t.precision or 0) <= 3 else divmod(raw, 1000)
+        return Timestamp(millis, micros * 1000)
+    return raw
+
+
+def truncated(statistics: ColumnStatistics, mode: str) -> ColumnStatistics:
+    """Apply a stats mode: `none`, `counts`, `full` or `truncate(n)`, n in code points; a cut maximum is rounded up."""
+    if mode == "none":
+        return UNKNOWN
+    if mode == "counts":
+        return ColumnStatistics(None, None, statistics.null_count)
+    if mode == "full" or not isinstance(statistics.maximum, str):
+        return statistics
+    length = int(mode[len("truncate(") : -1])
+    maximum = statistics.maximum if len(statistics.maximum) <= length else _next_text(statistics.maximum[:length])
+    if maximum is None:
+        return ColumnStatistics(None, None, statistics.null_count)
+    return ColumnStatistics(statistics.minimum[:length], maximum, statistics.null_count)
+
+
+def _next_text(text: str) -> str | None:
+    """The shortest text above every text that begins with `text`; None if there is none."""
+    for end in range(len(text) - 1, -1, -1):
+        point = ord(text[end]) + 1
+        if point == 0xD800:  # surrogates are no characters
+            point = 0xE000
+        if point <= 0x10FFFF:
+            return text[:end] + chr(point)
+    return None
+
+
+def simple_stats(columns: Iterable[ColumnStatistics], types: Sequence[DataType]) -> SimpleStats:
+    """The manifest's form, one field per column."""
+    listed = list(columns)
+    nullable = [t.with_nullable(True) for t in types]
+    return SimpleStats(
+        serialize_row([c.minimum for c in listed], nullable),
+        serialize_row([c.maximum for c in listed], nullable),
+        tuple(c.null_count for c in listed),
+    )

@@ -1,0 +1,89 @@
+"""A data file -> Arrow batches in the read schema, checked against its metadata (format sections 2, 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from paimon_cli.bucket.avro_rows import avro_batches
+from paimon_cli.bucket.schema_evolution import as_declared, column_sources
+from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+
+READ_BUFFER_BYTES = 256 << 10
+"""Without a read buffer each open parquet file keeps whole compressed column chunks in memory."""
+
+SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8()}
+COMPRESSION_SUFFIXES = frozenset({"gz", "zst", "snappy", "lz4", "bz2"})
+
+
+def file_format(file_name: str) -> str:
+    """The format by which a file must be read, whatever the table's option says: the end of its name."""
+    parts = file_name.split(".")
+    return parts[-2] if parts[-1] in COMPRESSION_SUFFIXES and len(parts) > 2 else parts[-1]
+
+
+def read_data_file(
+    context: TableContext, partition: bytes, bucket: int, file: DataFileMeta, columns: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Batches of at most `batch_rows` rows with `columns` (table columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND`), file order.
+
+    Raises `DamagedFile` when the file is missing, unreadable or holds another number of rows than its metadata says.
+    """
+    path = context.data_file_path(partition, bucket, file)
+    rows = 0
+    try:
+        for batch in _batches(context, path, file, columns, batch_rows):
+            rows += batch.num_rows
+            yield batch
+    except FileNotFoundError as error:
+        raise _missing(path) from error
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise DamagedFile(f"cannot read data file {path}", str(error).splitlines()[0], path=path) from error
+    if rows != file.row_count:
+        raise DamagedFile(f"data file {path} is damaged", f"it holds {rows} rows, its manifest says {file.row_count}", path=path)
+
+
+def _missing(path: str) -> DamagedFile:
+    hint = "was its snapshot expired while you read?"
+    return DamagedFile(f"data file {path} is missing", "a snapshot names it, the storage has no such file", hint, path=path)
+
+
+def _batches(
+    context: TableContext, path: str, file: DataFileMeta, columns: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.get(file.schema_id)
+    system = [name for name in columns if name in SYSTEM_COLUMNS]
+    read_fields = context.schema.fields_of([name for name in columns if name not in SYSTEM_COLUMNS])
+    sources = column_sources(read_fields, file_schema.fields)
+    physical = [*system, *(s.file_field.name for s in sources if s.file_field is not None)]
+    for stored in _stored_batches(context, path, file, physical, batch_rows):
+        arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in system}
+        for source in sources:
+            raw = None if source.file_field is None else stored.column(source.file_field.name)
+            arrays[source.field.name] = source.column(raw, stored.num_rows)
+        yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
+
+
+def _stored_batches(
+    context: TableContext, path: str, file: DataFileMeta, physical: list[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The file's own columns in its own types; a reader always asks for one column at least, else rows are lost."""
+    form = file_format(file.file_name)
+    with context.storage.open_input(path) as source:
+        if form == "parquet":
+            reader = pq.ParquetFile(source, buffer_size=READ_BUFFER_BYTES, page_checksum_verification=True)
+            yield from reader.iter_batches(batch_rows, columns=physical, use_threads=False)
+        elif form == "orc":
+            for number in range((stripes := orc.ORCFile(source)).nstripes):
+                stripe = stripes.read_stripe(number, columns=physical)
+                yield from pa.Table.from_batches([stripe]).select(physical).to_batches(max_chunksize=batch_rows)
+        elif form == "avro":
+            yield from avro_batches(source, physical, context.schemas.get(file.schema_id), batch_rows)
+        else:
+            raise NotSupported(f"data file {path}", f"its format {form} is none of parquet, orc, avro")

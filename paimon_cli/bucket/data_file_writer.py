@@ -1,0 +1,243 @@
+"""Sorted rows -> data files of one bucket and level, rolled by size, each with its metadata (format sections 5.4, 7)."""
+
+from __future__ import annotations
+
+import time
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from paimon_cli.bucket.column_statistics import (
+    KEY_STATS_LENGTH,
+    ColumnStatistics,
+    footer_statistics,
+    simple_stats,
+    truncated,
+)
+from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.datatypes.field_types import DataField
+from paimon_cli.datatypes.values import values_from_arrow
+from paimon_cli.errors import NotSupported
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, data_file_schema
+
+ROW_GROUP_BYTES = 32 << 20
+"""Arrow bytes of a row group: what a writer holds in memory."""
+DICTIONARY_SAMPLE_ROWS = 4096
+MAX_NATIVE_TIMESTAMP_PRECISION = 6
+PARQUET_CODECS = {"uncompressed": "none"}
+"""Names of `file.compression` that pyarrow spells otherwise."""
+
+
+def check_writable(context: TableContext) -> None:
+    """Raise `NotSupported` for what data files written here cannot hold."""
+    for field in context.schema.fields:
+        if field.type.root.startswith("TIMESTAMP") and (field.type.precision or 0) > MAX_NATIVE_TIMESTAMP_PRECISION:
+            raise NotSupported(
+                f"column {field.name} has a precision of {field.type.precision}",
+                "TIMESTAMP(7..9) is stored as INT96, which cannot be written beside other timestamps",
+                "use TIMESTAMP(6)",
+            )
+    formats = {context.options.file_format, *context.options.file_format_per_level.values()}
+    if formats != {"parquet"}:
+        raise NotSupported(f"file.format={', '.join(sorted(formats))}", "data files are written as parquet only")
+
+
+class DataFileNames:
+    """Names of one writer's data files: one UUID, a counter from 0.
+
+    With a `stamp` (16 hex digits) the UUID begins with it, so that the files of a failed job can be found again.
+    """
+
+    def __init__(self, context: TableContext, stamp: str = "") -> None:
+        own = context.names.uuid()
+        self._uuid = f"{stamp[:8]}-{stamp[8:12]}-{stamp[12:16]}{own[18:]}" if stamp else own
+        self._prefix = context.options.data_file_prefix
+        self._count = 0
+
+    def next(self) -> str:
+        name = f"{self._prefix}{self._uuid}-{self._count}.parquet"
+        self._count += 1
+        return name
+
+
+class DataFileWriter:
+    """Writes batches in `merge_schema`, sorted by primary key with one row per key, into files of about `target-file-size`.
+
+    `close` returns the metadata of all files; `abort` removes them. Files are durable when `close` returns.
+    """
+
+    def __init__(
+        self, context: TableContext, partition: bytes, bucket: int, *, level: int, source: int, names: DataFileNames
+    ) -> None:
+        self._context = context
+        self._partition = partition
+        self._bucket = bucket
+        self._level = level
+        self._source = source
+        self._names = names
+        self._files: list[DataFileMeta] = []
+        self._open: _OpenDataFile | None = None
+        self._target = context.options.target_file_size
+        self._paths: list[str] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows == 0:
+            return
+        if self._open is None:
+            name = self._names.next()
+            path = self._context.data_file_path_of(self._partition, self._bucket, name)
+            self._paths.append(path)
+            self._open = _OpenDataFile(self._context, name, path, self._level, batch)
+        self._open.write(batch)
+        if self._open.bytes_written >= self._target:
+            self._roll()
+
+    def _roll(self) -> None:
+        if self._open is not None:
+            self._files.append(self._open.close(self._level, self._source))
+            self._open = None
+
+    def close(self) -> tuple[DataFileMeta, ...]:
+        self._roll()
+        return tuple(self._files)
+
+    def abort(self) -> None:
+        """Remove every file of this writer, finished or not."""
+        if self._open is not None:
+            self._open.discard()
+            self._open = None
+        for path in self._paths:
+            self._context.storage.delete(path)
+
+
+class _OpenDataFile:
+    """One parquet file in the making."""
+
+    def __init__(self, context: TableContext, name: str, path: str, level: int, sample: pa.RecordBatch) -> None:
+        self._context = context
+        self._schema = data_file_schema(context.schema)
+        self._name = name
+        self._path = path
+        self._sink: BinaryIO = context.storage.open_output(path)
+        self._writer = _parquet_writer(self._sink, self._schema, context, level, sample)
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._group_bytes = min(ROW_GROUP_BYTES, context.options.target_file_size)
+        self._rows = 0
+        self._deletes = 0
+        self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+        self._first: pa.RecordBatch | None = None
+        self._last: pa.RecordBatch | None = None
+        self._with_nan: set[str] = set()
+
+    @property
+    def bytes_written(self) -> int:
+        return self._sink.tell()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._observe(batch)
+        self._pending.append(batch)
+        self._pending_bytes += batch.nbytes
+        if self._pending_bytes >= self._group_bytes:
+            self._flush_row_group()
+
+    def _observe(self, batch: pa.RecordBatch) -> None:
+        if self._first is None:
+            self._first = batch.slice(0, 1)
+        self._last = batch.slice(batch.num_rows - 1, 1)
+        self._rows += batch.num_rows
+        sequences = batch.column(SEQUENCE_NUMBER).to_numpy()
+        self._sequences = (min(self._sequences[0], int(sequences.min())), max(self._sequences[1], int(sequences.max())))
+        kinds = batch.column(VALUE_KIND).to_numpy()
+        self._deletes += int(np.count_nonzero(kinds & 1))  # -U is 1, -D is 3
+        for field in batch.schema:
+            if pa.types.is_floating(field.type) and pc.any(pc.is_nan(batch.column(field.name))).as_py():
+                self._with_nan.add(field.name)
+
+    def _flush_row_group(self) -> None:
+        if not self._pending:
+            return
+        rows = pa.Table.from_batches(self._pending)
+        columns = [rows.column(name.removeprefix(KEY_PREFIX)) for name in self._schema.names]
+        self._writer.write_table(pa.table(columns, schema=self._schema), row_group_size=rows.num_rows)
+        self._pending, self._pending_bytes = [], 0
+
+    def close(self, level: int, source: int) -> DataFileMeta:
+        self._flush_row_group()
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        return self._meta(self._writer.writer.metadata, size, level, source)
+
+    def discard(self) -> None:
+        self._pending = []
+        self._sink.close()
+
+    def _meta(self, footer: pq.FileMetaData, size: int, level: int, source: int) -> DataFileMeta:
+        schema, options = self._context.schema, self._context.options
+        keys = schema.fields_of(schema.trimmed_primary_keys)
+        key_mode = f"truncate({KEY_STATS_LENGTH})"
+        key_columns = [self._statistics(footer, KEY_PREFIX, f, key_mode) for f in keys]
+        value_columns = [self._statistics(footer, "", f, options.stats_mode(f.name, level)) for f in schema.fields]
+        return DataFileMeta(
+            file_name=self._name,
+            file_size=size,
+            row_count=self._rows,
+            min_key=self._key_of(self._first),
+            max_key=self._key_of(self._last),
+            key_stats=simple_stats(key_columns, [f.type for f in keys]),
+            value_stats=simple_stats(value_columns, [f.type for f in schema.fields]),
+            min_sequence_number=self._sequences[0],
+            max_sequence_number=self._sequences[1],
+            schema_id=schema.id,
+            level=level,
+            creation_time_millis=_local_wall_clock(self._context.clock.now_millis()),
+            delete_row_count=self._deletes,
+            file_source=source,
+        )
+
+    def _statistics(self, footer: pq.FileMetaData, prefix: str, field: DataField, mode: str) -> ColumnStatistics:
+        return truncated(footer_statistics(footer, prefix + field.name, field.type, field.name in self._with_nan), mode)
+
+    def _key_of(self, row: pa.RecordBatch | None) -> bytes:
+        if row is None:
+            return EMPTY_ROW
+        keys = self._context.schema.fields_of(self._context.schema.trimmed_primary_keys)
+        return serialize_row([values_from_arrow(row.column(f.name), f.type)[0] for f in keys], [f.type for f in keys])
+
+
+def _local_wall_clock(now_millis: int) -> int:
+    """Java stores the fields of the local time as if they were UTC (format section 4.3, `_CREATION_TIME`)."""
+    return now_millis + time.localtime(now_millis // 1000).tm_gmtoff * 1000
+
+
+def _parquet_writer(
+    sink: BinaryIO, schema: pa.Schema, context: TableContext, level: int, sample: pa.RecordBatch
+) -> pq.ParquetWriter:
+    """Settings that every Paimon reader takes, with page checksums (format section 7.2)."""
+    codec = context.options.compression_at(level)
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=PARQUET_CODECS.get(codec, codec),
+        compression_level=context.options.zstd_level if codec == "zstd" else None,
+        use_dictionary=_repetitive_columns(schema, sample) or False,
+        store_decimal_as_integer=True,
+        store_schema=False,
+        data_page_version="1.0",
+        version="2.6",
+        write_page_checksum=True,
+        write_time_adjusted_to_utc=True,
+    )
+
+
+def _repetitive_columns(schema: pa.Schema, sample: pa.RecordBatch) -> list[str]:
+    """Text columns whose values repeat: a dictionary pays there and costs elsewhere."""
+    rows = sample.slice(0, DICTIONARY_SAMPLE_ROWS)
+    texts = [f.name for f in schema if f.name in rows.schema.names and (pa.types.is_string(f.type) or pa.types.is_binary(f.type))]
+    return [name for name in texts if pc.count_distinct(rows.column(name)).as_py() * 2 < rows.num_rows]

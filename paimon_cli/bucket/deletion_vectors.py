@@ -1,0 +1,38 @@
+"""The deletion vectors of one bucket at one snapshot, read from its index files (format section 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paimon_cli.errors import DamagedFile
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles
+from paimon_cli.metadata.deletion_vector_file import DeletionVector, decode_deletion_vector
+
+DELETION_VECTORS = "DELETION_VECTORS"
+
+
+@dataclass(frozen=True)
+class BucketVectors:
+    """Data file name -> its deletion vector; a file without an entry has no deleted rows."""
+
+    by_file: dict[str, DeletionVector]
+
+    def of(self, file_name: str) -> DeletionVector | None:
+        return self.by_file.get(file_name)
+
+
+def load_vectors(context: TableContext, bucket: BucketFiles) -> BucketVectors:
+    """Read every vector of the bucket's index files."""
+    vectors: dict[str, DeletionVector] = {}
+    for index in bucket.index_files:
+        if index.index_type != DELETION_VECTORS:
+            continue
+        path = index.external_path or context.layout.index(index.file_name)
+        try:
+            content = context.storage.read_bytes(path)
+        except FileNotFoundError as error:
+            raise DamagedFile(f"index file {path} is missing", "the snapshot's index manifest names it", path=path) from error
+        for listed in index.deletion_vector_ranges or ():
+            vectors[listed.data_file_name] = decode_deletion_vector(content, listed.offset, listed.length, path)
+    return BucketVectors(vectors)

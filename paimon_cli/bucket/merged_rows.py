@@ -1,0 +1,131 @@
+"""The rows of a bucket, merged over its sorted runs (merge on read, format section 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles
+from paimon_cli.lsm.key_intervals import Section, key_sections
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.lsm.sort_merge import merge_sorted_runs
+from paimon_cli.lsm.sorted_run import SortedRun
+from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+
+RUN_BATCH_BYTES = 8 << 20
+"""Decoded bytes that each run of a merge may hold."""
+MERGE_BYTES = 192 << 20
+"""Decoded bytes that all runs of a merge may hold together."""
+DECODED_PER_STORED_BYTE = 4
+SMALLEST_BATCH, LARGEST_BATCH = 512, 65536
+
+
+def read_bucket(
+    context: TableContext,
+    bucket: BucketFiles,
+    columns: Sequence[str],
+    *,
+    row_filter: pc.Expression | None = None,
+    keep_kinds: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Current rows of the bucket with `columns` (also `_SEQUENCE_NUMBER`, `_VALUE_KIND`), in key order.
+
+    `row_filter` sees merged rows and may use any of `columns`. With `keep_kinds` deleted keys come too, as -D or -U rows.
+    A bucket with deletion vectors shows levels above 0 only, each row not marked deleted.
+    """
+    if not context.schema.primary_keys:
+        live = _appended_rows(context, bucket, columns)
+    elif context.options.deletion_vectors_enabled:
+        live = _unmarked_rows(context, bucket, columns)
+    else:
+        live = _merged_rows(context, bucket, columns, keep_kinds)
+    for batch in live:
+        wanted = batch if row_filter is None else batch.filter(row_filter)
+        if wanted.num_rows:
+            yield wanted
+
+
+def _merged_rows(
+    context: TableContext, bucket: BucketFiles, columns: Sequence[str], keep_kinds: bool
+) -> Iterator[pa.RecordBatch]:
+    needed = merge_columns(context, columns)
+    for section in key_sections(bucket.files, context.key_of):
+        lone = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
+        names = lone if len(section) == 1 else needed
+        for batch in merge_section(context, bucket.partition, bucket.bucket, section, names):
+            yield (batch if keep_kinds else without_retractions(batch)).select(list(columns))
+
+
+def merge_columns(context: TableContext, columns: Iterable[str]) -> list[str]:
+    """What a merge must read so that it can give `columns`: system columns, key and sequence fields come first."""
+    schema = context.schema
+    engine = merge_engine(context.options)
+    needed = [SEQUENCE_NUMBER, VALUE_KIND, *schema.trimmed_primary_keys, *engine.sequence_fields, *columns]
+    return list(dict.fromkeys(needed))
+
+
+def merge_section(
+    context: TableContext, partition: bytes, bucket: int, section: Section, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Merge the overlapping runs of one section; one row per key, retractions kept.
+
+    A section of one run is passed through: `columns` then need not hold what a merge needs.
+    """
+    runs = sorted(section, key=lambda run: max(file.max_sequence_number for file in run.files))
+    rows = _batch_rows(runs)
+    streams = [_run_rows(context, partition, bucket, run, columns, rows) for run in runs]
+    return merge_sorted_runs(streams, context.schema.trimmed_primary_keys, merge_engine(context.options))
+
+
+def _run_rows(
+    context: TableContext, partition: bytes, bucket: int, run: SortedRun, columns: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    for file in run.files:
+        yield from read_data_file(context, partition, bucket, file, columns, batch_rows)
+
+
+def _batch_rows(runs: Sequence[SortedRun]) -> int:
+    """Rows per batch so that all runs together stay inside the memory of a merge."""
+    rows = sum(run.row_count for run in runs)
+    row_bytes = max(1, sum(run.size for run in runs) * DECODED_PER_STORED_BYTE // max(1, rows))
+    budget = min(RUN_BATCH_BYTES, MERGE_BYTES // max(1, len(runs)))
+    return max(SMALLEST_BATCH, min(LARGEST_BATCH, budget // row_bytes))
+
+
+def without_retractions(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Drop -U and -D rows; whatever a manifest says of a file's deletes, the kind column decides."""
+    kinds = batch.column(VALUE_KIND).to_numpy() & 1
+    return batch.filter(pa.array(kinds == 0)) if np.any(kinds) else batch
+
+
+def _unmarked_rows(context: TableContext, bucket: BucketFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    vectors = load_vectors(context, bucket)
+    names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
+    for file in bucket.files:
+        if file.level > 0:
+            for batch in _file_rows(context, bucket, file, names, vectors):
+                yield without_retractions(batch).select(list(columns))
+
+
+def _appended_rows(context: TableContext, bucket: BucketFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    vectors = load_vectors(context, bucket)
+    for file in sorted(bucket.files, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0)):
+        yield from _file_rows(context, bucket, file, columns, vectors)
+
+
+def _file_rows(
+    context: TableContext, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], vectors: BucketVectors
+) -> Iterator[pa.RecordBatch]:
+    deleted = vectors.of(file.file_name)
+    position = 0
+    for batch in read_data_file(context, bucket.partition, bucket.bucket, file, columns, LARGEST_BATCH):
+        end = position + batch.num_rows
+        yield batch if deleted is None else batch.filter(pa.array(deleted.live_mask(position, end)))
+        position = end

@@ -1,0 +1,77 @@
+"""The Typer application, and the one error boundary: every failure becomes a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from paimon_cli import __version__
+from paimon_cli.cli import inspect_commands, version_command
+from paimon_cli.cli.command import HelpfulGroup
+from paimon_cli.cli.failure_report import report_failure
+
+INTERRUPTED = 130
+
+
+class BoundedGroup(HelpfulGroup):
+    """The outermost group: nothing gets past it but an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _discard_stdout()
+            raise typer.Exit(0) from None
+        except (KeyboardInterrupt, typer.Abort):
+            raise typer.Exit(INTERRUPTED) from None
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **settings: Any) -> Any:
+        arguments = list(sys.argv[1:] if args is None else args)
+        settings["standalone_mode"] = False
+        try:
+            code = super().main(arguments, prog_name or "paimon-cli", **settings)
+        except Exception as error:
+            code = report_failure(error, arguments)
+        if code == INTERRUPTED:
+            print("interrupted", file=sys.stderr)
+        sys.exit(code)
+
+
+app = typer.Typer(
+    name="paimon-cli",
+    cls=BoundedGroup,
+    help="Create, write, read, compact and inspect Apache Paimon tables, without a Paimon installation.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"paimon-cli {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)] = False,
+) -> None:
+    """Options in front of the command."""
+
+
+inspect_commands.register(app)
+version_command.register(app)
+
+
+def main() -> None:
+    """Entry point of the `paimon-cli` script and of `python -m paimon_cli`."""
+    app()
+
+
+def _discard_stdout() -> None:
+    """Whoever read our output has left: what is still buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

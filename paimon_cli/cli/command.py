@@ -1,0 +1,113 @@
+"""How commands are declared: a decorator adds the options that every command takes, and hands the command a `Call`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+from paimon_cli.cli.parameters import Engine, EngineName, MasterUrl, OptionPairs, Output, SparkSettings, Trace, WarehouseUrl, split_pairs
+from paimon_cli.cli.result_view import Item, Listing, OutputFormat, show
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.engine import Engine as JobEngine
+    from paimon_cli.table.table import Table
+    from paimon_cli.table.table_location import TableLocation
+
+HIDDEN_ALIASES = {"ls": "list", "show": "get", "rm": "delete"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """The shared options of one call, and what follows from them. `engine` and the two below are set for commands that run jobs."""
+
+    output: OutputFormat = OutputFormat.TABLE
+    warehouse: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    engine: str = "spark"
+    master: str | None = None
+    spark_conf: dict[str, str] = field(default_factory=dict)
+
+    def locate(self, table: str) -> TableLocation:
+        from paimon_cli.table.table_location import locate_table
+
+        return locate_table(table, self.warehouse)
+
+    def open(self, table: str) -> Table:
+        """The table as the user names it, with `--option` over its own options."""
+        from paimon_cli.table.table import Table
+
+        return Table.open(self.locate(table), self.options)
+
+    def open_engine(self) -> JobEngine:
+        from paimon_cli.jobs.engine_choice import open_engine
+
+        return open_engine(self.engine, self.master, self.spark_conf)
+
+    def show(self, result: Listing | Item) -> None:
+        show(result, self.output)
+
+
+class HelpfulGroup(TyperGroup):
+    """A group of commands that shows its help when called bare."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args or ["--help"])
+
+
+def command(app: typer.Typer, name: str, *, runs_jobs: bool = False, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register `function(call, ...)` as a command with the shared options; `runs_jobs` adds those of the engine."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        shared = [*_SHARED, *_OF_JOBS] if runs_jobs else _SHARED
+        wrapped = _with_shared_options(function, shared)
+        app.command(name, **settings)(wrapped)
+        if name in HIDDEN_ALIASES and "hidden" not in settings:
+            app.command(HIDDEN_ALIASES[name], hidden=True)(wrapped)
+        return function
+
+    return register
+
+
+def _with_shared_options(function: Callable[..., None], shared: list[inspect.Parameter]) -> Callable[..., None]:
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+
+    def run(**values: Any) -> None:
+        given = {parameter.name: values.pop(parameter.name) for parameter in shared}
+        function(_call(given), **values)
+
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__doc__, run.__name__ = function.__doc__, function.__name__
+    return run
+
+
+def _call(given: dict[str, Any]) -> Call:
+    given.pop("trace")
+    given["options"] = split_pairs(given.pop("option"), "--option")
+    if "spark_conf" in given:
+        given["spark_conf"] = split_pairs(given["spark_conf"], "--spark-conf")
+        given["engine"] = given["engine"].value
+    return Call(**given)
+
+
+def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+_SHARED = [
+    _parameter("output", Output, OutputFormat.TABLE),
+    _parameter("warehouse", WarehouseUrl),
+    _parameter("option", OptionPairs),
+    _parameter("trace", Trace, False),
+]
+_OF_JOBS = [
+    _parameter("engine", Engine, EngineName.SPARK),
+    _parameter("master", MasterUrl),
+    _parameter("spark_conf", SparkSettings),
+]

@@ -1,0 +1,52 @@
+"""A failure as the user sees it: three lines or one JSON object on stderr, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from paimon_cli.errors import PaimonError, UsageError
+
+TRACE_VARIABLE = "PAIMON_CLI_TRACE"
+COMMAND_LINE_ERROR: type[BaseException] = typer.BadParameter.__mro__[1]
+"""What Typer raises for any wrong command line; it exports only this leaf of the family."""
+
+
+def report_failure(error: Exception, arguments: Sequence[str]) -> int:
+    """Print on stderr, as JSON if the command line asks for it, with a traceback if it asks for that; the exit code."""
+    if "--trace" in arguments or os.environ.get(TRACE_VARIABLE, "") not in ("", "0"):
+        traceback.print_exception(error)
+    shown = _as_shown(error)
+    if _wants_json(arguments):
+        content = {"code": shown.code, "message": str(shown), "hint": shown.hint or None, "details": shown.details}
+        print(json.dumps({"error": content}, ensure_ascii=False, default=str), file=sys.stderr)
+    else:
+        lines = (f"error: {shown.what}", shown.why, f"hint: {shown.hint}" if shown.hint else "")
+        print("\n".join(line for line in lines if line), file=sys.stderr)
+    return shown.exit_code
+
+
+def _as_shown(error: Exception) -> PaimonError:
+    if isinstance(error, PaimonError):
+        return error
+    if isinstance(error, COMMAND_LINE_ERROR):
+        return _command_line_error(error)
+    what = f"{type(error).__name__}: {error}".split("\n")[0]
+    return PaimonError(what, "this is a bug of paimon-cli", "--trace for details")
+
+
+def _command_line_error(error: Any) -> UsageError:
+    command = error.ctx.command_path if error.ctx is not None else "paimon-cli"
+    return UsageError(error.format_message().replace("\n", " "), hint=f"{command} --help")
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether `-o json` stands on the command line, parsed or not: a wrong command line fails before parsing is done."""
+    text = f" {' '.join(arguments)} "
+    return any(f" {spelling} " in text for spelling in ("-o json", "-ojson", "--output json", "--output=json"))

@@ -1,0 +1,60 @@
+"""Arguments and options that several commands take, declared once."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from paimon_cli.cli.result_view import OutputFormat
+from paimon_cli.errors import UsageError
+
+JOB_PANEL = "Engine"
+COMMON_PANEL = "Common"
+
+
+class EngineName(str, enum.Enum):
+    """Choices of `--engine`."""
+
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table of a warehouse.", show_default=False)]
+
+Output = Annotated[OutputFormat, typer.Option("-o", "--output", help="Form of the output.", rich_help_panel=COMMON_PANEL)]
+WarehouseUrl = Annotated[
+    str | None,
+    typer.Option("--warehouse", metavar="URI", help="Where db.table is looked for; else $PAIMON_WAREHOUSE or ./paimon.yaml.", rich_help_panel=COMMON_PANEL),
+]
+OptionPairs = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="KEY=VALUE", help="Table option for this call (create: of the table); repeatable.", rich_help_panel=COMMON_PANEL),
+]
+Trace = Annotated[bool, typer.Option("--trace", help="Show a traceback when something fails.", rich_help_panel=COMMON_PANEL)]
+
+Engine = Annotated[EngineName, typer.Option("--engine", help="Spark, or this process without a JVM.", rich_help_panel=JOB_PANEL)]
+MasterUrl = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] if not given.", rich_help_panel=JOB_PANEL)
+]
+SparkSettings = Annotated[
+    list[str] | None, typer.Option("--spark-conf", metavar="KEY=VALUE", help="Setting of the Spark session; repeatable.", rich_help_panel=JOB_PANEL)
+]
+
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="At this snapshot; else the latest.")]
+Partitions = Annotated[
+    list[str] | None,
+    typer.Option("--partition", metavar="KEY=VALUE[,...]", help="Only this partition; repeatable for several."),
+]
+Buckets = Annotated[list[int] | None, typer.Option("--bucket", metavar="N", help="Only this bucket; repeatable.")]
+
+
+def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
+    """['a=1', 'b=x=y'] -> {'a': '1', 'b': 'x=y'}; the last of a key wins."""
+    split = [pair.partition("=") for pair in pairs or ()]
+    for key, equals, _ in split:
+        if not equals or not key.strip():
+            raise UsageError(f"{flag} {key} is no KEY=VALUE pair", hint=f"write {flag} key=value")
+    return {key.strip(): value for key, _, value in split}

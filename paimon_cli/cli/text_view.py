@@ -1,0 +1,84 @@
+"""Results for people: Rich tables as wide as the terminal, and never cut when stdout is a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from paimon_cli.cli.result_view import Column, Item, Listing
+
+UNLIMITED_WIDTH = 1 << 20
+WIDTH_SAMPLE_ROWS = 1000
+"""Rows of a stream whose width decides the columns; later, wider cells shift their line."""
+
+
+def stdout_console() -> Console:
+    """Colours and width of the terminal (NO_COLOR, COLUMNS are Rich's business); no limit for pipes and files."""
+    terminal = sys.stdout.isatty()
+    return Console(file=sys.stdout, width=None if terminal else UNLIMITED_WIDTH, soft_wrap=False, highlight=False, markup=False, emoji=False)
+
+
+def show(result: Listing | Item) -> None:
+    if isinstance(result, Listing):
+        _show_listing(result)
+    else:
+        _show_item(result)
+
+
+def _show_listing(listing: Listing) -> None:
+    shown = [column for column in listing.columns if column.title is not None]
+    if listing.heading:
+        print(listing.heading)
+    if listing.rows:
+        _print_table(shown, [[column.kind.text(getattr(row, column.name)) for column in shown] for row in listing.rows])
+    if listing.footer:
+        print(listing.footer)
+
+
+def _print_table(columns: Sequence[Column], cells: list[list[str]]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.kind.right_aligned else "left", no_wrap=True)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console = stdout_console()
+    with console.capture() as capture:
+        console.print(table)
+    sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
+
+
+def _show_item(item: Item) -> None:
+    shown = [column for column in item.columns if column.title is not None]
+    width = max(cell_len(str(column.title)) for column in shown)
+    for column in shown:
+        print(f"{column.title:<{width}}  {column.kind.text(getattr(item.row, column.name))}".rstrip())
+    if item.footer:
+        print(item.footer)
+
+
+def stream_rows(names: Sequence[str], right_aligned: Sequence[bool], rows: Iterable[Sequence[str]]) -> int:
+    """Print rows of text as they come, columns as wide as the first rows need; the number of rows printed."""
+    rows = iter(rows)
+    sample = list(islice(rows, WIDTH_SAMPLE_ROWS))
+    widths = [max(map(cell_len, column)) for column in zip(names, *sample, strict=True)]
+    print(_line(names, widths, right_aligned))
+    count = 0
+    for count, row in enumerate(chain(sample, rows), start=1):
+        print(_line(row, widths, right_aligned))
+    return count
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right_aligned: Sequence[bool]) -> str:
+    padded = (_pad(cell, width, right) for cell, width, right in zip(cells, widths, right_aligned, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def _pad(cell: str, width: int, right: bool) -> str:
+    space = " " * max(0, width - cell_len(cell))
+    return space + cell if right else cell + space

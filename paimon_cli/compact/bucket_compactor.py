@@ -1,0 +1,78 @@
+"""One bucket's compaction: merge what overlaps, upgrade what does not, and say so in a commit message."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
+from paimon_cli.bucket.merged_rows import merge_columns, merge_section, without_retractions
+from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.compaction_steps import Rewrite, Upgrade, compaction_steps
+from paimon_cli.lsm.key_intervals import key_sections
+from paimon_cli.lsm.sorted_run import SortedRun
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
+
+KIND_BATCH_ROWS = 1 << 20
+
+
+def run_compaction(context: TableContext, task: CompactionTask) -> CommitMessage:
+    """Carry out the task. Memory is bounded by the number of runs, not by the bucket's size.
+
+    When it fails, its own new files are removed; the table is as it was.
+    """
+    check_writable(context)
+    names = DataFileNames(context, task.file_stamp)
+    written: list[DataFileWriter] = []
+    before: list[DataFileMeta] = []
+    after: list[DataFileMeta] = []
+    small_file_size = int(context.options.target_file_size * context.options.small_file_ratio)
+    sections = key_sections(task.files, context.key_of)
+    try:
+        for step in compaction_steps(sections, task.output_level, task.max_level, small_file_size):
+            if isinstance(step, Upgrade) and not _must_lose_deletes(context, task, step.file):
+                before.append(step.file)
+                after.append(step.file.upgraded(task.output_level))
+            else:
+                rewrite = step if isinstance(step, Rewrite) else _alone(step.file)
+                writer = DataFileWriter(
+                    context, task.partition, task.bucket, level=task.output_level, source=SOURCE_COMPACT, names=names
+                )
+                written.append(writer)
+                before.extend(rewrite.files)
+                after.extend(_rewrite(context, task, rewrite, writer))
+    except BaseException:
+        for writer in written:
+            writer.abort()
+        raise
+    return CommitMessage(
+        partition=task.partition,
+        bucket=task.bucket,
+        total_buckets=task.total_buckets,
+        compact_before=tuple(before),
+        compact_after=tuple(after),
+        read_snapshot_id=task.read_snapshot_id,
+    )
+
+
+def _alone(file: DataFileMeta) -> Rewrite:
+    return Rewrite(((SortedRun(file.level, (file,)),),))
+
+
+def _rewrite(context: TableContext, task: CompactionTask, rewrite: Rewrite, writer: DataFileWriter) -> tuple[DataFileMeta, ...]:
+    columns = merge_columns(context, context.schema.field_names)
+    for section in rewrite.sections:
+        for batch in merge_section(context, task.partition, task.bucket, list(section), columns):
+            writer.write(without_retractions(batch) if task.drop_deletes else batch)
+    return writer.close()
+
+
+def _must_lose_deletes(context: TableContext, task: CompactionTask, file: DataFileMeta) -> bool:
+    """Whether a file on its way to the top level holds retractions that its metadata hides (pypaimon counts 0 always)."""
+    if task.output_level != task.max_level or file.level == task.max_level:
+        return False
+    kinds = read_data_file(context, task.partition, task.bucket, file, [VALUE_KIND], KIND_BATCH_ROWS)
+    return any(bool(np.any(batch.column(VALUE_KIND).to_numpy() & 1)) for batch in kinds)

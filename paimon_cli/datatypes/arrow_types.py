@@ -1,0 +1,129 @@
+"""Paimon types as Arrow types and back (format section 7.2 in memory)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pyarrow as pa
+
+from paimon_cli.datatypes.data_type import MAX_DECIMAL_PRECISION, MAX_LENGTH, DataField, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import NotSupported
+
+_PLAIN = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "CHAR": pa.string(),
+    "VARCHAR": pa.string(),
+    "BINARY": pa.binary(),
+    "VARBINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIME": pa.time32("ms"),
+}
+_FROM_PLAIN = {
+    pa.bool_(): DataType("BOOLEAN"),
+    pa.int8(): DataType("TINYINT"),
+    pa.int16(): DataType("SMALLINT"),
+    pa.int32(): DataType("INT"),
+    pa.int64(): DataType("BIGINT"),
+    pa.uint8(): DataType("SMALLINT"),
+    pa.uint16(): DataType("INT"),
+    pa.uint32(): DataType("BIGINT"),
+    pa.uint64(): DataType("DECIMAL", precision=20, scale=0),
+    pa.float16(): DataType("FLOAT"),
+    pa.float32(): DataType("FLOAT"),
+    pa.float64(): DataType("DOUBLE"),
+    pa.date32(): DataType("DATE"),
+    pa.date64(): DataType("DATE"),
+    pa.string(): DataType("VARCHAR", length=MAX_LENGTH),
+    pa.large_string(): DataType("VARCHAR", length=MAX_LENGTH),
+    pa.string_view(): DataType("VARCHAR", length=MAX_LENGTH),
+    pa.binary(): DataType("VARBINARY", length=MAX_LENGTH),
+    pa.large_binary(): DataType("VARBINARY", length=MAX_LENGTH),
+    pa.binary_view(): DataType("VARBINARY", length=MAX_LENGTH),
+}
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def arrow_type(t: DataType) -> pa.DataType:
+    """The one Arrow type that columns of `t` have in memory. Raises `NotSupported` for VARIANT, BLOB and the like."""
+    plain = _PLAIN.get(t.root)
+    if plain is not None:
+        return plain
+    if t.root == "DECIMAL":
+        return pa.decimal128(t.precision, t.scale)
+    if t.root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        return pa.timestamp(timestamp_unit(t), tz="UTC" if t.root == "TIMESTAMP_LTZ" else None)
+    if t.root == "ARRAY":
+        element = t.element_type()
+        return pa.list_(pa.field("element", arrow_type(element), element.nullable))
+    if t.root in ("MAP", "MULTISET"):
+        key, value = t.entry_types()
+        return pa.map_(pa.field("key", arrow_type(key), False), pa.field("value", arrow_type(value), value.nullable))
+    if t.root == "ROW":
+        return pa.struct([arrow_field(field) for field in t.row_fields()])
+    raise NotSupported(f"columns of type {type_to_sql(t)} are not supported", "this version neither reads nor writes them")
+
+
+def timestamp_unit(t: DataType) -> str:
+    """Arrow unit of a TIMESTAMP: ms up to precision 3, us up to 6, ns above."""
+    precision = t.precision or 0
+    return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
+
+
+def arrow_field(f: DataField) -> pa.Field:
+    """The column as an Arrow field, nullable as its type."""
+    return pa.field(f.name, arrow_type(f.type), f.type.nullable)
+
+
+def type_from_arrow(t: pa.DataType, nullable: bool = True) -> DataType:
+    """The narrowest Paimon type that holds every value of an Arrow type (to create a table after a file).
+
+    Unsigned integers widen. Fields of structs get ids 0, 1, ... depth-first. Raises `NotSupported` that names the type.
+    """
+    return _from_arrow(t, count()).with_nullable(nullable)
+
+
+def _from_arrow(t: pa.DataType, new_ids: Iterator[int]) -> DataType:
+    plain = _FROM_PLAIN.get(t)
+    if plain is not None:
+        return plain
+    if pa.types.is_dictionary(t):
+        return _from_arrow(t.value_type, new_ids)
+    if pa.types.is_decimal(t) and 1 <= t.precision <= MAX_DECIMAL_PRECISION and 0 <= t.scale <= t.precision:
+        return DataType("DECIMAL", precision=t.precision, scale=t.scale)
+    if pa.types.is_time(t):
+        # values are kept as millis of day whatever the precision says
+        return DataType("TIME", precision=min(_DIGITS[t.unit], 3))
+    if pa.types.is_timestamp(t):
+        return DataType("TIMESTAMP" if t.tz is None else "TIMESTAMP_LTZ", precision=_DIGITS[t.unit])
+    if pa.types.is_fixed_size_binary(t) and t.byte_width > 0:
+        return DataType("BINARY", length=t.byte_width)
+    return _nested_from_arrow(t, new_ids)
+
+
+def _nested_from_arrow(t: pa.DataType, new_ids: Iterator[int]) -> DataType:
+    if pa.types.is_list(t) or pa.types.is_large_list(t) or pa.types.is_fixed_size_list(t):
+        return DataType("ARRAY", element=_field_type(t.value_field, new_ids))
+    if pa.types.is_map(t):
+        key = _field_type(t.key_field, new_ids)
+        return DataType("MAP", key=key, value=_field_type(t.item_field, new_ids))
+    if pa.types.is_struct(t):
+        return DataType("ROW", fields=tuple(_struct_field(t.field(i), new_ids) for i in range(t.num_fields)))
+    raise NotSupported(
+        f"the Arrow type {t} has no Paimon counterpart", "no column can be made of it", "cast it in the source file"
+    )
+
+
+def _struct_field(field: pa.Field, new_ids: Iterator[int]) -> DataField:
+    return DataField(next(new_ids), field.name, _field_type(field, new_ids))
+
+
+def _field_type(field: pa.Field, new_ids: Iterator[int]) -> DataType:
+    return _from_arrow(field.type, new_ids).with_nullable(field.nullable)

@@ -1,0 +1,235 @@
+"""BinaryRow bytes: keys, partitions and statistics in manifests, and what bucket hashes are made of (format section 5; Java BinaryRow)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from paimon_cli.datatypes.calendar_time import Timestamp
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.decimals import decimal_of, unscaled_value
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import NotSupported
+
+_NUMBERS = {
+    "BOOLEAN": struct.Struct("<?"),
+    "TINYINT": struct.Struct("<b"),
+    "SMALLINT": struct.Struct("<h"),
+    "INT": struct.Struct("<i"),
+    "DATE": struct.Struct("<i"),
+    "TIME": struct.Struct("<i"),
+    "BIGINT": struct.Struct("<q"),
+    "FLOAT": struct.Struct("<f"),
+    "DOUBLE": struct.Struct("<d"),
+}
+_LONG = struct.Struct("<q")
+_POINTER = struct.Struct("<II")
+_ARITY = struct.Struct(">i")
+_COUNT = struct.Struct("<i")
+_INLINE_LIMIT = 7
+
+
+def encode_row(values: Sequence[Any], types: Sequence[DataType], kind: int = 0) -> bytes:
+    """Row bytes without the arity in front; a null DECIMAL(>18) or TIMESTAMP(>3) keeps its room, as in current versions."""
+    part = _Part(header_size(len(types)) + 8 * len(types))
+    part.head[0] = kind
+    slots = header_size(len(types))
+    for i, (value, t) in enumerate(zip(values, types, strict=True)):
+        if value is None:
+            part.head[(i + 8) >> 3] |= 1 << ((i + 8) & 7)
+            part.reserve(slots + 8 * i, t)
+        else:
+            part.put(slots + 8 * i, value, t)
+    return part.to_bytes()
+
+
+def serialize_row(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
+    """Row bytes with the arity in front (4 bytes, big-endian), as manifests hold them."""
+    return _ARITY.pack(len(types)) + encode_row(values, types)
+
+
+def deserialize_row(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
+    """Internal values of a serialised row of exactly these types, in the form of any version. `ValueError` when malformed."""
+    if not data and not types:
+        return ()
+    try:
+        (arity,) = _ARITY.unpack_from(data)
+        if arity != len(types):
+            raise ValueError(f"the row has {arity} fields where {len(types)} are expected")
+        return _read_row(memoryview(data)[4:], types)
+    except (struct.error, UnicodeDecodeError, IndexError) as error:
+        raise ValueError(f"malformed row bytes: {error}") from error
+
+
+def row_hash(row: bytes) -> int:
+    """Murmur3 hash (signed, seed 42) of row bytes without the arity, whose length is a multiple of 4."""
+    h = 42
+    for (word,) in struct.iter_unpack("<I", row):
+        k = word * 0xCC9E2D51 & 0xFFFFFFFF
+        k = (k << 15 | k >> 17) * 0x1B873593 & 0xFFFFFFFF
+        h ^= k
+        h = ((h << 13 | h >> 19) & 0xFFFFFFFF) * 5 + 0xE6546B64 & 0xFFFFFFFF
+    h ^= len(row)
+    h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    h ^= h >> 16
+    return h - (1 << 32) if h & 0x80000000 else h
+
+
+def header_size(arity: int) -> int:
+    """Bytes of row kind and null bits."""
+    return (arity + 63 + 8) // 64 * 8
+
+
+class _Part:
+    """A row or array in the making: a head of fixed size and a variable part whose offsets count from the head's first byte."""
+
+    def __init__(self, head_size: int) -> None:
+        self.head = bytearray(head_size)
+        self.tail = bytearray()
+
+    def to_bytes(self) -> bytes:
+        return bytes(self.head + self.tail)
+
+    def reserve(self, slot: int, t: DataType) -> None:
+        """Room of a null value whose place must stay for later updates of the row."""
+        if not t.is_compact:
+            self._append(slot, bytes(16 if t.root == "DECIMAL" else 8), 0)
+
+    def put(self, slot: int, value: Any, t: DataType) -> None:
+        number = _NUMBERS.get(t.root)
+        if number is not None:
+            number.pack_into(self.head, slot, value)
+        elif t.root in STRING_ROOTS:
+            self._put_bytes(slot, value.encode("utf-8"))
+        elif t.root in BINARY_ROOTS:
+            self._put_bytes(slot, value)
+        elif t.root == "DECIMAL":
+            self._put_decimal(slot, value, t)
+        elif t.root in TIMESTAMP_ROOTS:
+            if t.is_compact:
+                _LONG.pack_into(self.head, slot, value.millis)
+            else:
+                self._append(slot, _LONG.pack(value.millis), value.nano_of_milli)
+        else:
+            nested = _encode_nested(value, t)
+            self._append(slot, nested, len(nested))
+
+    def _put_bytes(self, slot: int, data: bytes) -> None:
+        if len(data) <= _INLINE_LIMIT:
+            self.head[slot : slot + len(data)] = data
+            self.head[slot + 7] = 0x80 | len(data)
+        else:
+            self._append(slot, data, len(data))
+
+    def _put_decimal(self, slot: int, value: Decimal, t: DataType) -> None:
+        unscaled = unscaled_value(value, t.scale or 0)
+        if t.is_compact:
+            _LONG.pack_into(self.head, slot, unscaled)
+            return
+        size = ((unscaled if unscaled >= 0 else ~unscaled).bit_length() >> 3) + 1
+        self._append(slot, unscaled.to_bytes(size, "big", signed=True).ljust(16, b"\0"), size)
+
+    def _append(self, slot: int, data: bytes, low: int) -> None:
+        """`data`, padded to 8 bytes, behind everything so far; the slot gets its offset and `low`."""
+        _POINTER.pack_into(self.head, slot, low, len(self.head) + len(self.tail))
+        self.tail += data + bytes(-len(data) % 8)
+
+
+def _encode_nested(value: Any, t: DataType) -> bytes:
+    if t.root == "ARRAY":
+        return _encode_array(value, t.element_type())
+    if t.root == "ROW":
+        return encode_row(value, [field.type for field in t.row_fields()])
+    if t.root in ("MAP", "MULTISET"):
+        key_type, value_type = t.entry_types()
+        keys = _encode_array([key for key, _ in value], key_type)
+        return _COUNT.pack(len(keys)) + keys + _encode_array([item for _, item in value], value_type)
+    raise _not_supported(t)
+
+
+def _encode_array(values: Sequence[Any], element: DataType) -> bytes:
+    width, elements = _element_width(element), _array_header(len(values))
+    part = _Part((elements + width * len(values) + 7) // 8 * 8)
+    _COUNT.pack_into(part.head, 0, len(values))
+    for i, value in enumerate(values):
+        if value is None:
+            part.head[4 + (i >> 3)] |= 1 << (i & 7)
+        else:
+            part.put(elements + width * i, value, element)
+    return part.to_bytes()
+
+
+def _array_header(count: int) -> int:
+    """Bytes of element count and null bits."""
+    return 4 + (count + 31) // 32 * 4
+
+
+def _element_width(element: DataType) -> int:
+    number = _NUMBERS.get(element.root)
+    return 8 if number is None else number.size
+
+
+def _read_row(data: memoryview, types: Sequence[DataType]) -> tuple[Any, ...]:
+    slots = header_size(len(types))
+    return tuple(
+        None if data[(i + 8) >> 3] & 1 << ((i + 8) & 7) else _read(data, slots + 8 * i, t) for i, t in enumerate(types)
+    )
+
+
+def _read(data: memoryview, slot: int, t: DataType) -> Any:
+    number = _NUMBERS.get(t.root)
+    if number is not None:
+        return number.unpack_from(data, slot)[0]
+    if t.root in STRING_ROOTS:
+        return str(_read_bytes(data, slot), "utf-8")
+    if t.root in BINARY_ROOTS:
+        return bytes(_read_bytes(data, slot))
+    if t.root == "DECIMAL":
+        unscaled = _LONG.unpack_from(data, slot)[0] if t.is_compact else int.from_bytes(_pointed(data, slot), "big", signed=True)
+        return decimal_of(unscaled, t.scale or 0)
+    if t.root in TIMESTAMP_ROOTS:
+        if t.is_compact:
+            return Timestamp(_LONG.unpack_from(data, slot)[0])
+        nanos, offset = _POINTER.unpack_from(data, slot)
+        return Timestamp(_LONG.unpack_from(data, offset)[0], nanos)
+    return _read_nested(_pointed(data, slot), t)
+
+
+def _read_bytes(data: memoryview, slot: int) -> memoryview:
+    mark = data[slot + 7]
+    return data[slot : slot + (mark & 0x7F)] if mark & 0x80 else _pointed(data, slot)
+
+
+def _pointed(data: memoryview, slot: int) -> memoryview:
+    size, offset = _POINTER.unpack_from(data, slot)
+    if offset + size > len(data):
+        raise ValueError(f"malformed row bytes: a value of {size} bytes at {offset} ends behind the row of {len(data)} bytes")
+    return data[offset : offset + size]
+
+
+def _read_nested(data: memoryview, t: DataType) -> Any:
+    if t.root == "ARRAY":
+        return _read_array(data, t.element_type())
+    if t.root == "ROW":
+        return _read_row(data, [field.type for field in t.row_fields()])
+    if t.root in ("MAP", "MULTISET"):
+        key_type, value_type = t.entry_types()
+        (split,) = _COUNT.unpack_from(data)
+        keys = _read_array(data[4 : 4 + split], key_type)
+        return list(zip(keys, _read_array(data[4 + split :], value_type), strict=True))
+    raise _not_supported(t)
+
+
+def _read_array(data: memoryview, element: DataType) -> list[Any]:
+    (count,) = _COUNT.unpack_from(data)
+    width, elements = _element_width(element), _array_header(count)
+    return [
+        None if data[4 + (i >> 3)] & 1 << (i & 7) else _read(data, elements + width * i, element) for i in range(count)
+    ]
+
+
+def _not_supported(t: DataType) -> NotSupported:
+    return NotSupported(f"rows with a value of type {type_to_sql(t)} are not supported", "their binary form is not implemented")

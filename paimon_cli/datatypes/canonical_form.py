@@ -1,0 +1,111 @@
+"""Rows as JSON in one canonical form: what `read -o ndjson` prints and `write --format json` takes back.
+
+Integers as numbers; FLOAT and DOUBLE as numbers or "NaN", "Infinity", "-Infinity"; DECIMAL as text at the column's scale; DATE, TIME and
+TIMESTAMP as ISO text without trailing zeros (`Z` behind WITH LOCAL TIME ZONE); binary as hex; ARRAY as a list; MAP and MULTISET as a
+list of [key, value] in the order of the key's JSON; ROW as an object.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.calendar_time import MILLIS_OF_DAY, date_text, epoch_day, time_text, timestamp_text
+from paimon_cli.datatypes.canonical_reader import from_canonical
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataField, DataType
+from paimon_cli.datatypes.values import values_from_arrow
+
+__all__ = ["canonical_column", "canonical_json", "canonical_rows", "from_canonical"]
+
+_FIRST_DAY, _LAST_DAY = epoch_day(1, 1, 1), epoch_day(9999, 12, 31)
+_PER_DAY = {"ms": MILLIS_OF_DAY, "us": MILLIS_OF_DAY * 1_000, "ns": MILLIS_OF_DAY * 1_000_000}
+
+
+def canonical_json(value: Any, t: DataType) -> Any:
+    """One internal value as JSON-able data."""
+    if value is None:
+        return None
+    if t.root in FLOATING_ROOTS:
+        return _float_json(value)
+    if t.root == "DECIMAL":
+        return format(value, "f")
+    if t.root in BINARY_ROOTS:
+        return value.hex()
+    if t.root == "DATE":
+        return date_text(value)
+    if t.root == "TIME":
+        return time_text(value) if 0 <= value < MILLIS_OF_DAY else {"raw_millis": value}
+    if t.root in TIMESTAMP_ROOTS:
+        return timestamp_text(value) + ("Z" if t.root == "TIMESTAMP_LTZ" else "")
+    if t.root == "ARRAY":
+        return [canonical_json(item, t.element_type()) for item in value]
+    if t.root in ("MAP", "MULTISET"):
+        key_type, value_type = t.entry_types()
+        entries = [[canonical_json(key, key_type), canonical_json(item, value_type)] for key, item in value]
+        return sorted(entries, key=lambda entry: json.dumps(entry[0], ensure_ascii=False, separators=(",", ":")))
+    if t.root == "ROW":
+        return {field.name: canonical_json(item, field.type) for field, item in zip(t.row_fields(), value, strict=True)}
+    return value
+
+
+def canonical_rows(batch: pa.RecordBatch | pa.Table, fields: Sequence[DataField]) -> Iterator[dict[str, Any]]:
+    """The rows as JSON-able dicts with the columns of `fields`, in their order; columns are found by name."""
+    names = [field.name for field in fields]
+    columns = [canonical_column(batch.column(field.name), field.type) for field in fields]
+    if not columns:
+        return ({} for _ in range(batch.num_rows))
+    return (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+
+
+def canonical_column(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any]:
+    """All cells of a column in canonical form; plain types are rendered by Arrow."""
+    if t.root in INTEGER_ROOTS or t.root in STRING_ROOTS or t.root == "BOOLEAN":
+        return list(array.to_pylist())
+    if t.root in FLOATING_ROOTS:
+        finite = pc.all(pc.is_finite(array)).as_py()
+        values = array.cast(pa.float64()).to_pylist()
+        return list(values) if finite is not False else [None if v is None else _float_json(v) for v in values]
+    if t.root == "DECIMAL":
+        return [None if value is None else format(value, "f") for value in array.to_pylist()]
+    if t.root in BINARY_ROOTS:
+        return [None if value is None else value.hex() for value in array.to_pylist()]
+    texts = _calendar_texts(array, t)
+    return texts if texts is not None else [canonical_json(value, t) for value in values_from_arrow(array, t)]
+
+
+def _calendar_texts(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any] | None:
+    """DATE, TIME and TIMESTAMP by Arrow; None for nested types, and for values beyond the years or the day that Arrow prints."""
+    if t.root == "DATE":
+        return array.cast(pa.string()).to_pylist() if _within(array, pa.int32(), _FIRST_DAY, _LAST_DAY) else None
+    if t.root == "TIME":
+        if not _within(array, pa.int32(), 0, MILLIS_OF_DAY - 1):
+            return None
+        return list(_without_zeros(array.cast(pa.string())).to_pylist())
+    if t.root in TIMESTAMP_ROOTS:
+        per_day = _PER_DAY[array.type.unit]
+        if not _within(array, pa.int64(), _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day - 1):
+            return None
+        local = array.cast(pa.int64()).cast(pa.timestamp(array.type.unit)).cast(pa.string())
+        texts = _without_zeros(pc.replace_substring(local, " ", "T"))
+        return list((pc.binary_join_element_wise(texts, "Z", "") if t.root == "TIMESTAMP_LTZ" else texts).to_pylist())
+    return None
+
+
+def _within(array: pa.Array | pa.ChunkedArray, number: pa.DataType, low: int, high: int) -> bool:
+    found = pc.min_max(array.cast(number)).as_py()
+    return found["min"] is None or (found["min"] >= low and found["max"] <= high)
+
+
+def _without_zeros(texts: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(texts, r"\.?0+$", "")
+
+
+def _float_json(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -1,0 +1,175 @@
+"""Types and fields as schema files spell them: JSON in and out, SQL text out (format section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+from paimon_cli.datatypes.data_type import MAX_LENGTH, DataField, DataType
+from paimon_cli.datatypes.type_text import check_field_names, parse_type_text
+from paimon_cli.errors import UsageError
+
+__all__ = [
+    "DataField",
+    "DataType",
+    "check_field_names",
+    "field_from_json",
+    "field_to_json",
+    "parse_sql_type",
+    "parse_type",
+    "type_to_json",
+    "type_to_sql",
+]
+
+
+@lru_cache(maxsize=1024)
+def _parse_text(text: str) -> DataType:
+    return parse_type_text(text)
+
+
+def parse_type(json_or_text: str | dict[str, Any]) -> DataType:
+    """A type from its form in a schema file: text for atomic types, an object for nested ones.
+
+    Fields of a ROW may lack ids (all or none): they are then numbered from 0. Raises `UsageError` that names the position or key.
+    """
+    return _parse(json_or_text, count())
+
+
+def parse_sql_type(text: str) -> DataType:
+    """A type as users write it in SQL: like `parse_type` of a text, and also `ARRAY<INT>`, `MAP<K, V>`, `ROW<a INT>`."""
+    return parse_type_text(text, sql=True)
+
+
+def field_from_json(json: dict[str, Any], new_ids: Iterator[int] | None = None) -> DataField:
+    """A field of a schema or ROW. Without `new_ids` every field needs its own id; with it, ids are drawn in depth-first order."""
+    if not isinstance(json, dict) or not isinstance(json.get("name"), str) or "type" not in json:
+        raise UsageError("cannot read a field", f"a field needs 'name' and 'type', found {_brief(json)}")
+    name, field_id = json["name"], json.get("id")
+    if field_id is None:
+        if new_ids is None:
+            raise UsageError(f"field '{name}' has no id", "every field in a schema file needs one", field=name)
+        field_id = next(new_ids)
+    if not isinstance(field_id, int) or isinstance(field_id, bool):
+        raise UsageError(f"field '{name}' has a bad id", f"ids are whole numbers, found {field_id!r}", field=name)
+    return DataField(
+        field_id,
+        name,
+        _parse(json["type"], new_ids),
+        _optional_text(json, "description"),
+        _optional_text(json, "defaultValue"),
+    )
+
+
+def field_to_json(field: DataField) -> dict[str, Any]:
+    """The field as schema files spell it, keys in Java's order."""
+    json: dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
+    if field.description is not None:
+        json["description"] = field.description
+    if field.default_value is not None:
+        json["defaultValue"] = field.default_value
+    return json
+
+
+def type_to_json(t: DataType) -> str | dict[str, Any]:
+    """The type as schema files spell it."""
+    suffix = "" if t.nullable else " NOT NULL"
+    if t.root in ("ARRAY", "MULTISET"):
+        return {"type": t.root + suffix, "element": type_to_json(t.element_type())}
+    if t.root == "VECTOR":
+        return {"type": t.root + suffix, "element": type_to_json(t.element_type()), "length": t.length}
+    if t.root == "MAP":
+        key, value = t.entry_types()
+        return {"type": t.root + suffix, "key": type_to_json(key), "value": type_to_json(value)}
+    if t.root == "ROW":
+        return {"type": t.root + suffix, "fields": [field_to_json(field) for field in t.row_fields()]}
+    return _atomic_text(t) + suffix
+
+
+def type_to_sql(t: DataType) -> str:
+    """The type as SQL text, nested types in angle brackets."""
+    if t.root in ("ARRAY", "MULTISET"):
+        text = f"{t.root}<{type_to_sql(t.element_type())}>"
+    elif t.root == "VECTOR":
+        text = f"VECTOR<{type_to_sql(t.element_type())}, {t.length}>"
+    elif t.root == "MAP":
+        key, value = t.entry_types()
+        text = f"MAP<{type_to_sql(key)}, {type_to_sql(value)}>"
+    elif t.root == "ROW":
+        text = f"ROW<{', '.join(map(_field_sql, t.row_fields()))}>"
+    else:
+        text = _atomic_text(t)
+    return text if t.nullable else text + " NOT NULL"
+
+
+def _field_sql(field: DataField) -> str:
+    text = f"`{field.name.replace('`', '``')}` {type_to_sql(field.type)}"
+    if field.description:
+        quoted = field.description.replace("'", "''")
+        text += f" COMMENT '{quoted}'"
+    return text if field.default_value is None else f"{text} DEFAULT {field.default_value}"
+
+
+def _atomic_text(t: DataType) -> str:
+    if t.root in ("VARCHAR", "VARBINARY") and t.length == MAX_LENGTH:
+        return "STRING" if t.root == "VARCHAR" else "BYTES"
+    if t.length is not None:
+        return f"{t.root}({t.length})"
+    if t.root == "DECIMAL":
+        return f"DECIMAL({t.precision}, {t.scale})"
+    if t.root == "TIMESTAMP_LTZ":
+        return f"TIMESTAMP({t.precision}) WITH LOCAL TIME ZONE"
+    if t.precision is not None:
+        return f"{t.root}({t.precision})"
+    return t.root if t.arguments is None else f"{t.root}({t.arguments})"
+
+
+def _parse(json: object, new_ids: Iterator[int] | None) -> DataType:
+    if isinstance(json, str):
+        return _parse_text(json)
+    if not isinstance(json, dict) or not isinstance(json.get("type"), str):
+        raise UsageError("cannot read a type", f"a type is a text or an object with 'type', found {_brief(json)}")
+    keyword: str = json["type"]
+    nullable = "NOT NULL" not in keyword
+    if keyword.startswith(("ARRAY", "MULTISET")):
+        root = "ARRAY" if keyword.startswith("ARRAY") else "MULTISET"
+        return DataType(root, nullable, element=_parse(json.get("element"), new_ids))
+    if keyword.startswith("MAP"):
+        return DataType("MAP", nullable, key=_parse(json.get("key"), new_ids), value=_parse(json.get("value"), new_ids))
+    if keyword.startswith("VECTOR"):
+        length = json.get("length")
+        if not isinstance(length, int) or length < 1:
+            raise UsageError("cannot read a VECTOR type", f"'length' must be a number from 1, found {length!r}")
+        return DataType("VECTOR", nullable, length=length, element=_parse(json.get("element"), new_ids))
+    if keyword.startswith("ROW"):
+        return DataType("ROW", nullable, fields=_row_fields(json.get("fields"), new_ids))
+    raise UsageError(
+        f"unknown nested type '{keyword}'",
+        "an object stands for ARRAY, MAP, MULTISET, ROW or VECTOR, in upper case",
+        "write atomic types as text",
+        keyword=keyword,
+    )
+
+
+def _row_fields(json: object, new_ids: Iterator[int] | None) -> tuple[DataField, ...]:
+    if not isinstance(json, list):
+        raise UsageError("cannot read a ROW type", f"'fields' must be a list, found {_brief(json)}")
+    with_id = sum(isinstance(field, dict) and field.get("id") is not None for field in json)
+    if new_ids is not None and with_id not in (0, len(json)):
+        raise UsageError("cannot read a ROW type", "either all of its fields have an id or none")
+    fields = tuple(field_from_json(field, new_ids) for field in json)
+    check_field_names([field.name for field in fields])
+    return fields
+
+
+def _optional_text(json: dict[str, Any], key: str) -> str | None:
+    value = json.get(key)
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"field '{json['name']}' has a bad '{key}'", f"it must be text, found {_brief(value)}")
+    return value
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

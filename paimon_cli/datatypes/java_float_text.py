@@ -1,0 +1,141 @@
+"""FLOAT and DOUBLE as text the way Java up to 18 prints them; its digits are not always the shortest (Java Double.toString).
+
+Only needed to find directories of partitions that such a Java wrote.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+_DOUBLE_BITS, _FLOAT_BITS = 53, 24
+_PLAIN_LOW, _PLAIN_HIGH = -3, 8
+
+
+def java_double_text(value: float) -> str:
+    """Text of a DOUBLE, such as `1.0`, `-0.0`, `1.0E10`, `4.9E-324`."""
+    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
+    return _text(value, bits >> 52 & 0x7FF, bits & (1 << 52) - 1, _DOUBLE_BITS, 1023)
+
+
+def java_float_text(value: float) -> str:
+    """Text of a FLOAT given as the double that it widens to."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    return _text(value, bits >> 23 & 0xFF, bits & (1 << 23) - 1, _FLOAT_BITS, 127)
+
+
+def _text(value: float, biased: int, fraction: int, precision: int, bias: int) -> str:
+    """`biased` exponent and `fraction` as in the IEEE form with `precision` significant bits."""
+    if math.isnan(value):
+        return "NaN"
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if math.isinf(value):
+        return sign + "Infinity"
+    if value == 0:
+        return sign + "0.0"
+    if biased:
+        mantissa, exponent, significant = fraction | 1 << (precision - 1), biased - bias, precision
+    else:
+        significant = fraction.bit_length()
+        mantissa, exponent = fraction << (precision - significant), significant - precision + 1 - bias
+    digits, point = _digits(mantissa << (_DOUBLE_BITS - precision), exponent, significant)
+    return sign + _laid_out(digits, point)
+
+
+def _digits(mantissa: int, exponent: int, significant: int) -> tuple[str, int]:
+    """Decimal digits and the place of the point before them, of mantissa / 2**52 * 2**exponent with `significant` true bits."""
+    zeros = (mantissa & -mantissa).bit_length() - 1
+    used = _DOUBLE_BITS - zeros
+    if used - exponent - 1 <= 0 and exponent <= 62:
+        return _whole_number_digits(mantissa << exponent >> 52, exponent, significant)
+    return _generated_digits(mantissa >> zeros, used, exponent, significant)
+
+
+def _whole_number_digits(number: int, exponent: int, significant: int) -> tuple[str, int]:
+    """A whole number; decimal places below the last significant bit are rounded away."""
+    dropped = 0
+    if exponent > significant:
+        dropped = _decimal_digits_below(exponent - significant - 1)
+        number, rest = divmod(number, 10**dropped)
+        number += dropped > 0 and rest >= 10**dropped >> 1
+    digits = str(number)
+    return digits.rstrip("0"), len(digits) + dropped
+
+
+def _decimal_digits_below(bits: int) -> int:
+    """Decimal places that `bits` binary places cover wholly."""
+    return len(str(1 << bits)) - 1 if bits > 1 else 0
+
+
+def _generated_digits(mantissa: int, used: int, exponent: int, significant: int) -> tuple[str, int]:
+    """Digit by digit until what is left lies within half a unit of the last significant bit (Steele and White)."""
+    estimate = _estimated_decimal_exponent(mantissa, used, exponent)
+    tiny = max(0, used - exponent - 1)
+    five_up, five_down = max(0, -estimate), max(0, estimate)
+    two_value = five_up + tiny + exponent
+    two_unit = two_value - significant
+    two_value -= used - 1
+    two_scale = five_down + tiny
+    common = min(two_value, two_scale)
+    two_value, two_scale, two_unit = two_value - common, two_scale - common, two_unit - common
+    if used == 1:
+        two_unit -= 1
+    if two_unit < 0:
+        two_value, two_scale, two_unit = two_value - two_unit, two_scale - two_unit, 0
+    rest, scale, unit = mantissa * 5**five_up << two_value, 5**five_down << two_scale, 5**five_up << two_unit
+    small = _fits_long(used, two_value, five_up, two_scale, five_down)
+    return _generate(rest, scale, unit, estimate, small)
+
+
+def _fits_long(used: int, two_value: int, five_up: int, two_scale: int, five_down: int) -> bool:
+    """Whether Java works in 64 bits: there a tie at the upper end does not stop it, with big numbers it does."""
+    value_bits = used + two_value + _five_bits(five_up)
+    scale_bits = two_scale + 1 + _five_bits(five_down + 1)
+    return value_bits < 64 and scale_bits < 64
+
+
+def _five_bits(power: int) -> int:
+    return (5**power).bit_length() if power else 0
+
+
+def _generate(rest: int, scale: int, unit: int, estimate: int, small: bool) -> tuple[str, int]:
+    digits: list[int] = []
+    tens = scale * 10
+    low = high = False
+    first, exponent_form = True, False
+    while first or not (low or high) or exponent_form:
+        digit, rest = divmod(rest, scale)
+        rest, unit = rest * 10, unit * 10
+        low = rest < unit
+        high = rest + unit > tens or (not small and rest + unit == tens)
+        if first and digit == 0 and not high:
+            estimate -= 1
+        else:
+            digits.append(digit)
+        exponent_form = first and not _PLAIN_LOW <= estimate < _PLAIN_HIGH
+        first = False
+    if high and (not low or 2 * rest > tens or (2 * rest == tens and digits[-1] % 2 == 1)):
+        return _rounded_up(digits, estimate + 1)
+    return "".join(map(str, digits)), estimate + 1
+
+
+def _rounded_up(digits: list[int], point: int) -> tuple[str, int]:
+    number = str(int("".join(map(str, digits))) + 1)
+    carried = len(number) > len(digits)
+    return number.rstrip("0") or "0", point + carried
+
+
+def _estimated_decimal_exponent(mantissa: int, used: int, exponent: int) -> int:
+    """Java's linear estimate of floor(log10(value)); too high by at most one."""
+    normalised = math.ldexp(mantissa, 1 - used)
+    return math.floor((normalised - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
+
+
+def _laid_out(digits: str, point: int) -> str:
+    """`digits` with the point behind `point` of them: plain between 10^-3 and 10^7, else with an exponent."""
+    if 0 < point < 8:
+        whole, fraction = digits[:point].ljust(point, "0"), digits[point:]
+        return f"{whole}.{fraction or '0'}"
+    if _PLAIN_LOW < point <= 0:
+        return f"0.{'0' * -point}{digits}"
+    return f"{digits[0]}.{digits[1:] or '0'}E{point - 1}"

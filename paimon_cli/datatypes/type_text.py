@@ -1,0 +1,252 @@
+"""Reads type texts such as `DECIMAL(10, 2) NOT NULL` (format section 2; Java DataTypeJsonParser).
+
+Schema files spell nested types as JSON objects; only what a user types may also say `ARRAY<INT>`, `MAP<K, V>` and `ROW<a INT>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import count
+from typing import NamedTuple
+
+from paimon_cli.datatypes.data_type import MAX_DECIMAL_PRECISION, MAX_LENGTH, MAX_TIME_PRECISION, DataField, DataType
+from paimon_cli.datatypes.java_text import is_java_blank, is_java_whitespace
+from paimon_cli.errors import UsageError
+
+_TOKEN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|[(),<>]|[^\s(),<>'`]+|\S")
+_PLAIN = {
+    "BOOLEAN": "BOOLEAN",
+    "TINYINT": "TINYINT",
+    "SMALLINT": "SMALLINT",
+    "INT": "INT",
+    "INTEGER": "INT",
+    "BIGINT": "BIGINT",
+    "FLOAT": "FLOAT",
+    "DATE": "DATE",
+    "VARIANT": "VARIANT",
+    "BLOB": "BLOB",
+}
+_SIZED = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
+_UNBOUNDED = {"STRING": "VARCHAR", "BYTES": "VARBINARY"}
+
+
+class _Token(NamedTuple):
+    text: str
+    position: int
+
+
+def parse_type_text(text: str, *, sql: bool = False) -> DataType:
+    """The type that `text` names, keywords in any case. `sql` also takes `ARRAY<...>` and its kin.
+
+    Raises `UsageError` that names the position and what was found there.
+    """
+    reader = _Reader(text, sql)
+    result = reader.type()
+    reader.expect_end()
+    return result
+
+
+def check_field_names(names: list[str]) -> None:
+    """Java's rule for the fields of a ROW or table: unique, none blank. Raises `UsageError`."""
+    if any(is_java_blank(name) for name in names):
+        raise UsageError("a field has a blank name", "field names need at least one character that is not white space")
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise UsageError(f"field names are used twice: {', '.join(doubles)}", "field names must be unique", names=doubles)
+
+
+class _Reader:
+    """One pass over the tokens of a type text."""
+
+    def __init__(self, text: str, sql: bool) -> None:
+        spaced = "".join(" " if is_java_whitespace(char) else char for char in text)
+        self._text, self._sql = text, sql
+        self._tokens = [_Token(match[0], match.start()) for match in _TOKEN.finditer(spaced)]
+        self._next = 0
+        self._field_ids = count()
+
+    def type(self) -> DataType:
+        """A type with its nullability, and Java's old suffix form `INT ARRAY`."""
+        result = self._nullability(self._bare_type())
+        for root in ("ARRAY", "MULTISET"):
+            if self._take(root):
+                return self._nullability(DataType(root, element=result))
+        return result
+
+    def expect_end(self) -> None:
+        if self._next < len(self._tokens):
+            raise self._error("unexpected text behind the type")
+
+    def _bare_type(self) -> DataType:
+        word = self._peek().upper()
+        if word in _PLAIN:
+            self._advance()
+            return DataType(_PLAIN[word])
+        if word in _SIZED:
+            self._advance()
+            return DataType(word, length=self._argument(1, 1, MAX_LENGTH))
+        if word in _UNBOUNDED:
+            self._advance()
+            return DataType(_UNBOUNDED[word], length=MAX_LENGTH)
+        special = self._special_types().get(word)
+        if special is None:
+            raise self._error("unknown type" if word else "a type is missing")
+        self._advance()
+        return special()
+
+    def _special_types(self) -> dict[str, Callable[[], DataType]]:
+        types: dict[str, Callable[[], DataType]] = {
+            "DOUBLE": self._double,
+            "DECIMAL": self._decimal,
+            "DEC": self._decimal,
+            "NUMERIC": self._decimal,
+            "TIME": self._time,
+            "TIMESTAMP": self._timestamp,
+            "TIMESTAMP_LTZ": lambda: DataType("TIMESTAMP_LTZ", precision=self._argument(6, 0, MAX_TIME_PRECISION)),
+            "GEOMETRY": lambda: DataType("GEOMETRY", arguments=self._raw_arguments()),
+            "GEOGRAPHY": lambda: DataType("GEOGRAPHY", arguments=self._raw_arguments()),
+        }
+        if self._sql:
+            types |= {"ARRAY": self._array, "MULTISET": self._multiset, "MAP": self._map, "ROW": self._row}
+        return types
+
+    def _double(self) -> DataType:
+        self._take("PRECISION")
+        return DataType("DOUBLE")
+
+    def _decimal(self) -> DataType:
+        precision, scale = 10, 0
+        if self._take("("):
+            precision = self._integer(1, MAX_DECIMAL_PRECISION)
+            if self._take(","):
+                scale = self._integer(0, precision)
+            self._expect(")")
+        return DataType("DECIMAL", precision=precision, scale=scale)
+
+    def _time(self) -> DataType:
+        precision = self._argument(0, 0, MAX_TIME_PRECISION)
+        if self._take("WITHOUT"):
+            self._expect("TIME", "ZONE")
+        return DataType("TIME", precision=precision)
+
+    def _timestamp(self) -> DataType:
+        precision = self._argument(6, 0, MAX_TIME_PRECISION)
+        if self._take("WITHOUT"):
+            self._expect("TIME", "ZONE")
+        elif self._take("WITH"):
+            self._expect("LOCAL", "TIME", "ZONE")
+            return DataType("TIMESTAMP_LTZ", precision=precision)
+        return DataType("TIMESTAMP", precision=precision)
+
+    def _array(self) -> DataType:
+        return DataType("ARRAY", element=self._in_brackets())
+
+    def _multiset(self) -> DataType:
+        return DataType("MULTISET", element=self._in_brackets())
+
+    def _in_brackets(self) -> DataType:
+        self._expect("<")
+        element = self.type()
+        self._expect(">")
+        return element
+
+    def _map(self) -> DataType:
+        self._expect("<")
+        key = self.type()
+        self._expect(",")
+        value = self.type()
+        self._expect(">")
+        return DataType("MAP", key=key, value=value)
+
+    def _row(self) -> DataType:
+        fields: list[DataField] = []
+        self._expect("<")
+        while not self._take(">"):
+            if fields:
+                self._expect(",")
+            fields.append(self._row_field())
+        check_field_names([field.name for field in fields])
+        return DataType("ROW", fields=tuple(fields))
+
+    def _row_field(self) -> DataField:
+        """`name TYPE [COMMENT 'text']`; ids are counted from 0, a field before those inside of it."""
+        field_id, name = next(self._field_ids), self._peek()
+        if not name or name[0] in "(),<>'":
+            raise self._error("a field name is missing")
+        self._advance()
+        if name[0] == "`":
+            name = name[1:-1].replace("``", "`")
+        self._take(":")
+        t = self.type()
+        description = None
+        if self._take("COMMENT"):
+            quoted = self._peek()
+            if quoted[:1] != "'":
+                raise self._error("a quoted comment is missing")
+            self._advance()
+            description = quoted[1:-1].replace("''", "'")
+        return DataField(field_id, name, t, description)
+
+    def _nullability(self, t: DataType) -> DataType:
+        if self._take("NOT"):
+            self._expect("NULL")
+            return t.with_nullable(False)
+        self._take("NULL")
+        return t
+
+    def _argument(self, default: int, low: int, high: int) -> int:
+        """The one number in parentheses, or `default` without parentheses."""
+        if not self._take("("):
+            return default
+        number = self._integer(low, high)
+        self._expect(")")
+        return number
+
+    def _integer(self, low: int, high: int) -> int:
+        word = self._peek()
+        if not (word.isascii() and word.isdigit()):
+            raise self._error("a whole number is missing")
+        if not low <= int(word) <= high:
+            raise self._error(f"a number from {low} to {high} is needed")
+        self._advance()
+        return int(word)
+
+    def _raw_arguments(self) -> str | None:
+        if not self._take("("):
+            return None
+        parts = []
+        while not self._take(")"):
+            parts.append(self._peek())
+            if not parts[-1]:
+                raise self._error("')' is missing")
+            self._advance()
+        return "".join(parts).replace(",", ", ")
+
+    def _peek(self) -> str:
+        return self._tokens[self._next].text if self._next < len(self._tokens) else ""
+
+    def _advance(self) -> None:
+        self._next += 1
+
+    def _take(self, word: str) -> bool:
+        found = self._peek().upper() == word
+        self._next += found
+        return found
+
+    def _expect(self, *words: str) -> None:
+        for word in words:
+            if not self._take(word):
+                raise self._error(f"'{word}' is missing")
+
+    def _error(self, why: str) -> UsageError:
+        at_end = self._next >= len(self._tokens)
+        position = len(self._text) if at_end else self._tokens[self._next].position
+        found = "the end of the text" if at_end else f"'{self._tokens[self._next].text}'"
+        return UsageError(
+            f"cannot read the type '{self._text}'",
+            f"{why}: found {found} at position {position}",
+            "write types like BIGINT NOT NULL, DECIMAL(10, 2), STRING or TIMESTAMP(3)",
+            type=self._text,
+            position=position,
+        )

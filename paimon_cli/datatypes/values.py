@@ -1,0 +1,88 @@
+"""Internal values: what a cell is outside of Arrow, for the few places that handle single cells (keys, partitions, statistics).
+
+bool, int, float, Decimal, str and bytes as in Python; DATE is the epoch day, TIME the millis of day, TIMESTAMP a `Timestamp`;
+ARRAY a list, MAP and MULTISET a list of (key, value), ROW a tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.arrow_types import arrow_type, timestamp_unit
+from paimon_cli.datatypes.calendar_time import Timestamp
+from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import NotSupported
+
+__all__ = ["Timestamp", "values_from_arrow", "values_to_arrow"]
+
+_PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+
+
+def values_from_arrow(array: pa.Array, t: DataType) -> list[Any]:
+    """The cells of an Arrow column of `arrow_type(t)` as internal values; also takes a ChunkedArray."""
+    if isinstance(array, pa.ChunkedArray):
+        return [value for chunk in array.chunks for value in values_from_arrow(chunk, t)]
+    if t.root == "DATE" or t.root == "TIME":
+        return list(array.cast(pa.int32()).to_pylist())
+    if t.root in TIMESTAMP_ROOTS:
+        return _timestamps(array)
+    if t.root == "ARRAY":
+        return _lists(array, values_from_arrow(array.flatten(), t.element_type()))
+    if t.root in ("MAP", "MULTISET"):
+        key, value = t.entry_types()
+        entries = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field]))).flatten()
+        keys, values = entries.flatten()
+        return _lists(array, list(zip(values_from_arrow(keys, key), values_from_arrow(values, value), strict=True)))
+    if t.root == "ROW":
+        columns = [values_from_arrow(column, f.type) for column, f in zip(array.flatten(), t.row_fields(), strict=True)]
+        rows: Sequence[Any] = list(zip(*columns, strict=True)) if columns else [()] * len(array)
+        return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
+    return list(array.to_pylist())
+
+
+def values_to_arrow(values: Sequence[Any], t: DataType) -> pa.Array:
+    """Internal values as an Arrow column of `arrow_type(t)`. Raises `NotSupported` for a TIMESTAMP(7..9) outside 1677..2262."""
+    try:
+        return pa.array([_arrow_input(value, t) for value in values], arrow_type(t))
+    except OverflowError as error:
+        raise NotSupported(f"a value of type {type_to_sql(t)} is too large", str(error)) from error
+
+
+def _timestamps(array: pa.Array) -> list[Timestamp | None]:
+    per_milli = _PER_MILLI[array.type.unit]
+    numbers = array.cast(pa.int64()).to_pylist()
+    if per_milli == 1:
+        return [None if n is None else Timestamp(n) for n in numbers]
+    nanos = 1_000_000 // per_milli
+    return [None if n is None else Timestamp(n // per_milli, n % per_milli * nanos) for n in numbers]
+
+
+def _lists(array: pa.Array, flat: list[Any]) -> list[list[Any] | None]:
+    """Cuts the flattened content into the lists of each row."""
+    rest = iter(flat)
+    lengths = pc.list_value_length(array).to_pylist()
+    return [None if length is None else list(islice(rest, length)) for length in lengths]
+
+
+def _arrow_input(value: Any, t: DataType) -> Any:
+    """What `pa.array` takes for the Arrow type of `t`."""
+    if value is None:
+        return None
+    if t.root in TIMESTAMP_ROOTS:
+        per_milli = _PER_MILLI[timestamp_unit(t)]
+        return value.millis * per_milli + value.nano_of_milli // (1_000_000 // per_milli)
+    if t.root == "ARRAY":
+        element = t.element_type()
+        return [_arrow_input(item, element) for item in value]
+    if t.root in ("MAP", "MULTISET"):
+        key_type, value_type = t.entry_types()
+        return [(_arrow_input(key, key_type), _arrow_input(item, value_type)) for key, item in value]
+    if t.root == "ROW":
+        return {f.name: _arrow_input(item, f.type) for f, item in zip(t.row_fields(), value, strict=True)}
+    return value

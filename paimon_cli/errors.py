@@ -1,0 +1,102 @@
+"""Every error that a user can see: what happened, why, what to do next, and the exit code that scripts rely on.
+
+The classes follow the question "would the user act differently?" (`design/cli.md`, exit codes). Anything that is not
+a `PaimonError` is a bug of ours (exit 1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class PaimonError(Exception):
+    """One line `what`, one line `why`, one line `hint`; `details` holds the same facts for `-o json`.
+
+    Picklable, so that a Spark task can raise it and the driver shows it unchanged.
+    """
+
+    code = "PC-INTERNAL"
+    exit_code = 1
+
+    def __init__(self, what: str, why: str = "", hint: str = "", **details: Any) -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.hint = hint
+        self.details = details
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.what, self.why, self.hint, self.details))
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}" if self.why else self.what
+
+
+def _rebuild(kind: type[PaimonError], what: str, why: str, hint: str, details: dict[str, Any]) -> PaimonError:
+    return kind(what, why, hint, **details)
+
+
+class UsageError(PaimonError):
+    """A bad option or argument, or something that exists already."""
+
+    code, exit_code = "PC-USAGE", 2
+
+
+class BadInput(PaimonError):
+    """Input data that does not fit the table: names source, row and column. Nothing was committed."""
+
+    code, exit_code = "PC-BAD-INPUT", 2
+
+
+class NotFound(PaimonError):
+    """A table, snapshot, tag or schema that is not there (or not any more)."""
+
+    code, exit_code = "PC-NOT-FOUND", 3
+
+
+class Conflict(PaimonError):
+    """Somebody else's commit contradicts ours; the job must start again from the latest snapshot."""
+
+    code, exit_code = "PC-CONFLICT", 5
+
+
+class FilesConflict(Conflict):
+    """A file to delete is gone, key ranges of a level overlap, or the bucket count changed (format section 10.3)."""
+
+    code = "PC-CONFLICT-FILE"
+
+
+class StorageUnavailable(PaimonError):
+    """The storage does not answer, a lock was not had, or the commit's retries are spent."""
+
+    code, exit_code = "PC-UNAVAILABLE", 6
+
+
+class Refused(PaimonError):
+    """Refused as unsafe: no safe commit on this storage, or a confirmation is missing."""
+
+    code, exit_code = "PC-REFUSED", 7
+
+
+class NotSupported(PaimonError):
+    """The table, type or request uses something that this version does not do."""
+
+    code, exit_code = "PC-NOT-SUPPORTED", 8
+
+
+class PartialSuccess(PaimonError):
+    """Some buckets were done and committed, others failed."""
+
+    code, exit_code = "PC-PARTIAL", 9
+
+
+class DamagedFile(PaimonError):
+    """A table file is missing or does not hold what its metadata says."""
+
+    code, exit_code = "PC-DAMAGED", 10
+
+
+class CommitUnknown(PaimonError):
+    """The storage gave no clear answer to the publication: it may have happened. Nothing was deleted."""
+
+    code, exit_code = "PC-COMMIT-UNKNOWN", 11

@@ -1,0 +1,113 @@
+"""Manifests of snapshots, read and folded into the files that are alive (format section 4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.metadata.data_file import ADD, DELETE, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.index_manifest import decode_index_manifest
+from paimon_cli.metadata.manifest_file import decode_manifest
+from paimon_cli.metadata.manifest_list import decode_manifest_list
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.storage.storage import Storage
+
+KeepManifest = Callable[[ManifestFileMeta], bool]
+KeepEntry = Callable[[ManifestEntry], bool]
+
+_FEW = 4
+"""So many manifests are read one after the other."""
+
+
+@dataclass(frozen=True)
+class ManifestReader:
+    """Reads `manifest/`. `threads` is how many manifests are fetched at once when there are many; 1 keeps all calls in order."""
+
+    storage: Storage
+    layout: TableLayout
+    threads: int = 8
+
+    def manifest_list(self, name: str) -> list[ManifestFileMeta]:
+        path = self.layout.manifest(name)
+        return decode_manifest_list(self._content(path), path)
+
+    def manifest(self, name: str) -> list[ManifestEntry]:
+        path = self.layout.manifest(name)
+        return decode_manifest(self._content(path), path)
+
+    def index_manifest(self, name: str) -> list[IndexManifestEntry]:
+        path = self.layout.manifest(name)
+        return decode_index_manifest(self._content(path), path)
+
+    def index_entries(self, snapshot: Snapshot) -> list[IndexManifestEntry]:
+        """Index files of a snapshot."""
+        if snapshot.index_manifest is None:
+            return []
+        try:
+            return self.index_manifest(snapshot.index_manifest)
+        except DamagedFile as error:
+            raise self._expired(snapshot, error) from error
+
+    def manifests_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """All manifests of a snapshot, oldest first: those of the base list, then those of the delta list."""
+        try:
+            return self.manifest_list(snapshot.base_manifest_list) + self.manifest_list(snapshot.delta_manifest_list)
+        except DamagedFile as error:
+            raise self._expired(snapshot, error) from error
+
+    def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[list[ManifestEntry]]:
+        """Entries of each manifest, in order; many manifests are fetched side by side."""
+        names = [meta.file_name for meta in manifests]
+        if len(names) <= _FEW or self.threads < 2:
+            yield from map(self.manifest, names)
+            return
+        with ThreadPoolExecutor(self.threads) as pool:
+            yield from pool.map(self.manifest, names)
+
+    def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """What the commit of this snapshot added and deleted."""
+        try:
+            return [e for entries in self.entries(self.manifest_list(snapshot.delta_manifest_list)) for e in entries]
+        except DamagedFile as error:
+            raise self._expired(snapshot, error) from error
+
+    def live_entries(
+        self, snapshot: Snapshot, keep_manifest: KeepManifest | None = None, keep_entry: KeepEntry | None = None
+    ) -> list[ManifestEntry]:
+        """ADD entries of the files that are alive, oldest first.
+
+        `keep_manifest` may only drop by partition, bucket or level (a file's ADD and DELETE agree on them); `keep_entry`
+        sees ADD entries only and may look at anything.
+        """
+        manifests = [meta for meta in self.manifests_of(snapshot) if keep_manifest is None or keep_manifest(meta)]
+        try:
+            return live(self.entries(manifests), keep_entry)
+        except DamagedFile as error:
+            raise self._expired(snapshot, error) from error
+
+    def _content(self, path: str) -> bytes:
+        try:
+            return self.storage.read_bytes(path)
+        except FileNotFoundError:
+            raise DamagedFile(f"{path} is missing", "a snapshot names it", "go back to an older snapshot", path=path) from None
+
+    def _expired(self, snapshot: Snapshot, error: DamagedFile) -> NotFound | DamagedFile:
+        """A missing manifest is no damage if its snapshot has been expired while we were reading."""
+        if self.storage.exists(self.layout.snapshot(snapshot.id)):
+            return error
+        return NotFound(
+            f"snapshot {snapshot.id} of {self.layout.root} is gone", "it was probably expired while it was read", "start again"
+        )
+
+
+def live(batches: Iterable[Sequence[ManifestEntry]], keep_entry: KeepEntry | None = None) -> list[ManifestEntry]:
+    """The set-wise fold: an ADD is alive unless a DELETE of the same identity stands anywhere."""
+    added: list[ManifestEntry] = []
+    deleted: set[tuple[object, ...]] = set()
+    for entries in batches:
+        deleted.update(e.identity for e in entries if e.kind == DELETE)
+        added.extend(e for e in entries if e.kind == ADD and (keep_entry is None or keep_entry(e)))
+    return [e for e in added if e.identity not in deleted] if deleted else added

@@ -1,0 +1,65 @@
+"""Which partitions a user means by `k=v`: values as typed, compared with decoded partitions, never with paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_cli.datatypes.canonical_form import from_canonical
+from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.errors import UsageError
+from paimon_cli.history.table_context import TableContext
+
+BOOLEAN_WORDS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class PartitionSpec:
+    """A test on serialised partitions."""
+
+    matches: Callable[[bytes], bool]
+
+    @classmethod
+    def everything(cls) -> PartitionSpec:
+        return cls(lambda partition: True)
+
+    @classmethod
+    def exactly(cls, partitions: Collection[bytes]) -> PartitionSpec:
+        return cls(lambda partition: partition in partitions)
+
+    @classmethod
+    def parse(cls, context: TableContext, typed: Mapping[str, str]) -> PartitionSpec:
+        """Some or all partition keys with their values; the default name of a partition means null."""
+        keys = context.schema.partition_keys
+        wanted: dict[int, Any] = {}
+        for name, text in typed.items():
+            if name not in keys:
+                what = f"the table's partition keys are {', '.join(keys)}" if keys else "the table is not partitioned"
+                raise UsageError(f"{name} is no partition key", what)
+            wanted[keys.index(name)] = _value(context, name, text)
+
+        def matches(partition: bytes) -> bool:
+            values = context.partition_values(partition)
+            return all(values[index] == value for index, value in wanted.items())
+
+        return cls(matches)
+
+    def __or__(self, other: PartitionSpec) -> PartitionSpec:
+        return PartitionSpec(lambda partition: self.matches(partition) or other.matches(partition))
+
+
+def _value(context: TableContext, name: str, text: str) -> Any:
+    if text == context.options.partition_default_name:
+        return None
+    t = context.schema.field(name).type
+    try:
+        return from_canonical(_json_value(text, t), t)
+    except (ValueError, KeyError, ArithmeticError) as error:
+        raise UsageError(f"{name}={text}: not a value of {type_to_sql(t)}", str(error)) from error
+
+
+def _json_value(text: str, t: DataType) -> Any:
+    if t.root == "BOOLEAN":
+        return BOOLEAN_WORDS[text.lower()]
+    return int(text) if t.root in ("TINYINT", "SMALLINT", "INT", "BIGINT") else text

@@ -1,0 +1,73 @@
+"""The schemas of a table, each a file that is written once (format section 2; Java SchemaManager)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound
+from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout, parse_numbered
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.storage import PutOutcome, Storage
+
+
+@dataclass(frozen=True)
+class SchemaHistory:
+    """Reads and extends `schema/`. Schema files never change, so those read once are kept."""
+
+    storage: Storage
+    layout: TableLayout
+    _read: dict[int, TableSchema] = field(default_factory=dict, compare=False, repr=False)
+
+    def ids(self) -> list[int]:
+        """All ids in ascending order; empty when there is no table."""
+        entries = self.storage.list_directory(self.layout.schema_directory)
+        return sorted(number for entry in entries if (number := parse_numbered(SCHEMA_PREFIX, entry.name)) is not None)
+
+    def latest_id(self) -> int | None:
+        """The newest schema, even if a stale listing does not show it yet; None when there is no table."""
+        newest = max(self.ids(), default=None)
+        while newest is not None and self.storage.exists(self.layout.schema(newest + 1)):
+            newest += 1
+        return newest
+
+    def latest(self) -> TableSchema:
+        """The newest schema; `NotFound` when there is no table."""
+        newest = self.latest_id()
+        if newest is None:
+            raise NotFound(
+                f"no table at {self.layout.root}",
+                "its directory has no schema/schema-* file",
+                "check the path, or make the table with `paimon-cli create`",
+            )
+        return self.get(newest)
+
+    def get(self, schema_id: int) -> TableSchema:
+        """That schema; `NotFound` if it is not there, `DamagedFile` if its file does not hold it."""
+        if schema_id not in self._read:
+            path = self.layout.schema(schema_id)
+            try:
+                schema = TableSchema.from_json(self.storage.read_bytes(path), path)
+            except FileNotFoundError:
+                raise NotFound(f"no schema {schema_id} in {self.layout.root}", f"{path} is not there") from None
+            if schema.id != schema_id:
+                raise DamagedFile(f"schema file {path} is damaged", f"it holds the id {schema.id}", path=path)
+            self._read[schema_id] = schema
+        return self._read[schema_id]
+
+    def commit(self, schema: TableSchema) -> bool:
+        """Publish a new schema; False if somebody else took its id. `CommitUnknown` if the storage does not tell."""
+        path = self.layout.schema(schema.id)
+        content = schema.to_json().encode()
+        outcome = self.storage.put_if_absent(path, content)
+        if outcome is PutOutcome.CREATED:
+            return True
+        try:
+            # The answer to a successful put may get lost; then the file is there and it is ours.
+            return self.storage.read_bytes(path) == content
+        except FileNotFoundError:
+            raise CommitUnknown(
+                f"schema {schema.id} of {self.layout.root} may or may not have been written",
+                "the storage gave no clear answer",
+                "look at `paimon-cli schemas ls` before trying again",
+                path=path,
+            ) from None

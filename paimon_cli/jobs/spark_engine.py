@@ -1,0 +1,159 @@
+"""The engine on Spark: tasks as an RDD, writes as a shuffle; Spark starts with the first job, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from pyspark.accumulators import Accumulator
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.jobs.engine import TasksFailed
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.spark_job import Reports, SparkJob
+from paimon_cli.jobs.spark_session import RunningSpark, SparkRequest, start_spark
+from paimon_cli.jobs.spark_write import READ, check_messages, shuffle_of, write_on_spark
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.write.write_plan import WritePlan
+
+T = TypeVar("T")
+R = TypeVar("R")
+Outcome = tuple[int, R | PaimonError]
+"""Number of a task and what became of it."""
+
+MOST_PARTITIONS = 1000
+"""Up to so many tasks each get a Spark task of their own (about 30 ms each)."""
+
+
+class SparkEngine:
+    """Runs on the Spark of `request`; after a failed job the next one gets a new session."""
+
+    name = "spark"
+
+    def __init__(self, request: SparkRequest) -> None:
+        self._request = request
+        self._running: RunningSpark | None = None
+
+    @property
+    def retries_tasks(self) -> bool:
+        """Whether a task may have run twice and left files of the first time (Spark retries on clusters only)."""
+        return not self._request.is_local
+
+    def run_tasks(
+        self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None
+    ) -> list[R]:
+        if not tasks:
+            return []
+        context = self._spark().context
+        reports: Accumulator[list[Outcome[R]]] = context.accumulator([], Reports())
+        numbered = context.parallelize(list(enumerate(tasks)), min(len(tasks), MOST_PARTITIONS))
+        job = SparkJob(context, "tasks", lambda: numbered.foreachPartition(_partition_task(function, reports)))
+        seen = _Outcomes(reports, on_done)
+        try:
+            job.wait(seen.poll)
+        except PaimonError as error:
+            self._abandon()
+            raise TasksFailed(seen.results(), error) from error
+        except BaseException:
+            self._abandon()
+            raise
+        if seen.errors:
+            raise TasksFailed(seen.results(), seen.first_error())
+        return seen.results()
+
+    def write_rows(self, plan: WritePlan, progress: Progress) -> list[CommitMessage]:
+        running = self._spark()
+        shuffle = shuffle_of(plan, running.context.defaultParallelism)
+        reports: Accumulator[list[str]] = running.context.accumulator([], Reports())
+        job = SparkJob(running.context, "write", lambda: write_on_spark(running.session, shuffle, reports))
+        steps = _WriteSteps(reports, progress, len(plan.splits), shuffle.writer_tasks)
+        try:
+            return check_messages(job.wait(steps.poll))
+        except BaseException:
+            self._abandon()
+            raise
+        finally:
+            progress.finish()
+
+    def stop(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.stop()
+
+    def _spark(self) -> RunningSpark:
+        if self._running is None:
+            self._running = start_spark(self._request)
+        return self._running
+
+    def _abandon(self) -> None:
+        """Leave nothing running behind a failed job: with the session Spark ends the Python processes of its tasks."""
+        self.stop()
+
+
+class _Outcomes:
+    """Outcomes as they come in."""
+
+    def __init__(self, reports: Accumulator[list[Outcome[R]]], on_done: Callable[[R], None] | None) -> None:
+        self._reports = reports
+        self._on_done = on_done
+        self._count = 0
+        self._finished: dict[int, R] = {}
+        self.errors: dict[int, PaimonError] = {}
+
+    def poll(self) -> None:
+        fresh = self._reports.value[self._count :]
+        self._count += len(fresh)
+        for number, outcome in fresh:
+            if isinstance(outcome, PaimonError):
+                self.errors[number] = outcome
+                continue
+            self._finished[number] = outcome
+            if self._on_done is not None:
+                self._on_done(outcome)
+
+    def results(self) -> list[R]:
+        return [result for _, result in sorted(self._finished.items())]
+
+    def first_error(self) -> PaimonError:
+        return self.errors[min(self.errors)]
+
+
+class _WriteSteps:
+    """Two phases for the user: splits read, writer tasks done."""
+
+    def __init__(self, reports: Accumulator[list[str]], progress: Progress, splits: int, writers: int) -> None:
+        self._reports = reports
+        self._progress = progress
+        self._totals = (splits, writers)
+        self._seen = 0
+        self._reading = True
+        progress.start("Reading and routing", splits)
+
+    def poll(self) -> None:
+        reports = self._reports.value
+        for report in reports[self._seen :]:
+            if self._reading and report != READ:
+                self._reading = False
+                self._progress.start("Sorting and writing", self._totals[1])
+            self._progress.advance(1)
+        self._seen = len(reports)
+
+
+def _partition_task(
+    function: Callable[[T], R], reports: Accumulator[list[Outcome[R]]]
+) -> Callable[[Iterable[tuple[int, T]]], Iterator[None]]:
+    """A task's `PaimonError` is an outcome, so that Spark does not repeat what would fail again; other exceptions are Spark's."""
+
+    def run(numbered: Iterable[tuple[int, T]]) -> Iterator[None]:
+        for number, task in numbered:
+            reports.add([(number, outcome_of(function, task))])
+        return iter(())
+
+    return run
+
+
+def outcome_of(function: Callable[[T], R], task: T) -> R | PaimonError:
+    try:
+        return function(task)
+    except PaimonError as error:
+        return error

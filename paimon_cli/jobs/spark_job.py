@@ -1,0 +1,109 @@
+"""One Spark job that can be interrupted: it runs in a thread, and when it fails its tasks are seen to their end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark import AccumulatorParam, SparkContext
+from pyspark.errors import PySparkException
+
+from paimon_cli.jobs.spark_errors import explained
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.1
+END_SECONDS = 30.0
+IDLE_SECONDS = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class Reports(AccumulatorParam[list[Any]]):
+    """Values that tasks report to the driver; Spark counts each successful task once, as soon as it ends."""
+
+    def zero(self, value: list[Any]) -> list[Any]:
+        return []
+
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:
+        value1 += value2
+        return value1
+
+
+class SparkJob(threading.Thread, Generic[T]):
+    """Runs `action`, which starts one Spark job, in a job group of its own."""
+
+    def __init__(self, context: SparkContext, description: str, action: Callable[[], T]) -> None:
+        super().__init__(name=f"spark-job-{description}", daemon=True)
+        self._context = context
+        self._group = f"paimon-cli-{uuid.uuid4()}"
+        self._description = description
+        self._action = action
+        self._results: list[T] = []
+        self._failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            # Tasks are not interrupted on cancelling: an interrupted JVM task ends at once and leaves its Python process
+            # running, whereas a task that is only marked has its Python process killed first.
+            self._context.setJobGroup(self._group, self._description, interruptOnCancel=False)
+            self._results.append(self._action())
+        except (Py4JError, PySparkException, OSError) as failure:
+            self._failure = failure
+
+    def wait(self, on_poll: Callable[[], None]) -> T:
+        """The result; `on_poll` is called now and then, and once more when the job is over. Raises a `PaimonError`.
+
+        Nothing here talks to the JVM while the job runs: Ctrl-C in the midst of a call would garble the connection.
+        """
+        self.start()
+        idle_warning = threading.Timer(IDLE_SECONDS, self._warn_without_executors)
+        idle_warning.daemon = True
+        idle_warning.start()
+        try:
+            while self.is_alive():
+                self.join(POLL_SECONDS)
+                on_poll()
+        except BaseException:
+            self.end_tasks()
+            on_poll()
+            raise
+        finally:
+            idle_warning.cancel()
+        if self._failure is not None:
+            self.end_tasks()
+            on_poll()
+            raise explained(self._failure) from self._failure
+        on_poll()
+        return self._results[0]
+
+    def end_tasks(self) -> None:
+        """Cancel the job and wait until none of its tasks runs any more (or the JVM is gone, or half a minute has passed)."""
+        deadline = time.monotonic() + END_SECONDS
+        try:
+            self._context.cancelJobGroup(self._group)
+            while self._active_tasks() and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
+        except (Py4JError, OSError) as failure:
+            log.debug("the JVM does not answer any more: %s", failure)
+        self.join(max(0.0, deadline - time.monotonic()))
+
+    def _active_tasks(self) -> int:
+        tracker = self._context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        return sum(stage.numActiveTasks for stage in stages if stage is not None)
+
+    def _warn_without_executors(self) -> None:
+        """A cluster without room accepts a job and lets it wait for ever."""
+        try:
+            executors = self._context._jsc.sc().getExecutorMemoryStatus().size()
+        except (Py4JError, OSError):
+            return
+        if executors <= 1 and not self._context.master.startswith("local"):
+            log.warning("still waiting: %s has given no executor yet (is there free memory and a free core?)", self._context.master)

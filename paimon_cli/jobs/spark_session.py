@@ -1,0 +1,177 @@
+"""A Spark session that suits a command-line tool: quiet, nothing written into the working directory, exact partitions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+import paimon_cli
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.jobs.java_runtime import find_java
+from paimon_cli.jobs.package_archive import write_package_archive
+
+LOCAL_MASTER = "local[*]"
+LOG_LINES_SHOWN = 5
+SMALLEST_HEAP, LARGEST_HEAP = 1 << 30, 4 << 30
+
+FIXED_CONFS = {
+    "spark.app.name": "paimon-cli",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.adaptive.enabled": "false",  # it would merge and split the partitions that give each bucket one writer
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),  # bounds a Python worker's memory for wide rows
+}
+
+
+@dataclass(frozen=True)
+class SparkRequest:
+    """Where and how to run Spark. `confs` win over everything set here; `verbose` lets the JVM write to stderr."""
+
+    master: str = LOCAL_MASTER
+    confs: Mapping[str, str] = field(default_factory=dict)
+    verbose: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks run on this machine, in Python processes like this one."""
+        return self.master == "local" or self.master.startswith("local[")
+
+
+class RunningSpark:
+    """A session and the temporary directory it owns. `is_ours` is false for a session this process had already."""
+
+    def __init__(self, session: SparkSession, directory: Path | None) -> None:
+        self.session = session
+        self.is_ours = directory is not None
+        self._directory = directory
+
+    @property
+    def context(self) -> SparkContext:
+        return self.session.sparkContext
+
+    def stop(self) -> None:
+        """Stop our session; a session that was there before goes on."""
+        if self._directory is None:
+            return
+        try:
+            self.session.stop()
+        finally:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def start_spark(request: SparkRequest) -> RunningSpark:
+    """Start Spark, or use the session that runs in this process already.
+
+    `UsageError` without Java; `StorageUnavailable` with the end of the JVM's log when Spark does not come up.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None and SparkContext._active_spark_context is not None:
+        return RunningSpark(running, None)
+    directory = Path(tempfile.mkdtemp(prefix="paimon-cli-spark-"))
+    log = directory / "jvm.log"
+    try:
+        with _environment(_spark_environment(request)):
+            context = _spark_context(request, spark_confs(request, directory), log)
+        if not request.is_local:
+            context.addPyFile(str(write_package_archive(directory)))
+        return RunningSpark(SparkSession(context), directory)
+    except (Py4JError, PySparkException, OSError) as error:
+        why = _end_of(log) or str(error).splitlines()[0]
+        shutil.rmtree(directory, ignore_errors=True)
+        raise StorageUnavailable(
+            f"Spark did not start with master {request.master}", why, "check --master and --spark-conf; -v shows Spark's own log"
+        ) from error
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def spark_confs(request: SparkRequest, directory: Path) -> dict[str, str]:
+    """All settings; what the user gave wins."""
+    confs = {
+        **FIXED_CONFS,
+        "spark.master": request.master,
+        "spark.log.level": "WARN" if request.verbose else "ERROR",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
+    if request.is_local:
+        confs["spark.driver.memory"] = f"{default_heap() >> 20}m"
+    return {**confs, **request.confs}
+
+
+def default_heap(cgroup_limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """Bytes for the JVM: a quarter of the machine's (or container's) memory, within 1 to 4 GiB."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if cgroup_limit.exists() and (limit := cgroup_limit.read_text().strip()).isdigit():
+        memory = min(memory, int(limit))
+    return max(SMALLEST_HEAP, min(LARGEST_HEAP, memory // 4))
+
+
+def _spark_context(request: SparkRequest, confs: Mapping[str, str], log: Path) -> SparkContext:
+    """A JVM of our own, its output kept out of the terminal; a JVM that this process has already is used again."""
+    if SparkContext._gateway is None:
+        conf = SparkConf(loadDefaults=False).setAll(list(confs.items()))
+        with log.open("wb") as sink:
+            output = sys.stderr if request.verbose else sink
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
+        return SparkContext(conf=conf, gateway=gateway)
+    return SparkContext(conf=SparkConf().setAll(list(confs.items())))
+
+
+def _spark_environment(request: SparkRequest) -> dict[str, str]:
+    """Variables that Spark reads while it starts."""
+    values = {"JAVA_HOME": str(find_java(os.environ).home)}
+    python = request.confs.get("spark.pyspark.python")
+    if request.is_local:
+        package_home = str(Path(paimon_cli.__file__).parent.parent)
+        values["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # another installation's jars would not fit this PySpark
+        values["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+        values["PYSPARK_PYTHON"] = python or sys.executable
+        if package_home not in site.getsitepackages():
+            paths = [package_home, os.environ.get("PYTHONPATH", "")]
+            values["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    elif python:
+        values["PYSPARK_PYTHON"] = python
+    return values
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for a while; others that are set meanwhile stay."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _end_of(log: Path) -> str:
+    """The last lines that are no stack trace."""
+    if not log.exists():
+        return ""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    telling = [line for line in lines if line and not line.startswith(("at ", "... "))]
+    return " | ".join(telling[-LOG_LINES_SHOWN:])

@@ -1,0 +1,173 @@
+"""`write`: plan the sources, let an engine write level-0 files, commit once (concurrent write, serial commit)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from paimon_cli.commit.abort import delete_created_files
+from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.datatypes import row_kind
+from paimon_cli.errors import BadInput, Conflict, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.write.incoming_rows import IncomingRows, plan_sources
+from paimon_cli.write.stamped_files import delete_stamped_files
+from paimon_cli.write.write_plan import WritePlan
+
+
+@dataclass(frozen=True)
+class WriteRequest:
+    """What the user asked for. `op_column`: input column with +I, +U, -U, -D; `static_partition`: values as typed."""
+
+    sources: tuple[str, ...]
+    format: str | None = None
+    op: str = "upsert"
+    op_column: str | None = None
+    overwrite: bool = False
+    static_partition: dict[str, str] | None = None
+    commit_user: str | None = None
+    commit_id: int | None = None
+    parallelism: int | None = None
+
+
+@dataclass(frozen=True)
+class WriteSummary:
+    """What was done. `rows`, `size` (bytes): of the new files, after merging equal keys of this write."""
+
+    rows: int = 0
+    delete_rows: int = 0
+    files: int = 0
+    size: int = 0
+    buckets: int = 0
+    snapshots: tuple[Snapshot, ...] = ()
+    attempts: int = 0
+    already_committed: bool = False
+    engine: str = ""
+    seconds: float = 0.0
+    touched: tuple[tuple[bytes, int], ...] = field(default=(), repr=False)
+
+
+def run_write(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
+    """Write the sources as one commit. When it fails before the commit, the table is as it was and no file stays behind."""
+    started = context.clock.now_millis()
+    check_writable_table(context)
+    identity = _identity(context, request)
+    committer = Committer(context)
+    if committer.is_committed(identity):
+        return WriteSummary(already_committed=True, engine=engine.name)
+    plan = plan_write(context, request)
+    messages = _write_files(plan, engine, progress)
+    result = _commit(committer, plan, messages, request, identity)
+    files = [file for message in messages for file in message.new_files]
+    return WriteSummary(
+        rows=sum(file.row_count for file in files),
+        delete_rows=sum(file.delete_row_count or 0 for file in files),
+        files=len(files),
+        size=sum(file.file_size for file in files),
+        buckets=len(messages),
+        snapshots=tuple(result.snapshots),
+        attempts=result.attempts,
+        already_committed=result.already_committed,
+        engine=engine.name,
+        seconds=(context.clock.now_millis() - started) / 1000,
+        touched=tuple((message.partition, message.bucket) for message in messages),
+    )
+
+
+def check_writable_table(context: TableContext) -> None:
+    """Raise `NotSupported` for tables whose writers must do more than this version does."""
+    options = context.options
+    if not context.schema.primary_keys:
+        raise NotSupported("writing a table without a primary key", "this version writes primary-key tables only")
+    merge_engine(options)
+    if options.deletion_vectors_enabled:
+        raise NotSupported("writing with deletion-vectors.enabled", "this version reads deletion vectors, it does not write them")
+    if options.changelog_producer == "input":
+        raise NotSupported("writing with changelog-producer=input", "this version writes no changelog files")
+    for key in ("ignore-delete", "ignore-update-before"):
+        if options.raw.get(key, "false") != "false":
+            raise NotSupported(f"writing with {key}", "this version does not drop rows on their way in")
+
+
+def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
+    """Sources, row kinds, sequence numbers of the latest snapshot."""
+    snapshot = context.snapshots.latest()
+    state = {} if request.overwrite else bucket_files(context, snapshot)
+    for bucket in state.values():
+        _check_bucket_count(context, bucket.partition, bucket.total_buckets)
+    return WritePlan(
+        context=context,
+        incoming=IncomingRows(context.schema, row_kind.DELETE if request.op == "delete" else row_kind.INSERT, request.op_column),
+        splits=tuple(plan_sources(request.sources, request.format)),
+        total_buckets=context.options.bucket,
+        first_sequences={key: max(f.max_sequence_number for f in bucket.files) + 1 for key, bucket in state.items()},
+        read_snapshot_id=None if snapshot is None else snapshot.id,
+        file_stamp=context.names.uuid().replace("-", "")[:16],
+        parallelism=request.parallelism,
+    )
+
+
+def _check_bucket_count(context: TableContext, partition: bytes, total_buckets: int) -> None:
+    if total_buckets > 0 and total_buckets != context.options.bucket:
+        place = context.partition_path_of(partition) or "the table"
+        raise UsageError(
+            f"{place} was written with {total_buckets} buckets, the schema says {context.options.bucket}",
+            "rows of one key must stay in one bucket",
+            "overwrite the partition to change its number of buckets",
+        )
+
+
+def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
+    if request.commit_id is not None and request.commit_user is None:
+        raise UsageError("--commit-id without --commit-user", "an identifier counts within one user", "add --commit-user")
+    user = request.commit_user or context.names.uuid()
+    return CommitIdentity(user) if request.commit_id is None else CommitIdentity(user, request.commit_id)
+
+
+def _write_files(plan: WritePlan, engine: Engine, progress: Progress) -> list[CommitMessage]:
+    """Run the writer tasks; when one fails, remove whatever file the job has made."""
+    try:
+        messages = engine.write_rows(plan, progress)
+    except BaseException:
+        delete_stamped_files(plan.context, plan.file_stamp)
+        raise
+    if engine.retries_tasks:
+        delete_stamped_files(plan.context, plan.file_stamp, {file.file_name for m in messages for file in m.new_files})
+    return messages
+
+
+def _commit(
+    committer: Committer, plan: WritePlan, messages: list[CommitMessage], request: WriteRequest, identity: CommitIdentity
+) -> CommitResult:
+    """Publish; after a refusal (not after an unknown outcome) the data files are nobody's and go."""
+    try:
+        if not request.overwrite:
+            return committer.commit(messages, identity)
+        covered = _overwritten(plan.context, messages, request)
+        return committer.overwrite(messages, identity, keep_partition=lambda partition: not covered.matches(partition))
+    except (Conflict, StorageUnavailable, BadInput, UsageError):
+        delete_created_files(plan.context, messages)
+        raise
+
+
+def _overwritten(context: TableContext, messages: list[CommitMessage], request: WriteRequest) -> PartitionSpec:
+    """The partitions whose old rows go: the static ones, or (dynamic overwrite) those that got new rows, or all."""
+    dynamic = context.options.dynamic_partition_overwrite and bool(context.schema.partition_keys)
+    if request.static_partition is None:
+        return PartitionSpec.exactly({m.partition for m in messages}) if dynamic else PartitionSpec.everything()
+    spec = PartitionSpec.parse(context, request.static_partition)
+    for message in messages:
+        if not spec.matches(message.partition):
+            raise BadInput(
+                f"rows of partition {context.partition_path_of(message.partition)} lie outside of the partition to overwrite",
+                "nothing was committed",
+                "leave those rows out, or overwrite without --partition",
+            )
+    return spec

@@ -1,0 +1,108 @@
+"""Merge sorted runs into one stream of merged rows, in bounded memory (Java SortMergeReader, format section 11.2).
+
+Every run keeps one batch in memory. The *frontier* is the smallest last key among the batches of unfinished runs: rows
+up to it are complete, so they are cut off, sorted together and merged as one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.datatypes.key_order import Key, comparable, count_up_to, group_starts, key_at, order_words, stable_order
+from paimon_cli.lsm.merge_engine import MergeEngine, SortedRows
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+
+
+def merge_sorted_runs(
+    runs: Sequence[Iterator[pa.RecordBatch]], key_columns: Sequence[str], engine: MergeEngine
+) -> Iterator[pa.RecordBatch]:
+    """Batches in key order, one row per key, retractions included.
+
+    `runs`: batches in `merge_schema` (or a projection with the key, `_SEQUENCE_NUMBER` and `_VALUE_KIND`), keys ascending
+    and unique inside a run; oldest run first is quickest.
+    """
+    cursors = [cursor for run in runs if (cursor := RunCursor(run, key_columns)).fill()]
+    while len(cursors) > 1:
+        frontier = min(cursor.last_key for cursor in cursors)
+        slices = [piece for cursor in cursors if (piece := cursor.take_up_to(frontier)).num_rows]
+        yield merge_piece(slices, key_columns, engine)
+        cursors = [cursor for cursor in cursors if cursor.fill()]
+    for cursor in cursors:
+        yield from cursor.rest()
+
+
+class RunCursor:
+    """The unread part of one sorted run."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], key_columns: Sequence[str]) -> None:
+        self._batches = batches
+        self._key_columns = key_columns
+        self._batch: pa.RecordBatch | None = None
+        self._keys: list[pa.Array] = []
+
+    def fill(self) -> bool:
+        """Make sure that there are rows in memory; False at the end of the run."""
+        while self._batch is None or self._batch.num_rows == 0:
+            self._batch = next(self._batches, None)
+            if self._batch is None:
+                return False
+            self._keys = [comparable(self._batch.column(name)) for name in self._key_columns]
+        return True
+
+    @property
+    def last_key(self) -> Key:
+        return key_at(self._keys, len(self._keys[0]) - 1)
+
+    def take_up_to(self, frontier: Key) -> pa.RecordBatch:
+        """Cut off the rows whose key is <= `frontier`."""
+        assert self._batch is not None
+        count = count_up_to(self._keys, frontier)
+        head, self._batch = self._batch.slice(0, count), self._batch.slice(count)
+        self._keys = [keys.slice(count) for keys in self._keys]
+        return head
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        if self._batch is not None and self._batch.num_rows:
+            yield self._batch
+        yield from self._batches
+
+
+def merge_piece(slices: Sequence[pa.RecordBatch], key_columns: Sequence[str], engine: MergeEngine) -> pa.RecordBatch:
+    """Merge slices that together hold every row of their keys; a lone slice of one run is merged already."""
+    if len(slices) == 1:
+        return slices[0]
+    return engine.merge(sorted_rows(pa.concat_batches(slices), key_columns, engine))
+
+
+def sorted_rows(rows: pa.RecordBatch, key_columns: Sequence[str], engine: MergeEngine) -> SortedRows:
+    """Sort by key, then user sequence fields, then sequence number, then retractions first among equals."""
+    words = order_words([rows.column(name) for name in key_columns])
+    order = stable_order(words)
+    starts = group_starts([word[order] for word in words])
+    if not engine.sequence_fields and _ascends_in_groups(_sequence(rows)[order], starts):
+        return SortedRows(rows, order, starts)
+    ties = [_nulls_first(rows.column(name)) for name in engine.sequence_fields]
+    added = (rows.column(VALUE_KIND).to_numpy() & 1) == 0
+    return SortedRows(rows, stable_order([*words, *ties, _sequence(rows), added.astype(np.int64)]), starts)
+
+
+def _sequence(rows: pa.RecordBatch) -> np.ndarray:
+    return rows.column(SEQUENCE_NUMBER).to_numpy()
+
+
+def _ascends_in_groups(sequence: np.ndarray, starts: np.ndarray) -> bool:
+    """Whether arrival order is sequence order inside every group, strictly: then the key sort is all."""
+    rising = sequence[1:] > sequence[:-1]
+    rising[starts[1:] - 1] = True
+    return bool(rising.all())
+
+
+def _nulls_first(column: pa.Array) -> np.ndarray:
+    """Order words of a nullable sequence field; null is the smallest value."""
+    word = order_words([column.drop_null()])[0]
+    filled = np.full(len(column), np.iinfo(np.int64).min, dtype=np.int64)
+    filled[column.is_valid().to_numpy(zero_copy_only=False)] = word
+    return filled

@@ -1,0 +1,1 @@
+"""Bytes <-> objects, one module per kind of file; no I/O."""

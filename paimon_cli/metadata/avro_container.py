@@ -1,0 +1,252 @@
+"""Avro object container files: schema, compressed blocks, sync markers (format section 4.1). Records are plain dicts.
+
+fastavro does the records. The frame is ours, so that one call decodes a block, every codec that Paimon writes can be
+read, times stay integers, and equal records give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from paimon_cli.errors import DamagedFile
+
+AvroSchema = Any
+"""A parsed JSON schema: dict, list (union) or the name of a primitive type."""
+
+_MAGIC = b"Obj\x01"
+_SYNC_SIZE = 16
+_BLOCK_RECORDS = 1000
+_ZSTD_LEVEL = 1
+_MAX_BLOCK_BYTES = 1 << 30
+_NAMESPACE = "org.apache.paimon.avro.generated"
+_HEADER = {"type": "map", "values": "bytes"}
+
+
+def record(name: str, fields: Sequence[tuple[str, AvroSchema]]) -> AvroSchema:
+    """A record schema; a field that is a union with null first gets the default null, as Java writes it."""
+    listed = [
+        {"name": field, "type": t, "default": None} if isinstance(t, list) else {"name": field, "type": t} for field, t in fields
+    ]
+    if name == "record":
+        return {"type": "record", "name": name, "namespace": _NAMESPACE, "fields": listed}
+    return {"type": "record", "name": name, "fields": listed}
+
+
+def nullable(t: AvroSchema) -> AvroSchema:
+    return ["null", t]
+
+
+def array(items: AvroSchema) -> AvroSchema:
+    return {"type": "array", "items": items}
+
+
+class ContainerWriter:
+    """Builds one container in memory; `size` counts the bytes so far, so that a caller can roll to the next file."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+        self._out = io.BytesIO()
+        self._marker = b""
+
+    @property
+    def size(self) -> int:
+        return self._out.tell()
+
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """One block of records; the first block also fixes the sync marker."""
+        content = _encode(array(self._schema), records)
+        # An array is its count, its items and a zero: what lies between is the block.
+        items = content[_long_size(content) : -1] if records else b""
+        if not self._marker:
+            self._begin(items)
+        if records:
+            compressed = _zstd().compress(items, _ZSTD_LEVEL)
+            self._out.write(_encode("long", len(records)) + _encode("long", len(compressed)) + compressed + self._marker)
+
+    def finish(self) -> bytes:
+        if not self._marker:
+            self._begin(b"")
+        return self._out.getvalue()
+
+    def _begin(self, items: bytes) -> None:
+        schema = json.dumps(self._schema, separators=(",", ":")).encode()
+        self._marker = hashlib.blake2b(schema + items, digest_size=_SYNC_SIZE).digest()
+        header = {"avro.schema": schema, "avro.codec": b"zstandard"}
+        self._out.write(_MAGIC + _encode(_HEADER, header) + self._marker)
+
+
+def encode_container(schema: AvroSchema, records: Sequence[Mapping[str, Any]]) -> bytes:
+    """All records as one zstandard container."""
+    writer = ContainerWriter(schema)
+    for block in blocks(records):
+        writer.append(block)
+    return writer.finish()
+
+
+def blocks(records: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Cut into the portions after which a writer looks at the size of its file."""
+    return (records[start : start + _BLOCK_RECORDS] for start in range(0, len(records), _BLOCK_RECORDS))
+
+
+def decode_container(data: bytes, path: str, expected: AvroSchema) -> list[dict[str, Any]]:
+    """All records. Fields may come in any order, as any union, be unknown or missing; what is there must have our types.
+
+    Raises `DamagedFile` that names `path` and what does not fit.
+    """
+    try:
+        return _decode(data, expected)
+    except MemoryError as error:
+        raise _damaged(path, "a length in it exceeds the memory") from error
+    except _damage_errors() as error:
+        raise _damaged(path, f"{error}" or type(error).__name__) from error
+
+
+def _decode(data: bytes, expected: AvroSchema) -> list[dict[str, Any]]:
+    source = io.BytesIO(data)
+    if source.read(len(_MAGIC)) != _MAGIC:
+        raise ValueError("it does not begin as an Avro file")
+    header = _read(source, _HEADER)
+    schema = _without_logical_types(json.loads(header["avro.schema"]))
+    _check_fields(_plain(schema), expected, "record")
+    codec = header.get("avro.codec", b"null").decode()
+    marker = source.read(_SYNC_SIZE)
+    records: list[dict[str, Any]] = []
+    while source.tell() < len(data):
+        count, size = _read(source, "long"), _read(source, "long")
+        block = source.read(size) if 0 <= size <= len(data) else b""
+        if len(block) != size or source.read(_SYNC_SIZE) != marker:
+            raise ValueError(f"the block behind byte {source.tell()} is cut off or its sync marker is wrong")
+        records += _records(_decompressed(block, codec), count, schema)
+    return records
+
+
+def _records(content: bytes, count: int, schema: AvroSchema) -> list[dict[str, Any]]:
+    """Decode a block in one call: with count and end mark around it, it is an Avro array."""
+    if not 0 <= count <= len(content):
+        raise ValueError(f"a block of {len(content)} bytes cannot hold {count} records")
+    source = io.BytesIO(_encode("long", count) + content + b"\0")
+    decoded = _read(source, array(schema)) if count else []
+    if count and source.read(1):
+        raise ValueError("a block holds more than its records")
+    if any(not isinstance(item, dict) for item in decoded):
+        raise ValueError("a record is null")
+    return decoded
+
+
+def _decompressed(block: bytes, codec: str) -> bytes:
+    if codec == "zstandard":
+        decompressor = _zstd().ZstdDecompressor()
+        content = decompressor.decompress(block, _MAX_BLOCK_BYTES)
+        if not decompressor.eof:
+            raise ValueError("a block is cut off or unreasonably big")
+        return content
+    if codec == "null":
+        return block
+    if codec == "deflate":
+        return zlib.decompressobj(-15).decompress(block, _MAX_BLOCK_BYTES)
+    if codec == "snappy":
+        import pyarrow as pa
+
+        size = _uncompressed_snappy_size(block)
+        return pa.decompress(block[:-4], decompressed_size=size, codec="snappy", asbytes=True)
+    raise ValueError(f"codec '{codec}' is none of null, snappy, zstandard, deflate")
+
+
+def _uncompressed_snappy_size(block: bytes) -> int:
+    """Snappy begins with the size as a little-endian base-128 number; Avro puts a CRC of 4 bytes behind."""
+    size = 0
+    for place, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            break
+    if size > _MAX_BLOCK_BYTES:
+        raise ValueError("a block is unreasonably big")
+    return size
+
+
+def _plain(schema: AvroSchema) -> AvroSchema:
+    """A union without its null: the one type left."""
+    if isinstance(schema, list):
+        options = [t for t in schema if t != "null"]
+        return _plain(options[0]) if len(options) == 1 else schema
+    return schema
+
+
+def _kind(schema: AvroSchema) -> str:
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    return "long" if kind == "int" else str(kind)
+
+
+def _check_fields(theirs: AvroSchema, ours: AvroSchema, place: str) -> None:
+    """Raise `ValueError` if a field that both know has another type, or one that we cannot do without is missing."""
+    theirs, ours = _plain(theirs), _plain(ours)
+    # A file may declare a record once and repeat its name; then its fields were checked where they stood first.
+    if _kind(ours) == "record" and isinstance(theirs, str) and theirs.startswith("record"):
+        return
+    if _kind(theirs) != _kind(ours) and not (place.endswith("_FILE_SOURCE") and _kind(theirs) == "string"):
+        raise ValueError(f"{place} should be {_kind(ours)}, not {_kind(theirs)}")
+    if _kind(ours) == "array":
+        _check_fields(theirs["items"], ours["items"], f"{place} items")
+    if _kind(ours) == "record":
+        known = {field["name"]: field["type"] for field in theirs["fields"]}
+        for field in ours["fields"]:
+            if field["name"] in known:
+                _check_fields(known[field["name"]], field["type"], f"{place}.{field['name']}")
+            elif "default" not in field and field["name"] != "_EXTRA_FILES":
+                raise ValueError(f"{place} has no {field['name']}")
+
+
+def _without_logical_types(schema: AvroSchema) -> AvroSchema:
+    """Times as the integers that the file holds: fastavro would build a datetime for each."""
+    if isinstance(schema, dict):
+        return {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
+    if isinstance(schema, list):
+        return [_without_logical_types(value) for value in schema]
+    return schema
+
+
+def _encode(schema: AvroSchema, value: Any) -> bytes:
+    import fastavro
+
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, value)
+    return out.getvalue()
+
+
+def _read(source: io.BytesIO, schema: AvroSchema) -> Any:
+    import fastavro
+
+    return fastavro.schemaless_reader(source, schema, None)
+
+
+def _long_size(encoded: bytes) -> int:
+    """Bytes of the variable-length number at the beginning: all but its last byte have the top bit set."""
+    size = 1
+    while encoded[size - 1] & 0x80:
+        size += 1
+    return size
+
+
+def _zstd() -> Any:
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14
+    except ImportError:
+        from backports import zstd
+    return zstd
+
+
+def _damage_errors() -> tuple[type[BaseException], ...]:
+    """What fastavro and the codecs raise for bytes that are not what they should be."""
+    from fastavro.schema import SchemaParseException, UnknownType
+
+    broken = (EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError, OSError)
+    return (*broken, zlib.error, _zstd().ZstdError, SchemaParseException, UnknownType)
+
+
+def _damaged(path: str, why: str) -> DamagedFile:
+    return DamagedFile(f"{path} is not a readable Avro file", why, "restore the file, or go back to an older snapshot", path=path)

@@ -1,0 +1,116 @@
+"""What manifests say of files: data files, their statistics, manifest entries, index files (format section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+ADD, DELETE = 0, 1
+SOURCE_APPEND, SOURCE_COMPACT = 0, 1
+
+EMPTY_ROW = bytes(12)
+"""Serialised BinaryRow of arity 0: partition of an unpartitioned table, key of an append table, empty statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleStats:
+    """Column statistics: two serialised BinaryRows (null field = unknown) and a null count per column (None = unknown)."""
+
+    min_values: bytes = EMPTY_ROW
+    max_values: bytes = EMPTY_ROW
+    null_counts: tuple[int | None, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DataFileMeta:
+    """One data file (Java DataFileMeta, format section 4.3). `min_key`, `max_key`: serialised rows of the trimmed primary key."""
+
+    file_name: str
+    file_size: int
+    row_count: int
+    min_key: bytes
+    max_key: bytes
+    key_stats: SimpleStats
+    value_stats: SimpleStats
+    min_sequence_number: int
+    max_sequence_number: int
+    schema_id: int
+    level: int
+    extra_files: tuple[str, ...] = ()
+    creation_time_millis: int | None = None
+    """The writer's *local wall clock* read as if it were UTC, as Java stores it."""
+    delete_row_count: int | None = None
+    embedded_file_index: bytes | None = None
+    file_source: int | None = None
+    value_stats_cols: tuple[str, ...] | None = None
+    external_path: str | None = None
+    first_row_id: int | None = None
+    write_cols: tuple[str, ...] | None = None
+
+    def upgraded(self, level: int) -> DataFileMeta:
+        """The same file at another level: compaction without a rewrite."""
+        return replace(self, level=level)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestEntry:
+    """One line of a manifest: `kind` ADD or DELETE of a file in (partition, bucket)."""
+
+    kind: int
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    file: DataFileMeta
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What makes two entries speak of the same file (format section 4.6)."""
+        f = self.file
+        return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_file_index, f.external_path)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVectorRange:
+    """Where the vector of one data file lies in its index file; `cardinality` is None in files of Java 0.9."""
+
+    data_file_name: str
+    offset: int
+    length: int
+    cardinality: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFileMeta:
+    """One index file: `index_type` HASH or DELETION_VECTORS (format section 4.5)."""
+
+    index_type: str
+    file_name: str
+    file_size: int
+    row_count: int
+    deletion_vector_ranges: tuple[DeletionVectorRange, ...] | None = None
+    external_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexManifestEntry:
+    """One line of an index manifest: an index file of (partition, bucket)."""
+
+    kind: int
+    partition: bytes
+    bucket: int
+    index_file: IndexFileMeta
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFileMeta:
+    """One line of a manifest list: a manifest, its counts and the range of partitions, buckets and levels inside."""
+
+    file_name: str
+    file_size: int
+    num_added_files: int
+    num_deleted_files: int
+    partition_stats: SimpleStats
+    schema_id: int
+    min_bucket: int | None = None
+    max_bucket: int | None = None
+    min_level: int | None = None
+    max_level: int | None = None

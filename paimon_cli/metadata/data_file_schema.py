@@ -1,0 +1,72 @@
+"""Columns of data files and of the rows that merges work on (format section 7.1).
+
+A merge works on `_SEQUENCE_NUMBER`, `_VALUE_KIND` and the table's columns; a data file stores the trimmed primary key
+once more in front as `_KEY_*`, which old readers need.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type
+from paimon_cli.datatypes.field_types import DataField, DataType
+from paimon_cli.metadata.table_schema import TableSchema
+
+KEY_PREFIX = "_KEY_"
+SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
+VALUE_KIND = "_VALUE_KIND"
+
+KEY_ID_OFFSET = 1073741823
+SEQUENCE_NUMBER_ID = 2147483646
+VALUE_KIND_ID = 2147483645
+NESTED_ID_BASE = 536870911
+
+
+def merge_schema(schema: TableSchema) -> pa.Schema:
+    """Sequence number, row kind, then every table column: the rows of a primary-key table in memory."""
+    return pa.schema(
+        [
+            pa.field(SEQUENCE_NUMBER, pa.int64(), nullable=False),
+            pa.field(VALUE_KIND, pa.int8(), nullable=False),
+            *(arrow_field(field) for field in schema.fields),
+        ]
+    )
+
+
+def data_file_schema(schema: TableSchema) -> pa.Schema:
+    """Physical columns of a data file with their Parquet field ids; append tables hold the table's columns only."""
+    values = [_identified(field, field.name, field.id) for field in schema.fields]
+    if not schema.primary_keys:
+        return pa.schema(values)
+    keys = [_identified(f, KEY_PREFIX + f.name, f.id + KEY_ID_OFFSET) for f in schema.fields_of(schema.trimmed_primary_keys)]
+    sequence = pa.field(SEQUENCE_NUMBER, pa.int64(), nullable=False, metadata=_field_id(SEQUENCE_NUMBER_ID))
+    kind = pa.field(VALUE_KIND, pa.int8(), nullable=False, metadata=_field_id(VALUE_KIND_ID))
+    return pa.schema([*keys, sequence, kind, *values])
+
+
+def _field_id(number: int) -> dict[str, str]:
+    return {"PARQUET:field_id": str(number)}
+
+
+def _identified(field: DataField, name: str, field_id: int) -> pa.Field:
+    return pa.field(name, _identified_type(field.type, field_id, 1), field.type.nullable, _field_id(field_id))
+
+
+def _identified_type(t: DataType, field_id: int, depth: int) -> pa.DataType:
+    """The Arrow type with ids on nested fields: derived from the column's id and the depth, ROW fields by their own."""
+    inner = field_id * 1024 + depth
+    if t.root == "ARRAY" and t.element is not None:
+        return pa.list_(_nested("element", t.element, NESTED_ID_BASE + inner, field_id, depth))
+    if t.root == "MAP" and t.key is not None and t.value is not None:
+        key = _nested("key", t.key.with_nullable(False), NESTED_ID_BASE - inner, field_id, depth)
+        return pa.map_(key, _nested("value", t.value, NESTED_ID_BASE + inner, field_id, depth))
+    if t.root == "MULTISET" and t.element is not None:
+        key = _nested("key", t.element.with_nullable(False), NESTED_ID_BASE - inner, field_id, depth)
+        return pa.map_(key, pa.field("value", pa.int32(), False, _field_id(NESTED_ID_BASE + inner)))
+    if t.root == "ROW" and t.fields is not None:
+        return pa.struct([_identified(field, field.name, field.id) for field in t.fields])
+    return arrow_type(t)
+
+
+def _nested(name: str, t: DataType, own_id: int, field_id: int, depth: int) -> pa.Field:
+    return pa.field(name, _identified_type(t, field_id, depth + 1), t.nullable, _field_id(own_id))

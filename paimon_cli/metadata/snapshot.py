@@ -1,0 +1,153 @@
+"""Snapshot files: one version of a table (format section 3; Java Snapshot)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_cli.errors import DamagedFile
+from paimon_cli.metadata.file_names import plain_name
+from paimon_cli.metadata.java_json import dump_java_json
+
+CURRENT_VERSION = 3
+APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
+
+_KINDS = (APPEND, COMPACT, OVERWRITE, ANALYZE)
+_NO_WATERMARK = -(2**63)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A version: its live files are the entries of the base list's manifests, then of the delta list's, folded.
+
+    `delta_*` is what this commit changed; record counts are of unmerged rows; `time_millis` are epoch millis.
+    """
+
+    id: int
+    schema_id: int
+    base_manifest_list: str
+    delta_manifest_list: str
+    commit_user: str
+    commit_identifier: int
+    commit_kind: str
+    time_millis: int
+    total_record_count: int
+    delta_record_count: int
+    base_manifest_list_size: int | None = None
+    delta_manifest_list_size: int | None = None
+    changelog_manifest_list: str | None = None
+    changelog_manifest_list_size: int | None = None
+    index_manifest: str | None = None
+    changelog_record_count: int | None = None
+    watermark: int | None = None
+    statistics: str | None = None
+    properties: Mapping[str, str] | None = None
+    uuid: str | None = None
+    version: int = CURRENT_VERSION
+
+    def to_json(self) -> str:
+        """Text of the snapshot file in Java's layout; what is None is left out, as newer Java does and all readers accept."""
+        content = {
+            "version": self.version,
+            "uuid": self.uuid,
+            "id": self.id,
+            "schemaId": self.schema_id,
+            "baseManifestList": self.base_manifest_list,
+            "baseManifestListSize": self.base_manifest_list_size,
+            "deltaManifestList": self.delta_manifest_list,
+            "deltaManifestListSize": self.delta_manifest_list_size,
+            "changelogManifestList": self.changelog_manifest_list,
+            "changelogManifestListSize": self.changelog_manifest_list_size,
+            "indexManifest": self.index_manifest,
+            "commitUser": self.commit_user,
+            "commitIdentifier": self.commit_identifier,
+            "commitKind": self.commit_kind,
+            "timeMillis": self.time_millis,
+            "totalRecordCount": self.total_record_count,
+            "deltaRecordCount": self.delta_record_count,
+            "changelogRecordCount": self.changelog_record_count,
+            "watermark": self.watermark,
+            "statistics": self.statistics,
+            "properties": self.properties or None,
+        }
+        return dump_java_json({key: value for key, value in content.items() if value is not None})
+
+    @staticmethod
+    def from_json(text: str | bytes, path: str = "") -> Snapshot:
+        """Read a snapshot or tag file of any writer; unknown keys are ignored. Raises `DamagedFile` that names `path`."""
+        try:
+            content = json.loads(text)
+            if not isinstance(content, dict):
+                raise ValueError("it does not hold a JSON object")
+            return _SnapshotReader(content, path).snapshot()
+        except (ValueError, RecursionError) as error:
+            hint = "restore the file, or go back to an older snapshot"
+            raise DamagedFile(f"cannot read snapshot file {path}".rstrip(), str(error), hint, path=path) from error
+
+
+@dataclass(frozen=True)
+class _SnapshotReader:
+    """Takes the keys out of a parsed snapshot file; `ValueError` names the key that does not fit."""
+
+    content: Mapping[str, Any]
+    path: str
+
+    def snapshot(self) -> Snapshot:
+        watermark = self._optional_integer("watermark")
+        return Snapshot(
+            id=self._integer("id"),
+            schema_id=self._integer("schemaId"),
+            base_manifest_list=plain_name(self._text("baseManifestList"), self.path),
+            delta_manifest_list=plain_name(self._text("deltaManifestList"), self.path),
+            commit_user=self._text("commitUser"),
+            commit_identifier=self._integer("commitIdentifier"),
+            commit_kind=self._kind(),
+            time_millis=self._integer("timeMillis"),
+            total_record_count=self._integer("totalRecordCount"),
+            delta_record_count=self._integer("deltaRecordCount"),
+            base_manifest_list_size=self._optional_integer("baseManifestListSize"),
+            delta_manifest_list_size=self._optional_integer("deltaManifestListSize"),
+            changelog_manifest_list=self._optional_name("changelogManifestList"),
+            changelog_manifest_list_size=self._optional_integer("changelogManifestListSize"),
+            index_manifest=self._optional_name("indexManifest"),
+            changelog_record_count=self._optional_integer("changelogRecordCount"),
+            watermark=None if watermark == _NO_WATERMARK else watermark,
+            statistics=self._optional_name("statistics"),
+            properties=self._properties(),
+            uuid=None if self.content.get("uuid") is None else self._text("uuid"),
+            version=1 if self.content.get("version") is None else self._integer("version"),
+        )
+
+    def _integer(self, key: str) -> int:
+        value = self.content.get(key)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"'{key}' must be a whole number, found {value!r}")
+        return value
+
+    def _text(self, key: str) -> str:
+        value = self.content.get(key)
+        if not isinstance(value, str):
+            raise ValueError(f"'{key}' must be text, found {value!r}")
+        return value
+
+    def _kind(self) -> str:
+        kind = self._text("commitKind")
+        if kind not in _KINDS:
+            raise ValueError(f"'commitKind' must be one of {', '.join(_KINDS)}, found {kind!r}")
+        return kind
+
+    def _optional_integer(self, key: str) -> int | None:
+        return None if self.content.get(key) is None else self._integer(key)
+
+    def _optional_name(self, key: str) -> str | None:
+        return None if self.content.get(key) is None else plain_name(self._text(key), self.path)
+
+    def _properties(self) -> dict[str, str] | None:
+        properties = self.content.get("properties")
+        if properties is None:
+            return None
+        if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
+            raise ValueError(f"'properties' must map texts to texts, found {properties!r}")
+        return properties

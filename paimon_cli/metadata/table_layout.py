@@ -1,0 +1,75 @@
+"""Every directory and file name of a table, built and parsed in one place (format section 1; Java FileStorePathFactory)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SNAPSHOT_PREFIX = "snapshot-"
+SCHEMA_PREFIX = "schema-"
+TAG_PREFIX = "tag-"
+POSTPONE_BUCKET = -2
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Absolute paths below one table directory; `root` has no trailing slash."""
+
+    root: str
+
+    @property
+    def schema_directory(self) -> str:
+        return f"{self.root}/schema"
+
+    @property
+    def snapshot_directory(self) -> str:
+        return f"{self.root}/snapshot"
+
+    @property
+    def manifest_directory(self) -> str:
+        return f"{self.root}/manifest"
+
+    @property
+    def index_directory(self) -> str:
+        return f"{self.root}/index"
+
+    @property
+    def tag_directory(self) -> str:
+        return f"{self.root}/tag"
+
+    @property
+    def latest_hint(self) -> str:
+        return f"{self.snapshot_directory}/LATEST"
+
+    @property
+    def earliest_hint(self) -> str:
+        return f"{self.snapshot_directory}/EARLIEST"
+
+    def schema(self, schema_id: int) -> str:
+        return f"{self.schema_directory}/{SCHEMA_PREFIX}{schema_id}"
+
+    def snapshot(self, snapshot_id: int) -> str:
+        return f"{self.snapshot_directory}/{SNAPSHOT_PREFIX}{snapshot_id}"
+
+    def tag(self, name: str) -> str:
+        return f"{self.tag_directory}/{TAG_PREFIX}{name}"
+
+    def manifest(self, name: str) -> str:
+        """Path of a manifest, manifest list or index manifest: names are used as stored, never parsed."""
+        return f"{self.manifest_directory}/{name}"
+
+    def index(self, name: str) -> str:
+        return f"{self.index_directory}/{name}"
+
+    def bucket_directory(self, partition_path: str, bucket: int) -> str:
+        """`partition_path` is '' or 'k=v/k2=v2/' as `datatypes.partition_path` spells it."""
+        name = "bucket-postpone" if bucket == POSTPONE_BUCKET else f"bucket-{bucket}"
+        return f"{self.root}/{partition_path}{name}"
+
+    def data_file(self, partition_path: str, bucket: int, file_name: str) -> str:
+        return f"{self.bucket_directory(partition_path, bucket)}/{file_name}"
+
+
+def parse_numbered(prefix: str, name: str) -> int | None:
+    """The N of 'snapshot-N' or 'schema-N'; None for any foreign name (they are ignored everywhere)."""
+    digits = name[len(prefix) :]
+    return int(digits) if name.startswith(prefix) and digits.isascii() and digits.isdigit() else None

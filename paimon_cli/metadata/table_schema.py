@@ -1,0 +1,164 @@
+"""Schema files: columns, keys and options of a table at one schema id (format section 2; Java TableSchema, SchemaSerializer)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from paimon_cli.datatypes.field_types import DataField, DataType, check_field_names, field_from_json, field_to_json
+from paimon_cli.errors import DamagedFile, UsageError
+from paimon_cli.metadata.java_json import dump_java_json
+
+CURRENT_VERSION = 3
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """One schema of a table; `highest_field_id` counts nested fields too and never decreases."""
+
+    id: int
+    fields: tuple[DataField, ...]
+    highest_field_id: int
+    partition_keys: tuple[str, ...]
+    primary_keys: tuple[str, ...]
+    options: dict[str, str]
+    comment: str | None
+    time_millis: int
+    version: int = CURRENT_VERSION
+
+    @cached_property
+    def _by_name(self) -> dict[str, DataField]:
+        return {field.name: field for field in self.fields}
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def trimmed_primary_keys(self) -> tuple[str, ...]:
+        """Primary-key columns that are not partition columns, in primary-key order."""
+        return tuple(name for name in self.primary_keys if name not in self.partition_keys)
+
+    @property
+    def bucket_key_names(self) -> tuple[str, ...]:
+        """Columns whose hash picks the bucket: option `bucket-key`, else the trimmed primary key."""
+        listed = [name.strip() for name in self.options.get("bucket-key", "").split(",")]
+        return tuple(name for name in listed if name) or self.trimmed_primary_keys
+
+    def field(self, name: str) -> DataField:
+        """The column of that name; `UsageError` when there is none."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise UsageError(
+                f"no column '{name}'", "the table does not have it", f"columns: {', '.join(self.field_names)}", column=name
+            )
+        return found
+
+    def fields_of(self, names: Iterable[str]) -> tuple[DataField, ...]:
+        return tuple(map(self.field, names))
+
+    def types_of(self, names: Iterable[str]) -> tuple[DataType, ...]:
+        return tuple(self.field(name).type for name in names)
+
+    def to_json(self) -> str:
+        """Text of the schema file as Java lays it out; a null comment is left out, since Java would read it as a text."""
+        content: dict[str, Any] = {
+            "version": self.version,
+            "id": self.id,
+            "fields": [field_to_json(field) for field in self.fields],
+            "highestFieldId": self.highest_field_id,
+            "partitionKeys": self.partition_keys,
+            "primaryKeys": self.primary_keys,
+            "options": self.options,
+        }
+        if self.comment is not None:
+            content["comment"] = self.comment
+        content["timeMillis"] = self.time_millis
+        return dump_java_json(content)
+
+    @staticmethod
+    def from_json(text: str | bytes, path: str = "") -> TableSchema:
+        """Read a schema file; defaults of old versions are added to `options`. Raises `DamagedFile` that names `path`."""
+        try:
+            return _SchemaReader(json.loads(text)).schema()
+        except (ValueError, UsageError) as error:
+            raise DamagedFile(f"cannot read schema file {path}".rstrip(), str(error), path=path) from error
+
+
+@dataclass(frozen=True)
+class _SchemaReader:
+    """Takes the keys out of a parsed schema file; `ValueError` names the key that does not fit."""
+
+    content: Any
+
+    def schema(self) -> TableSchema:
+        if not isinstance(self.content, dict):
+            raise ValueError("it does not hold a JSON object")
+        version = self._integer("version", 1)
+        fields = tuple(map(field_from_json, self._list("fields")))
+        names = [field.name for field in fields]
+        check_field_names(names)
+        return TableSchema(
+            id=self._integer("id"),
+            fields=fields,
+            highest_field_id=self._integer("highestFieldId"),
+            partition_keys=self._columns("partitionKeys", names),
+            primary_keys=self._columns("primaryKeys", names),
+            options=_with_old_defaults(self._options(), version),
+            comment=self._comment(),
+            time_millis=self._integer("timeMillis", 0),
+            version=version,
+        )
+
+    def _integer(self, key: str, default: int | None = None) -> int:
+        value = self.content.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"'{key}' must be a whole number, found {value!r}")
+        return value
+
+    def _list(self, key: str) -> list[Any]:
+        value = self.content.get(key)
+        if not isinstance(value, list):
+            raise ValueError(f"'{key}' must be a list, found {value!r}")
+        return value
+
+    def _columns(self, key: str, names: list[str]) -> tuple[str, ...]:
+        columns = self._list(key)
+        unknown = [name for name in columns if name not in names]
+        if unknown:
+            raise ValueError(f"'{key}' names columns that are not there: {unknown!r}")
+        return tuple(columns)
+
+    def _options(self) -> dict[str, str]:
+        options = self.content.get("options")
+        if not isinstance(options, dict):
+            raise ValueError(f"'options' must be an object, found {options!r}")
+        return {key: _option_text(key, value) for key, value in options.items()}
+
+    def _comment(self) -> str | None:
+        comment = self.content.get("comment")
+        if comment is not None and not isinstance(comment, str):
+            raise ValueError(f"'comment' must be text, found {comment!r}")
+        return comment
+
+
+def _option_text(key: str, value: object) -> str:
+    """Numbers and booleans count as their JSON text, as Java reads them."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    raise ValueError(f"option '{key}' must be text, found {value!r}")
+
+
+def _with_old_defaults(options: dict[str, str], version: int) -> dict[str, str]:
+    """Versions 1 and 2 had other defaults for `bucket` and `file.format`."""
+    old = {}
+    if version <= 1:
+        old["bucket"] = "1"
+    if version <= 2:
+        old["file.format"] = "orc"
+    return {**options, **{key: value for key, value in old.items() if key not in options}}

@@ -1,0 +1,53 @@
+"""Texts of sizes (`128 mb`) and durations (`1 h`) in table options (Java MemorySize, TimeUtils)."""
+
+from __future__ import annotations
+
+import re
+
+from paimon_cli.errors import UsageError
+
+_AMOUNT = re.compile(r"\s*([0-9]+)\s*([^\s0-9]*)\s*")
+_MAX_LONG = 2**63 - 1
+
+_BYTES = {
+    1: ("", "b", "bytes"),
+    2**10: ("k", "kb", "kibibytes"),
+    2**20: ("m", "mb", "mebibytes"),
+    2**30: ("g", "gb", "gibibytes"),
+    2**40: ("t", "tb", "tebibytes"),
+}
+_NANOS = {
+    1: ("ns", "nano", "nanos", "nanosecond", "nanoseconds"),
+    10**3: ("µs", "us", "micro", "micros", "microsecond", "microseconds"),
+    10**6: ("", "ms", "milli", "millis", "millisecond", "milliseconds"),
+    10**9: ("s", "sec", "secs", "second", "seconds"),
+    60 * 10**9: ("m", "min", "minute", "minutes"),
+    3600 * 10**9: ("h", "hour", "hours"),
+    86400 * 10**9: ("d", "day", "days"),
+}
+_SIZE_UNITS = {unit: factor for factor, units in _BYTES.items() for unit in units}
+_DURATION_UNITS = {unit: factor for factor, units in _NANOS.items() for unit in units}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size; units are powers of 1024, none means bytes. Raises `UsageError`."""
+    number = _scaled(text, _SIZE_UNITS)
+    if number is None or number > _MAX_LONG:
+        hint = "write sizes like 128 mb, 1 gb or 500 b"
+        raise UsageError(f"cannot read the size '{text}'", "it needs a whole number and a unit", hint)
+    return number
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of a duration, cut to whole ones; no unit means milliseconds. Raises `UsageError`."""
+    nanos = _scaled(text, _DURATION_UNITS)
+    if nanos is None or nanos // 10**6 > _MAX_LONG:
+        hint = "write durations like 1 h, 10 s or 500 ms"
+        raise UsageError(f"cannot read the duration '{text}'", "it needs a whole number and a unit", hint)
+    return nanos // 10**6
+
+
+def _scaled(text: str, units: dict[str, int]) -> int | None:
+    amount = _AMOUNT.fullmatch(text)
+    factor = units.get(amount[2].lower()) if amount else None
+    return None if amount is None or factor is None else int(amount[1]) * factor

@@ -1,0 +1,165 @@
+"""Typed, checked view of a table's options with Paimon's defaults (format section 14.3; Java CoreOptions)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from paimon_cli.options import option_text as read
+from paimon_cli.options.option_text import TypedOption, read_option
+from paimon_cli.options.size_and_duration import parse_size
+
+MB = 1024 * 1024
+_MAX_LONG = 2**63 - 1
+_STATS_MODE = re.compile(r"none|counts|full|truncate\(([1-9][0-9]*)\)")
+
+
+def _stats_mode(value: str) -> str:
+    mode = value.strip().lower()
+    if not _STATS_MODE.fullmatch(mode):
+        raise ValueError("none, counts, full or truncate(n)")
+    return mode
+
+
+def _positive_size(value: str) -> int:
+    number = parse_size(value)
+    if number < 1:
+        raise ValueError("a size of at least 1 byte, like 128 mb")
+    return number
+
+
+class TableOptions:
+    """The options of one table; sizes are bytes, durations millis. A value that does not fit raises `UsageError` when read."""
+
+    def __init__(self, mapping: Mapping[str, str]) -> None:
+        self.raw = dict(mapping)
+
+    def with_overrides(self, mapping: Mapping[str, str]) -> TableOptions:
+        """These options with some of them replaced, as dynamic options do for one call."""
+        return TableOptions({**self.raw, **mapping})
+
+    # buckets
+    bucket = TypedOption("bucket", -1, read.whole_number(-2))
+    bucket_keys = TypedOption[tuple[str, ...]]("bucket-key", (), read.names)
+    bucket_function = TypedOption("bucket-function.type", "default", read.one_of("default", "mod", "hive"))
+    dynamic_bucket_target_row_num = TypedOption("dynamic-bucket.target-row-num", 2_000_000, read.whole_number(1, _MAX_LONG))
+    dynamic_bucket_initial_buckets = TypedOption("dynamic-bucket.initial-buckets", None, read.optional(read.whole_number(1)))
+    dynamic_bucket_max_buckets = TypedOption("dynamic-bucket.max-buckets", -1, read.whole_number(-1))
+
+    # files
+    file_format = TypedOption("file.format", "parquet", str.lower)
+    file_format_per_level = TypedOption[dict[int, str]]("file.format.per.level", {}, read.per_level)
+    file_compression = TypedOption("file.compression", "zstd", str.lower)
+    file_compression_per_level = TypedOption[dict[int, str]]("file.compression.per.level", {}, read.per_level)
+    zstd_level = TypedOption("file.compression.zstd-level", 1, read.whole_number(-7, 22))
+    file_block_size = TypedOption("file.block-size", None, read.optional(_positive_size))
+    target_file_size = TypedOption("target-file-size", 128 * MB, _positive_size)
+    append_target_file_size = TypedOption("target-file-size", 256 * MB, _positive_size)
+    data_file_prefix = TypedOption("data-file.prefix", "data-", read.text)
+    changelog_file_prefix = TypedOption("changelog-file.prefix", "changelog-", read.text)
+    file_index_in_manifest_threshold = TypedOption("file-index.in-manifest-threshold", 500, read.size)
+
+    # writing and merging
+    write_only = TypedOption("write-only", False, read.boolean, ("write.compaction-skip",))
+    write_buffer_size = TypedOption("write-buffer-size", 256 * MB, _positive_size)
+    merge_engine = TypedOption(
+        "merge-engine", "deduplicate", read.one_of("deduplicate", "partial-update", "aggregation", "first-row")
+    )
+    sequence_fields = TypedOption[tuple[str, ...]]("sequence.field", (), read.names)
+    sequence_sort_order = TypedOption("sequence.field.sort-order", "ascending", read.one_of("ascending", "descending"))
+    rowkind_field = TypedOption("rowkind.field", None, read.optional(read.text))
+    ignore_delete = TypedOption(
+        "ignore-delete",
+        False,
+        read.boolean,
+        ("first-row.ignore-delete", "deduplicate.ignore-delete", "partial-update.ignore-delete"),
+    )
+    ignore_update_before = TypedOption("ignore-update-before", False, read.boolean)
+    partial_update_remove_record_on_delete = TypedOption("partial-update.remove-record-on-delete", False, read.boolean)
+    aggregation_remove_record_on_delete = TypedOption("aggregation.remove-record-on-delete", False, read.boolean)
+    default_aggregate_function = TypedOption("fields.default-aggregate-function", None, read.optional(read.text))
+    changelog_producer = TypedOption("changelog-producer", "none", read.one_of("none", "input", "lookup", "full-compaction"))
+    changelog_row_deduplicate = TypedOption("changelog-producer.row-deduplicate", False, read.boolean)
+    full_compaction_delta_commits = TypedOption("full-compaction.delta-commits", None, read.optional(read.whole_number(1)))
+    deletion_vectors_enabled = TypedOption("deletion-vectors.enabled", False, read.boolean)
+    deletion_vectors_bitmap64 = TypedOption("deletion-vectors.bitmap64", False, read.boolean)
+    deletion_vector_index_file_target_size = TypedOption("deletion-vector.index-file.target-size", 2 * MB, _positive_size)
+    force_lookup = TypedOption("force-lookup", False, read.boolean)
+
+    # compaction
+    compaction_trigger = TypedOption("num-sorted-run.compaction-trigger", 5, read.whole_number(1))
+    max_size_amplification_percent = TypedOption("compaction.max-size-amplification-percent", 200, read.whole_number(0))
+    size_ratio = TypedOption("compaction.size-ratio", 1, read.whole_number(0))
+    optimization_interval = TypedOption("compaction.optimization-interval", None, read.optional(read.duration))
+    total_size_threshold = TypedOption("compaction.total-size-threshold", None, read.optional(read.size))
+    incremental_size_threshold = TypedOption("compaction.incremental-size-threshold", None, read.optional(read.size))
+    small_file_ratio = TypedOption("compaction.small-file-ratio", 0.7, read.share)
+    min_file_num = TypedOption("compaction.min.file-num", 5, read.whole_number(1))
+    delete_ratio_threshold = TypedOption("compaction.delete-ratio-threshold", 0.2, read.share)
+    force_up_level0 = TypedOption("compaction.force-up-level-0", False, read.boolean)
+    force_rewrite_all_files = TypedOption("compaction.force-rewrite-all-files", False, read.boolean)
+    offpeak_start_hour = TypedOption("compaction.offpeak.start.hour", -1, read.whole_number(-1, 23))
+    offpeak_end_hour = TypedOption("compaction.offpeak.end.hour", -1, read.whole_number(-1, 23))
+    offpeak_ratio = TypedOption("compaction.offpeak-ratio", 0, read.whole_number(0))
+    lookup_compact = TypedOption("lookup-compact", "radical", read.one_of("radical", "gentle"))
+
+    # partitions
+    partition_default_name = TypedOption("partition.default-name", "__DEFAULT_PARTITION__", read.text)
+    partition_legacy_name = TypedOption("partition.legacy-name", True, read.boolean)
+    dynamic_partition_overwrite = TypedOption("dynamic-partition-overwrite", True, read.boolean)
+
+    # commits, manifests, expiry
+    commit_max_retries = TypedOption("commit.max-retries", 10, read.whole_number(0))
+    commit_timeout = TypedOption("commit.timeout", None, read.optional(read.duration))
+    commit_min_retry_wait = TypedOption("commit.min-retry-wait", 10, read.duration)
+    commit_max_retry_wait = TypedOption("commit.max-retry-wait", 10_000, read.duration)
+    commit_user_prefix = TypedOption("commit.user-prefix", None, read.optional(read.text))
+    commit_force_create_snapshot = TypedOption("commit.force-create-snapshot", False, read.boolean)
+    manifest_compression = TypedOption("manifest.compression", "zstd", str.lower)
+    manifest_target_file_size = TypedOption("manifest.target-file-size", 8 * MB, _positive_size)
+    manifest_full_compaction_threshold_size = TypedOption("manifest.full-compaction-threshold-size", 16 * MB, read.size)
+    manifest_merge_min_count = TypedOption("manifest.merge-min-count", 30, read.whole_number(1))
+    snapshot_num_retained_min = TypedOption("snapshot.num-retained.min", 10, read.whole_number(1))
+    snapshot_num_retained_max = TypedOption("snapshot.num-retained.max", 2**31 - 1, read.whole_number(1))
+    snapshot_time_retained = TypedOption("snapshot.time-retained", 3_600_000, read.duration)
+    snapshot_expire_limit = TypedOption("snapshot.expire.limit", 50, read.whole_number(1))
+    split_target_size = TypedOption("source.split.target-size", 128 * MB, _positive_size)
+    split_open_file_cost = TypedOption("source.split.open-file-cost", 4 * MB, read.size)
+
+    @property
+    def stop_trigger(self) -> int:
+        """Sorted runs at which writers wait: never below the compaction trigger, three above it when unset."""
+        stop = TypedOption("num-sorted-run.stop-trigger", self.compaction_trigger + 3, read.whole_number(0)).__get__(self)
+        return max(stop, self.compaction_trigger)
+
+    @property
+    def num_levels(self) -> int:
+        """Levels of a bucket's tree, level 0 included."""
+        return TypedOption("num-levels", self.compaction_trigger + 1, read.whole_number(2)).__get__(self)
+
+    @property
+    def lookup_compact_max_interval(self) -> int:
+        """Gentle lookup compaction happens at every n-th attempt at least."""
+        return TypedOption("lookup-compact.max-interval", 2 * self.compaction_trigger, read.whole_number(1)).__get__(self)
+
+    def format_at(self, level: int) -> str:
+        """File format of a new file at `level`."""
+        return self.file_format_per_level.get(level, self.file_format).lower()
+
+    def compression_at(self, level: int) -> str:
+        """Codec of a new file at `level`."""
+        return self.file_compression_per_level.get(level, self.file_compression).lower()
+
+    def column_option(self, column: str, name: str) -> str | None:
+        """Text of `fields.<column>.<name>`, such as its `aggregate-function`; None when unset."""
+        return self.raw.get(f"fields.{column}.{name}")
+
+    def stats_mode(self, column: str, level: int | None = None) -> str:
+        """`none`, `counts`, `full` or `truncate(n)`: the column's own mode, else that of the level, else the table's."""
+        own = self.column_option(column, "stats-mode")
+        if own is not None:
+            return read_option(f"fields.{column}.stats-mode", own, _stats_mode)
+        levels = TypedOption[dict[int, str]]("metadata.stats-mode.per.level", {}, read.per_level).__get__(self)
+        if level in levels:
+            return read_option("metadata.stats-mode.per.level", levels[level], _stats_mode)
+        return TypedOption("metadata.stats-mode", "truncate(16)", _stats_mode).__get__(self)

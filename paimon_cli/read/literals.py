@@ -1,0 +1,148 @@
+"""SQL literals in terms of a column: exact for every type but FLOAT and DOUBLE, which take the nearest value.
+
+INT, DECIMAL, DATE, TIME and TIMESTAMP columns are whole numbers of a unit, so that `int_col < 3.5` becomes `int_col < 4`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_cli.datatypes.binary_row import decimal_of
+from paimon_cli.datatypes.calendar_time import Timestamp, parse_date, parse_time, parse_timestamp
+from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.values import values_to_arrow
+from paimon_cli.errors import UsageError
+
+INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64, "DATE": 32, "TIME": 32, "TIMESTAMP": 64, "TIMESTAMP_LTZ": 64}
+TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
+NANOS_OF_DAY = 86_400 * 10**9
+ZONE = re.compile(r"^(.*\d{2}:\d{2}\S*?) ?(Z|[+-]\d{2}:?\d{2})$")
+
+
+@dataclass(frozen=True)
+class Literal:
+    """What the SQL text holds: bool, Decimal, str, bytes, or None for NULL.
+
+    `typed`: DATE, TIME, TIMESTAMP or TIMESTAMP_LTZ when the keyword stood before the text.
+    """
+
+    value: bool | Decimal | str | bytes | None
+    typed: str = ""
+
+    def __str__(self) -> str:
+        if isinstance(self.value, bytes):
+            return f"X'{self.value.hex()}'"
+        quoted = f"'{self.value}'" if isinstance(self.value, str) else str(self.value)
+        return f"{self.typed} {quoted}".strip()
+
+
+@dataclass(frozen=True)
+class WholeNumber:
+    """A column type as whole numbers of a unit, from `low` to `high`."""
+
+    type: DataType
+    low: int
+    high: int
+
+    def value(self, number: int) -> Any:
+        """The internal value of so many units."""
+        if self.type.root == "DECIMAL":
+            return decimal_of(number, self.type.scale or 0)
+        if self.type.root in TIMESTAMPS:
+            per_milli = _per_second(self.type) // 1000
+            return Timestamp(number // per_milli, number % per_milli * (1_000_000 // per_milli))
+        return number
+
+
+def _per_second(t: DataType) -> int:
+    """Units that a second has as stored: millis, micros or nanos."""
+    precision = t.precision if t.precision is not None else 6
+    return 10 ** (3 if precision <= 3 else 6 if precision <= 6 else 9)
+
+
+def whole_number(t: DataType) -> WholeNumber | None:
+    """None for types whose values are no whole numbers (texts, binaries, booleans, floats)."""
+    if t.root == "DECIMAL":
+        largest = 10 ** (t.precision or 0) - 1
+        return WholeNumber(t, -largest, largest)
+    bits = INTEGER_BITS.get(t.root)
+    return WholeNumber(t, -(1 << (bits - 1)), (1 << (bits - 1)) - 1) if bits is not None else None
+
+
+def units_of(literal: Literal, t: DataType) -> Fraction:
+    """The literal in units of a whole-number type, exactly. UsageError when it makes no sense beside the column."""
+    try:
+        if t.root in ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL"):
+            return _number(literal) * 10 ** (t.scale or 0)
+        nanos = _nanos(literal, t)
+    except (ValueError, ArithmeticError) as problem:
+        raise nonsense(literal, t) from problem
+    if t.root == "DATE":
+        return Fraction(nanos, NANOS_OF_DAY)
+    return Fraction(nanos, 10**6) if t.root == "TIME" else Fraction(nanos * _per_second(t), 10**9)
+
+
+def _number(literal: Literal) -> Fraction:
+    value = literal.value
+    if literal.typed or isinstance(value, (bool, bytes)) or value is None:
+        raise ValueError("not a number")
+    number = Decimal(value)
+    if abs(number.adjusted()) > 1000:
+        raise ValueError("out of all proportion")
+    return Fraction(number)
+
+
+def _nanos(literal: Literal, t: DataType) -> int:
+    """Nanoseconds since the epoch, or of the day for TIME."""
+    text = literal.value
+    if not isinstance(text, str) or (literal.typed == "TIME") != (t.root == "TIME") and literal.typed:
+        raise ValueError("not a text")
+    if t.root == "TIME":
+        return parse_time(text) * 10**6
+    if literal.typed == "DATE":
+        return parse_date(text) * NANOS_OF_DAY
+    zone = ZONE.match(text)
+    if zone and t.root != "TIMESTAMP_LTZ":
+        raise ValueError("a time zone beside a column without one")
+    moment = parse_timestamp(zone[1] if zone else text)
+    return moment.millis * 10**6 + moment.nano_of_milli - (_offset_minutes(zone[2]) * 60 * 10**9 if zone else 0)
+
+
+def _offset_minutes(zone: str) -> int:
+    if zone == "Z":
+        return 0
+    return (-1 if zone[0] == "-" else 1) * (int(zone[1:3]) * 60 + int(zone[-2:]))
+
+
+def value_of(literal: Literal, t: DataType) -> Any:
+    """The internal value beside a text, binary, boolean or floating column. UsageError when it makes no sense."""
+    value = literal.value
+    if t.root in ("CHAR", "VARCHAR") and isinstance(value, str) and not literal.typed:
+        return value
+    if t.root in ("BINARY", "VARBINARY") and isinstance(value, bytes):
+        return value
+    if t.root == "BOOLEAN" and isinstance(value, bool):
+        return value
+    if t.root == "BOOLEAN" and isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if t.root in ("FLOAT", "DOUBLE") and not isinstance(value, (bool, bytes)) and value is not None and not literal.typed:
+        try:
+            return values_to_arrow([float(value)], t)[0].as_py()
+        except ValueError as problem:
+            raise nonsense(literal, t) from problem
+    raise nonsense(literal, t)
+
+
+def scalar_of(value: Any, t: DataType) -> pa.Scalar:
+    return values_to_arrow([value], t)[0]
+
+
+def nonsense(literal: Literal, t: DataType) -> UsageError:
+    hint = "texts stand in single quotes, binaries are written X'0aff', dates DATE '2024-01-31'"
+    return UsageError(f"{literal} is no value to compare a {type_to_sql(t.with_nullable(True))} column with", hint=hint)

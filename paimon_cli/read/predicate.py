@@ -1,0 +1,89 @@
+"""A filter over a table's columns: for rows an Arrow expression, for partitions, buckets and files what may be skipped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
+from paimon_cli.datatypes.values import values_to_arrow
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.read.column_bounds import BoundsOf
+from paimon_cli.read.conditions import And, Compare, Condition, OneOf
+
+MOST_BUCKET_KEYS = 1000
+"""With more combinations of bucket-key values, hashing them tells little: most buckets are hit."""
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A parsed condition; a row matches when it is TRUE, as in SQL's WHERE. Picklable by way of its text."""
+
+    sql: str
+    schema: TableSchema
+    condition: Condition
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse_predicate, (self.sql, self.schema)
+
+    @cached_property
+    def expression(self) -> pc.Expression:
+        """For `RecordBatch.filter`: rows where it is false or null go."""
+        return self.condition.expression()
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the condition reads, each once."""
+        return tuple(dict.fromkeys(self.condition.columns()))
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        """False only if no row whose columns lie within the bounds can match."""
+        return self.condition.may_match(bounds_of)
+
+    def buckets(self, total_buckets: int) -> frozenset[int] | None:
+        """The buckets that matching rows can be in; None when the condition does not fix the bucket key."""
+        names = self.schema.bucket_key_names
+        if not names or total_buckets < 1 or self.schema.options.get("bucket-function.type", "default") != "default":
+            return None
+        types = self.schema.types_of(names)
+        fixed = _fixed_values(self.condition)
+        candidates = [fixed.get(name) for name in names]
+        # 0.0 and -0.0 are equal but have two hashes.
+        if any(values is None for values in candidates) or any(t.root in ("FLOAT", "DOUBLE") for t in types):
+            return None
+        keys = list(product(*(values for values in candidates if values is not None)))
+        if len(keys) > MOST_BUCKET_KEYS:
+            return None
+        columns = [values_to_arrow([key[i] for key in keys], t) for i, t in enumerate(types)]
+        return frozenset(bucket_of(hash_rows(columns, types), total_buckets).tolist())
+
+
+def _fixed_values(condition: Condition) -> dict[str, tuple[Any, ...]]:
+    """Columns that must have one of some values for the condition to hold."""
+    if isinstance(condition, And):
+        merged: dict[str, tuple[Any, ...]] = {}
+        for part in condition.parts:
+            for name, values in _fixed_values(part).items():
+                known = merged.get(name)
+                merged[name] = values if known is None else tuple(v for v in known if v in values)
+        return merged
+    if isinstance(condition, Compare) and condition.op == "=" and not condition.negated and not condition.term.function:
+        return {condition.term.column: (condition.value,)}
+    if isinstance(condition, OneOf) and not condition.negated and not condition.term.function:
+        return {condition.term.column: tuple(dict.fromkeys(condition.values))}
+    return {}
+
+
+def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
+    """A SQL condition over the table's columns.
+
+    Comparisons, IN, BETWEEN, LIKE, IS NULL with AND, OR, NOT; typed literals DATE '..', TIMESTAMP '..', TIME '..', X'..'; names
+    quoted by "" or ``. Raises UsageError for other SQL, unknown columns and values that make no sense beside their column.
+    """
+    from paimon_cli.read.predicate_sql import condition_of  # sqlglot takes long to import and most reads have no filter
+
+    return Predicate(sql, schema, condition_of(sql, schema))

@@ -1,0 +1,243 @@
+"""A SQL condition, parsed by sqlglot, as our predicate tree. NOT goes down to the leaves, literals into the columns' types.
+
+Only this module imports sqlglot, and only `predicate` imports this module, at its first use: commands without a filter
+need not pay for it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from paimon_cli.datatypes.field_types import DataType
+from paimon_cli.datatypes.values import values_to_arrow
+from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.read.conditions import Always, And, Compare, Condition, IsNull, Like, OneOf, Or, Term
+from paimon_cli.read.literals import Literal, nonsense, scalar_of, units_of, value_of, whole_number
+
+DIALECT = "sqlite"
+"""sqlglot's dialect that takes both "name" and `name` for a column and X'..' for bytes."""
+
+COMPARISONS = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+FUNCTIONS = {exp.Lower: "lower", exp.Upper: "upper", exp.Length: "length"}
+TYPED_TEXTS = {"DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "TIMESTAMPLTZ": "TIMESTAMP_LTZ", "TIMESTAMPTZ": "TIMESTAMP_LTZ"}
+NESTED_ROOTS = ("ARRAY", "MAP", "MULTISET", "ROW")
+LENGTH_TYPE = DataType("INT")
+
+
+def condition_of(sql: str, schema: TableSchema) -> Condition:
+    """Raises UsageError: broken or unsupported SQL, unknown columns, values that do not fit their column."""
+    try:
+        tree = sqlglot.parse_one(sql, read=DIALECT)
+    except SqlglotError as problem:
+        raise UsageError(f"cannot read the condition: {sql}", _first_line(problem)) from problem
+    return _Reader(schema)._condition(tree, False)
+
+
+def _first_line(problem: SqlglotError) -> str:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(problem)).strip()
+    return text.splitlines()[0] if text else ""
+
+
+def _unsupported(node: exp.Expression) -> UsageError:
+    return UsageError(
+        f"not supported in a condition: {node.sql(dialect=DIALECT)}",
+        "columns compare with literals by = != < <= > >= IN BETWEEN LIKE IS NULL, joined by AND OR NOT",
+    )
+
+
+class _Reader:
+    def __init__(self, schema: TableSchema) -> None:
+        self._schema = schema
+
+    def _condition(self, node: exp.Expression, negated: bool) -> Condition:
+        """The node, or NOT of it."""
+        if isinstance(node, exp.Paren):
+            return self._condition(node.this, negated)
+        if isinstance(node, exp.Not):
+            return self._condition(node.this, not negated)
+        if isinstance(node, (exp.And, exp.Or)):
+            parts = self._condition(node.left, negated), self._condition(node.right, negated)
+            return And(parts) if isinstance(node, exp.And) != negated else Or(parts)
+        if type(node) in COMPARISONS:
+            return self._comparison(node, COMPARISONS[type(node)], negated)
+        if isinstance(node, exp.Between):
+            low = self._compare(node.this, ">=", node.args["low"], negated)
+            high = self._compare(node.this, "<=", node.args["high"], negated)
+            return Or((low, high)) if negated else And((low, high))
+        if isinstance(node, exp.In) and node.expressions:
+            return self._one_of(node, negated)
+        if isinstance(node, exp.Is):
+            return self._is(node, negated)
+        if isinstance(node, (exp.Like, exp.Escape)):
+            return self._like(node, negated)
+        if isinstance(node, exp.Null):
+            return Always(False)
+        if isinstance(node, exp.Boolean):
+            return Always(bool(node.this) != negated)
+        if isinstance(node, exp.Column):
+            return self._compare(node, "=", exp.true(), negated)
+        raise _unsupported(node)
+
+    def _comparison(self, node: exp.Expression, op: str, negated: bool) -> Condition:
+        if self._is_term(node.left):
+            return self._compare(node.left, op, node.right, negated)
+        return self._compare(node.right, MIRRORED[op], node.left, negated)
+
+    def _compare(self, term_node: exp.Expression, op: str, literal_node: exp.Expression, negated: bool) -> Condition:
+        term, t = self._term(term_node)
+        literal = self._literal(literal_node)
+        if literal.value is None:
+            return Always(False)
+        if t.root in ("FLOAT", "DOUBLE"):
+            value = value_of(literal, t)
+            return Compare(term, op, value, scalar_of(value, t), negated)
+        op = OPPOSITE[op] if negated else op
+        whole = whole_number(t)
+        if whole is None:
+            value = value_of(literal, t)
+            return Compare(term, op, value, scalar_of(value, t))
+        units = units_of(literal, t)
+        if units.denominator != 1 and op in ("=", "!="):
+            return Always(False) if op == "=" else IsNull(term, negated=True)
+        # Between two whole numbers < and <= mean the same; so do > and >=.
+        number = math.ceil(units) if op in ("<", ">=") else math.floor(units)
+        if not whole.low <= number <= whole.high:
+            holds_always = op == "!=" or (number > whole.high) == (op in ("<", "<="))
+            return IsNull(term, negated=True) if holds_always and op != "=" else Always(False)
+        value = whole.value(number)
+        return Compare(term, op, value, scalar_of(value, t))
+
+    def _one_of(self, node: exp.In, negated: bool) -> Condition:
+        term, t = self._term(node.this)
+        literals = [self._literal(item) for item in node.expressions]
+        if negated and any(literal.value is None for literal in literals):
+            return Always(False)
+        whole = whole_number(t)
+        values = []
+        for literal in literals:
+            if literal.value is None:
+                continue
+            if whole is None:
+                values.append(value_of(literal, t))
+                continue
+            units = units_of(literal, t)
+            if units.denominator == 1 and whole.low <= units <= whole.high:
+                values.append(whole.value(int(units)))
+        if not values:
+            return IsNull(term, negated=True) if negated else Always(False)
+        return OneOf(term, tuple(values), values_to_arrow(values, t), negated)
+
+    def _is(self, node: exp.Is, negated: bool) -> Condition:
+        if isinstance(node.expression, exp.Null):
+            term, _ = self._term(node.this, any_type=True)
+            return IsNull(term, negated)
+        if isinstance(node.expression, exp.Boolean):
+            # IS TRUE and IS FALSE are never null, so their negation takes the nulls in.
+            term, _ = self._term(node.this)
+            found = self._compare(node.this, "=", node.expression, negated)
+            return Or((found, IsNull(term))) if negated else found
+        raise _unsupported(node)
+
+    def _like(self, node: exp.Expression, negated: bool) -> Condition:
+        escape = "\\"
+        if isinstance(node, exp.Escape):
+            given = self._literal(node.expression).value
+            if not isinstance(given, str) or len(given) != 1 or not isinstance(node.this, exp.Like):
+                raise UsageError("ESCAPE takes one character", hint="LIKE 'a!%%' ESCAPE '!'")
+            escape, node = given, node.this
+        term, t = self._term(node.this)
+        pattern = self._literal(node.expression)
+        if pattern.value is None:
+            return Always(False)
+        if t.root not in ("CHAR", "VARCHAR") or not isinstance(pattern.value, str):
+            raise nonsense(pattern, t)
+        regex, prefix = _regex(pattern.value, escape)
+        return Like(term, regex, prefix, negated != bool(node.args.get("negate")))
+
+    def _is_term(self, node: exp.Expression) -> bool:
+        return isinstance(node, exp.Column) or (type(node) in FUNCTIONS and isinstance(node.this, exp.Column))
+
+    def _term(self, node: exp.Expression, *, any_type: bool = False) -> tuple[Term, DataType]:
+        """A column or a function of one, with its type."""
+        if isinstance(node, exp.Paren):
+            return self._term(node.this, any_type=any_type)
+        if not self._is_term(node):
+            raise _unsupported(node)
+        function = FUNCTIONS.get(type(node), "")
+        column = node.this if function else node
+        if column.table or not column.name:
+            raise _unsupported(node)
+        t = self._schema.field(column.name).type
+        if t.root in NESTED_ROOTS and not any_type:
+            raise UsageError(f"column '{column.name}' is nested", "only IS NULL and IS NOT NULL work on nested columns")
+        if function and t.root not in ("CHAR", "VARCHAR"):
+            raise UsageError(f"{function}({column.name}): the column is no text")
+        return Term(column.name, function), LENGTH_TYPE if function == "length" else t
+
+    def _literal(self, node: exp.Expression) -> Literal:
+        if isinstance(node, exp.Paren):
+            return self._literal(node.this)
+        if isinstance(node, exp.Null):
+            return Literal(None)
+        if isinstance(node, exp.Boolean):
+            return Literal(bool(node.this))
+        if isinstance(node, exp.Literal):
+            return Literal(node.this) if node.is_string else Literal(_decimal(node, node.this))
+        if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return Literal(_decimal(node, "-" + node.this.this))
+        if isinstance(node, exp.HexString):
+            return Literal(_bytes(node))
+        if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
+            typed = TYPED_TEXTS.get(node.to.this.value)
+            if typed is not None:
+                return Literal(node.this.this, typed)
+        raise _unsupported(node)
+
+
+def _decimal(node: exp.Expression, text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except ArithmeticError as problem:
+        raise _unsupported(node) from problem
+
+
+def _bytes(node: exp.HexString) -> bytes:
+    text = str(node.this)
+    try:
+        return bytes.fromhex(text)
+    except ValueError as problem:
+        raise UsageError(f"X'{text}' is no binary value", "pairs of hex digits are expected") from problem
+
+
+def _regex(pattern: str, escape: str) -> tuple[str, str]:
+    """A LIKE pattern as a regular expression, and the fixed text that it begins with."""
+    parts: list[str] = []
+    prefix: Sequence[str] | None = None
+    fixed: list[str] = []
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        if character == escape:
+            position += 1
+            if position == len(pattern):
+                raise UsageError(f"LIKE '{pattern}' ends with its escape character")
+            character = pattern[position]
+        elif character in "%_":
+            prefix = fixed[:] if prefix is None else prefix
+            parts.append(".*" if character == "%" else ".")
+            position += 1
+            continue
+        fixed.append(character)
+        parts.append(re.escape(character))
+        position += 1
+    return "".join(parts), "".join(fixed if prefix is None else prefix)

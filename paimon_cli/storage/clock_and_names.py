@@ -1,0 +1,48 @@
+"""Time and uniqueness, injected so that every interleaving can be replayed in tests."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall clock in epoch millis; `sleep` takes seconds."""
+
+    def now_millis(self) -> int: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_millis(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class Names(Protocol):
+    """Source of unique names and of the jitter of retries."""
+
+    def uuid(self) -> str:
+        """A lower-case UUID text of 36 characters."""
+        ...
+
+    def jitter(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+class RandomNames:
+    """Names from the operating system's randomness."""
+
+    def uuid(self) -> str:
+        return str(uuid.uuid4())
+
+    def jitter(self) -> float:
+        return random.random()

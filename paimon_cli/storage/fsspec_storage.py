@@ -1,0 +1,142 @@
+"""Any other file system, through fsspec: reads and writes everywhere, commits only where one winner is certain."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, BinaryIO, cast
+
+from fsspec.core import url_to_fs
+
+from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
+from paimon_cli.storage.redaction import redact, without_user_info
+from paimon_cli.storage.storage import FileStatus, PutOutcome
+
+# Stores that have no directories; making one would cost requests, or even make a bucket.
+_FLAT_STORES = {"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "cos", "obs"}
+_LIBRARIES = {"botocore", "aiobotocore", "boto3", "aiohttp", "s3fs", "gcsfs", "adlfs", "azure", "google", "paramiko", "pyarrow"}
+_TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+
+_memory_lock = threading.Lock()
+
+
+class FsspecStorage:
+    """`Storage` of the file system that `url` belongs to; paths are URLs of the same form.
+
+    `put_if_absent` is real for `memory://` only, where a process-wide lock makes it exclusive. Picklable: it opens its
+    connection again, with the same options, wherever it lands. Messages never hold options or user info.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
+        self._url = url
+        self._options = dict(options or {})
+        self._protocol = url.partition("://")[0]
+        try:
+            self._fs = url_to_fs(url, use_listings_cache=False, **self._options)[0]
+        except (ImportError, ValueError, TypeError) as error:
+            raise UsageError(
+                f"cannot open {without_user_info(url)}",
+                redact(str(error), self._options),
+                "install the fsspec package of that store (for s3: paimon-cli[s3]) and check its options",
+            ) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (FsspecStorage, (self._url, self._options))
+
+    def read_bytes(self, path: str) -> bytes:
+        with self._errors_of(path):
+            return cast(bytes, self._fs.cat_file(self._inner(path)))
+
+    def open_input(self, path: str) -> BinaryIO:
+        with self._errors_of(path):
+            return cast(BinaryIO, self._fs.open(self._inner(path), "rb"))
+
+    def open_output(self, path: str) -> BinaryIO:
+        with self._errors_of(path):
+            self._make_parent(path)
+            return cast(BinaryIO, self._fs.open(self._inner(path), "wb"))
+
+    def write_new(self, path: str, data: bytes) -> None:
+        with self._errors_of(path):
+            self._make_parent(path)
+            self._fs.pipe_file(self._inner(path), data)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        if self._protocol != "memory":
+            raise Refused(
+                f"no safe commit on {self._protocol}:// storage",
+                "this version cannot make a file there in a way that only one of several writers succeeds",
+                "keep the table on a local file system; reading it here is fine",
+            )
+        with _memory_lock:
+            if self.exists(path):
+                return PutOutcome.EXISTS
+            self.write_new(path, data)
+            return PutOutcome.CREATED
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self.write_new(path, data)
+
+    def exists(self, path: str) -> bool:
+        with self._errors_of(path):
+            return bool(self._fs.exists(self._inner(path)))
+
+    def file_size(self, path: str) -> int:
+        with self._errors_of(path):
+            return int(self._fs.info(self._inner(path))["size"])
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        inner = self._inner(path)
+        try:
+            with self._errors_of(path):
+                listed = self._fs.ls(inner, detail=True)
+        except FileNotFoundError:
+            return []
+        own = inner.rstrip("/")  # object stores may list a marker of the directory itself
+        return [_status(path, entry) for entry in listed if entry["name"].rstrip("/") != own]
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError), self._errors_of(path):
+            self._fs.rm_file(self._inner(path))
+
+    def delete_directory(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError), self._errors_of(path):
+            self._fs.rm(self._inner(path), recursive=True)
+
+    def _inner(self, path: str) -> str:
+        return cast(str, self._fs._strip_protocol(path))
+
+    def _make_parent(self, path: str) -> None:
+        if self._protocol not in _FLAT_STORES:
+            self._fs.makedirs(self._inner(path.rpartition("/")[0]), exist_ok=True)
+
+    def _errors_of(self, path: str) -> contextlib.AbstractContextManager[None]:
+        return _LibraryErrors(without_user_info(path), self._options)
+
+
+class _LibraryErrors(contextlib.AbstractContextManager[None]):
+    """Missing files stay `FileNotFoundError`; failures of the store or of its library become `StorageUnavailable`."""
+
+    def __init__(self, path: str, options: Mapping[str, Any]) -> None:
+        self._path = path
+        self._options = options
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None or isinstance(error, PaimonError):
+            return
+        if isinstance(error, FileNotFoundError):
+            raise FileNotFoundError(self._path) from None
+        if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _LIBRARIES:
+            why = redact(f"{type(error).__name__}: {error}", self._options)
+            raise StorageUnavailable(f"the storage refused {self._path}", why, path=self._path) from None
+
+
+def _status(directory: str, entry: Mapping[str, Any]) -> FileStatus:
+    name = entry["name"].rstrip("/").rpartition("/")[2]
+    modified = next((entry[key] for key in _TIME_KEYS if entry.get(key)), 0)
+    seconds = modified.timestamp() if isinstance(modified, datetime.datetime) else float(modified)
+    size = int(entry.get("size") or 0)
+    return FileStatus(f"{directory}/{name}", name, size, entry["type"] == "directory", int(seconds * 1000))

@@ -1,0 +1,183 @@
+"""The local file system. A snapshot is published by a hard link, which fails if the name is taken: one winner, always whole."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from paimon_cli.errors import Refused, StorageUnavailable
+from paimon_cli.storage.clock_and_names import Names, RandomNames
+from paimon_cli.storage.storage import FileStatus, PutOutcome
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+
+
+class LocalStorage:
+    """`Storage` over absolute paths. What it wrote survives a power cut: file and directory are synced before a call returns."""
+
+    def __init__(self, names: Names | None = None) -> None:
+        self._names = names or RandomNames()
+
+    def read_bytes(self, path: str) -> bytes:
+        with self.open_input(path) as source, _errors_of(path):
+            return source.read()
+
+    def open_input(self, path: str) -> BinaryIO:
+        with _errors_of(path):
+            return open(path, "rb")
+
+    def open_output(self, path: str) -> BinaryIO:
+        return _new_file(path, sync_name=True)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        with self.open_output(path) as sink:
+            sink.write(data)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        with self._temporary(path, data) as temporary:
+            outcome = _link(temporary, path)
+        try:
+            _sync_directory(os.path.dirname(path))
+        except OSError:
+            return PutOutcome.UNKNOWN if outcome is PutOutcome.CREATED else outcome
+        return outcome
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        with self._temporary(path, data) as temporary, _errors_of(path):
+            os.replace(temporary, path)
+
+    def exists(self, path: str) -> bool:
+        with _errors_of(path):
+            try:
+                os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
+
+    def file_size(self, path: str) -> int:
+        with _errors_of(path):
+            return os.stat(path).st_size
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        found = []
+        try:
+            with _errors_of(path), os.scandir(path) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):  # deleted since the directory was read
+                        found.append(_status(entry))
+        except FileNotFoundError:
+            return []
+        return found
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError), _errors_of(path):
+            os.unlink(path)
+
+    def delete_directory(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError), _errors_of(path):
+            shutil.rmtree(path)
+
+    @contextlib.contextmanager
+    def _temporary(self, path: str, data: bytes) -> Iterator[str]:
+        """A synced file with `data` in the directory of `path`; whatever is left of it in the end is deleted."""
+        directory, name = os.path.split(path)
+        temporary = f"{directory}/.{name}.{self._names.uuid()}.tmp"
+        try:
+            with _new_file(temporary, sync_name=False) as sink:
+                sink.write(data)
+            yield temporary
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def _new_file(path: str, sync_name: bool) -> BinaryIO:
+    with _errors_of(path):
+        _make_directory(os.path.dirname(path))
+        return _DurableFile(path, sync_name)
+
+
+class _DurableFile(io.BufferedWriter):
+    """A new file whose content, and name if asked, are on disk once `close` returned."""
+
+    def __init__(self, path: str, sync_name: bool) -> None:
+        self._path = path
+        self._sync_name = sync_name
+        super().__init__(io.FileIO(path, "x"))
+
+    def write(self, data: object) -> int:
+        with _errors_of(self._path):
+            return super().write(data)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        with _errors_of(self._path):
+            try:
+                self.flush()
+                os.fsync(self.fileno())
+            finally:
+                self.raw.close()
+            if self._sync_name:
+                _sync_directory(os.path.dirname(self._path))
+
+
+@contextlib.contextmanager
+def _errors_of(path: str) -> Iterator[None]:
+    """Missing files stay `FileNotFoundError`; any other failure becomes `StorageUnavailable`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except NotADirectoryError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+    except OSError as error:
+        raise StorageUnavailable(f"the file system refused {path}", error.strerror or str(error), path=path) from error
+
+
+def _link(temporary: str, path: str) -> PutOutcome:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return PutOutcome.EXISTS
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            raise Refused(
+                f"no safe commit at {os.path.dirname(path)}",
+                f"this file system makes no hard links ({error.strerror}), so two writers could not be told apart",
+                "keep the table on a file system with hard links",
+            ) from error
+        return PutOutcome.UNKNOWN
+    return PutOutcome.CREATED
+
+
+def _make_directory(path: str) -> None:
+    """Make a directory and its parents; each new name is synced in the directory that holds it."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    _make_directory(parent)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path)
+        _sync_directory(parent)
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _status(entry: os.DirEntry[str]) -> FileStatus:
+    # A link is an entry of its own: deleting or walking must never lead out of the table.
+    status = entry.stat(follow_symlinks=False)
+    return FileStatus(
+        entry.path, entry.name, status.st_size, entry.is_dir(follow_symlinks=False), status.st_mtime_ns // 1_000_000
+    )

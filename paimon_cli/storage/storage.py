@@ -1,0 +1,76 @@
+"""What the rest of the engine may ask of a filesystem: the `Storage` protocol.
+
+Every commit promise rests on one primitive, `put_if_absent`; everything else may be repeated at will.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+
+class PutOutcome(enum.Enum):
+    """Answer of `put_if_absent`. UNKNOWN: the storage gave no clear answer, the object may or may not be ours."""
+
+    CREATED = "created"
+    EXISTS = "exists"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """One directory entry: absolute `path`, its last part `name`, size in bytes, modification time in epoch millis."""
+
+    path: str
+    name: str
+    size: int
+    is_directory: bool
+    modified_millis: int
+
+
+class Storage(Protocol):
+    """Blocking access to one filesystem by absolute path or URL. Missing files raise `FileNotFoundError`.
+
+    Other failures of the store surface as `StorageUnavailable`.
+    """
+
+    def read_bytes(self, path: str) -> bytes:
+        """Whole content of a small file (metadata)."""
+        ...
+
+    def open_input(self, path: str) -> BinaryIO:
+        """Seekable reader of a data file; pyarrow can read from it."""
+        ...
+
+    def open_output(self, path: str) -> BinaryIO:
+        """Writer of a new, uniquely named file; makes parent directories; durable once `close` returned."""
+        ...
+
+    def write_new(self, path: str, data: bytes) -> None:
+        """Write a uniquely named file in one go; durable on return."""
+        ...
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """Make `path` appear whole and only if nobody made it before. Never raises for a lost race."""
+        ...
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Replace a hint file atomically for readers; last writer wins."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def file_size(self, path: str) -> int: ...
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        """Direct entries, in no particular order; empty when the directory is missing."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete one file; a missing file is no error."""
+        ...
+
+    def delete_directory(self, path: str) -> None:
+        """Delete a directory and all below it; a missing one is no error."""
+        ...

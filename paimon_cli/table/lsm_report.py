@@ -1,0 +1,128 @@
+"""The LSM tree of each bucket: sorted runs newest first, what reading them costs, what compaction would pick."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket
+from paimon_cli.datatypes.key_order import Key
+from paimon_cli.errors import UsageError
+from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles, bucket_files
+from paimon_cli.lsm.sorted_run import KeyOf, SortedRun, sorted_runs
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.table.file_report import key_values
+from paimon_cli.table.partition_text import partition_text
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One sorted run, 1 the newest. `overlap`: runs whose key range meets it, itself included; `begin` and `end`: where the run
+    lies in the bucket's key range, from 0 to 1; `picked`: the next compaction would take it."""
+
+    run: int
+    level: int
+    files: int
+    size: int
+    rows: int
+    delete_rows: int | None
+    min_key: list[Any]
+    max_key: list[Any]
+    overlap: int
+    begin: float
+    end: float
+    picked: bool
+
+
+@dataclass(frozen=True)
+class LsmRow:
+    """One bucket. `space_amplification_percent`: bytes above the oldest run against that run's; `would_compact` says what the
+    universal compaction's triggers would do now, or why nothing."""
+
+    partition: str
+    bucket: int
+    snapshot_id: int
+    levels: int
+    compaction_trigger: int
+    stop_trigger: int
+    read_amplification: int
+    space_amplification_percent: int
+    would_compact: str
+    output_level: int | None
+    runs: tuple[RunRow, ...]
+
+
+def lsm_rows(
+    context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None, buckets: Sequence[int] | None = None
+) -> list[LsmRow]:
+    """By partition and bucket. UsageError for tables without a primary key: their files are not merged."""
+    if not context.schema.primary_keys:
+        raise UsageError("the table has no primary key", "files of an append table form no LSM tree", "paimon-cli files ls shows them")
+    if snapshot is None:
+        return []
+    keep = None if partition is None else partition.matches
+    states = bucket_files(context, snapshot, keep_partition=keep, buckets=buckets or None).values()
+    rows = (_lsm_row(context, state, snapshot.id) for state in states)
+    return sorted(rows, key=lambda row: (row.partition, row.bucket))
+
+
+def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int) -> LsmRow:
+    key_of = context.key_of
+    runs = sorted_runs(state.files, key_of)
+    plan = plan_bucket(context, state, MINOR_STRATEGY, snapshot_id)
+    picked = plan.runs_before - plan.runs_after + 1 if isinstance(plan, CompactionTask) else 0
+    oldest = runs[-1].size
+    return LsmRow(
+        partition=partition_text(context, state.partition),
+        bucket=state.bucket,
+        snapshot_id=snapshot_id,
+        levels=context.options.num_levels,
+        compaction_trigger=context.options.compaction_trigger,
+        stop_trigger=context.options.stop_trigger,
+        read_amplification=len(runs),
+        space_amplification_percent=100 * (sum(run.size for run in runs) - oldest) // oldest if oldest else 0,
+        would_compact=f"{plan.reason} ({plan.arithmetic})" if isinstance(plan, CompactionTask) else plan.reason,
+        output_level=plan.output_level if isinstance(plan, CompactionTask) else None,
+        runs=_run_rows(context, runs, key_of, picked),
+    )
+
+
+def _run_rows(context: TableContext, runs: Sequence[SortedRun], key_of: KeyOf, picked: int) -> tuple[RunRow, ...]:
+    decode = key_values(context)
+    ranges = [(key_of(run.files[0].min_key), key_of(run.files[-1].max_key)) for run in runs]
+    places = _places(ranges)
+    return tuple(
+        RunRow(
+            run=number,
+            level=run.level,
+            files=len(run.files),
+            size=run.size,
+            rows=run.row_count,
+            delete_rows=_delete_rows(run),
+            min_key=decode(run.files[0].min_key, run.files[0].file_name),
+            max_key=decode(run.files[-1].max_key, run.files[-1].file_name),
+            overlap=sum(low <= ranges[number - 1][1] and high >= ranges[number - 1][0] for low, high in ranges),
+            begin=places[ranges[number - 1][0]],
+            end=places[ranges[number - 1][1]],
+            picked=number <= picked,
+        )
+        for number, run in enumerate(runs, start=1)
+    )
+
+
+def _places(ranges: Sequence[tuple[Key, Key]]) -> dict[Key, float]:
+    """Each end of a run between 0 and 1: by value when the first key column is a number that differs, else by rank."""
+    ends = sorted({end for pair in ranges for end in pair})
+    first, last = ends[0][0], ends[-1][0]
+    if all(isinstance(end[0], (int, Decimal)) for end in ends) and first != last:
+        return {end: float(end[0] - first) / float(last - first) for end in ends}
+    return {end: rank / max(1, len(ends) - 1) for rank, end in enumerate(ends)}
+
+
+def _delete_rows(run: SortedRun) -> int | None:
+    counts = [file.delete_row_count for file in run.files]
+    return None if None in counts else sum(count or 0 for count in counts)

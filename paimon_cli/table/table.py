@@ -1,0 +1,93 @@
+"""One table as the command line sees it. Metadata is reached without the engine; the engine's own view is `context`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from paimon_cli.errors import NotFound
+from paimon_cli.history.manifest_reader import ManifestReader
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.table.table_location import TableLocation
+
+if TYPE_CHECKING:
+    from paimon_cli.history.table_context import TableContext
+
+LATEST, EARLIEST = "latest", "earliest"
+
+
+@dataclass(frozen=True)
+class Table:
+    """`name` is what the user wrote, `url` the root in normal form, `options` what overrides the table's own in this call."""
+
+    name: str
+    url: str
+    storage: Storage
+    options: Mapping[str, str] = field(default_factory=dict)
+    read_optimized: bool = False
+
+    @classmethod
+    def open(cls, location: TableLocation, options: Mapping[str, str] | None = None) -> Table:
+        """NotFound when there is no table."""
+        storage, root = storage_for_url(location.url, location.storage_options)
+        table = cls(location.name, root, storage, dict(options or {}), location.read_optimized)
+        table.schemas.latest()
+        return table
+
+    @cached_property
+    def context(self) -> TableContext:
+        """What reads, writes and decoded statistics need. NotSupported when the table uses what this version cannot honour."""
+        from paimon_cli.history.table_context import TableContext  # brings Arrow, which plain metadata does without
+
+        return TableContext.open(self.url, self.options, storage=self.storage)
+
+    @cached_property
+    def layout(self) -> TableLayout:
+        return TableLayout(self.url)
+
+    @cached_property
+    def snapshots(self) -> SnapshotHistory:
+        return SnapshotHistory(self.storage, self.layout)
+
+    @cached_property
+    def schemas(self) -> SchemaHistory:
+        return SchemaHistory(self.storage, self.layout)
+
+    @cached_property
+    def manifests(self) -> ManifestReader:
+        return ManifestReader(self.storage, self.layout)
+
+    def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
+        """The snapshot of that id (NotFound if there is none), or the latest; None when nothing was ever committed."""
+        return self.snapshots.latest() if snapshot_id is None else self.snapshots.get(snapshot_id)
+
+    def named_snapshot(self, name: str) -> Snapshot:
+        """`latest`, `earliest` or an id in digits; NotFound when it does not exist."""
+        snapshot_id = _number(name)
+        if name in (LATEST, EARLIEST):
+            snapshot_id = self.snapshots.latest_id() if name == LATEST else self.snapshots.earliest_id()
+        if snapshot_id is None:
+            why = "a snapshot is named by its number, latest or earliest"
+            raise NotFound(f"no snapshot '{name}' of {self.name}", why, f"paimon-cli snapshots ls {self.name}")
+        return self.snapshots.get(snapshot_id)
+
+    def named_schema(self, name: str) -> TableSchema:
+        """`latest` or an id in digits; NotFound when it does not exist."""
+        number = _number(name)
+        if number is not None:
+            return self.schemas.get(number)
+        if name != LATEST:
+            raise NotFound(f"no schema '{name}' of {self.name}", "a schema is named by its number or latest", f"paimon-cli schemas ls {self.name}")
+        return self.schemas.latest()
+
+
+def _number(name: str) -> int | None:
+    return int(name) if name.isascii() and name.isdigit() else None

@@ -1,0 +1,142 @@
+"""Where the table that the user names lives: a path, a URL, or `db.table` below a warehouse (format section 14.1)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.storage.redaction import without_user_info
+
+CATALOG_FILE = "paimon.yaml"
+WAREHOUSE_VARIABLE = "PAIMON_WAREHOUSE"
+READ_OPTIMIZED_SUFFIX = "ro"
+
+_NAME = re.compile(r"[^./\\$]+")
+_COMMAND_OF_SYSTEM_TABLE = {
+    "snapshots": "snapshots ls",
+    "manifests": "manifests ls",
+    "files": "files ls",
+    "partitions": "partitions ls",
+    "buckets": "buckets ls",
+    "schemas": "schemas ls",
+    "options": "options ls",
+    "tags": "tags ls",
+}
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """Root directory of a filesystem catalog and the storage options (endpoint, credentials) that come with it."""
+
+    url: str | None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def database_url(self, database: str) -> str:
+        if self.url is None:
+            raise UsageError(
+                f"no warehouse to look for database {database} in",
+                f"neither --warehouse nor {WAREHOUSE_VARIABLE} nor ./{CATALOG_FILE} names one",
+                "pass --warehouse URI, or name the table by its path",
+            )
+        return f"{self.url.rstrip('/')}/{database}.db"
+
+
+@dataclass(frozen=True)
+class TableLocation:
+    """`url` as the storage takes it, `name` as the user wrote it (without secrets), for messages and output."""
+
+    url: str
+    name: str
+    read_optimized: bool = False
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def find_warehouse(warehouse: str | None, environment: Mapping[str, str] | None = None, directory: str = ".") -> Warehouse:
+    """The warehouse of `--warehouse`, else of the environment, else of `paimon.yaml` in `directory`.
+
+    The other keys of the file are storage options whoever names the warehouse. UsageError on a file that is not a flat mapping.
+    """
+    variables = os.environ if environment is None else environment
+    catalog = _catalog_file(os.path.join(directory, CATALOG_FILE))
+    metastore = catalog.pop("metastore", "filesystem")
+    if metastore != "filesystem":
+        raise NotSupported(
+            f"catalog type '{metastore}' in {CATALOG_FILE}", "only filesystem warehouses are supported", "name the table by its path"
+        )
+    own = catalog.pop("warehouse", None)
+    return Warehouse(warehouse or variables.get(WAREHOUSE_VARIABLE) or own, catalog)
+
+
+def locate_table(table: str, warehouse: str | None = None) -> TableLocation:
+    """The directory of TABLE: a path or URL as it stands, `db.table` as WAREHOUSE/db.db/table.
+
+    A `$ro` suffix asks for the read-optimised view; other system tables are refused with the command that shows the same.
+    """
+    plain, suffix = _split_system_suffix(table)
+    found = find_warehouse(warehouse)
+    if not plain:
+        raise UsageError("the table name is empty", hint="TABLE is a path, a URL or db.table")
+    if _is_path(plain, found):
+        url = os.path.expanduser(plain).rstrip("/") or "/"
+    else:
+        database, name = _split_name(plain)
+        url = f"{found.database_url(database)}/{name}"
+    return TableLocation(url, without_user_info(table), suffix == READ_OPTIMIZED_SUFFIX, found.storage_options)
+
+
+def _is_path(table: str, warehouse: Warehouse) -> bool:
+    """Anything with a slash; and, when no warehouse could hold `db.table`, a directory of that name."""
+    if "/" in table or table in (".", "..", "~"):
+        return True
+    return os.path.isdir(table) and (warehouse.url is None or "." not in table)
+
+
+def _split_name(table: str) -> tuple[str, str]:
+    database, dot, name = table.partition(".")
+    if not dot or not _NAME.fullmatch(database) or not _NAME.fullmatch(name):
+        raise UsageError(
+            f"'{table}' is neither a path nor db.table",
+            "there is no such directory, and a table of a warehouse has exactly one dot in its name",
+            f"write ./{table} for a directory, or db.table together with --warehouse",
+        )
+    return database, name
+
+
+def _split_system_suffix(table: str) -> tuple[str, str | None]:
+    directory, slash, last = table.rpartition("/")
+    name, dollar, suffix = last.partition("$")
+    if not dollar:
+        return table, None
+    plain = f"{directory}{slash}{name}"
+    if suffix == READ_OPTIMIZED_SUFFIX:
+        return plain, suffix
+    if suffix.startswith("branch_"):
+        raise NotSupported(f"branch '{suffix.removeprefix('branch_')}' of {plain}", "branches cannot be opened by this version")
+    command = _COMMAND_OF_SYSTEM_TABLE.get(suffix)
+    hint = f"paimon-cli {command} {plain}" if command else "the only suffix of a table name is $ro"
+    raise UsageError(f"'${suffix}' is not a view of a table that can be opened", "system tables are shown by commands", hint)
+
+
+def _catalog_file(path: str) -> dict[str, str]:
+    if not os.path.isfile(path):
+        return {}
+    import yaml
+
+    try:
+        with open(path, encoding="utf-8") as stream:
+            content: Any = yaml.safe_load(stream)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path} is not YAML", str(error).replace("\n", " ")) from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or any(isinstance(value, (dict, list)) for value in content.values()):
+        raise UsageError(f"{path} is not a flat list of `key: value`", "this is the form that pypaimon reads")
+    return {str(key): _text(value) for key, value in content.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,1 @@
+"""Write phase: incoming rows -> (partition, bucket) -> sorted level-0 files -> commit messages."""

@@ -1,0 +1,87 @@
+"""Where each row goes: its partition and, by the hash of its bucket key, its bucket (format section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.bucket_hash import bucket_of, encode_rows, hash_rows
+from paimon_cli.errors import NotSupported
+from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import TableOptions
+
+UNSPELLABLE_ROOTS = ("FLOAT", "DOUBLE", "BINARY", "VARBINARY")
+DYNAMIC_BUCKET, POSTPONE_BUCKET = -1, -2
+
+
+class BucketRouter:
+    """Routes batches of one table with a fixed number of buckets."""
+
+    def __init__(self, schema: TableSchema, options: TableOptions) -> None:
+        _check_routable(schema, options)
+        self.total_buckets = options.bucket
+        self._partition_keys = schema.partition_keys
+        self._partition_types = schema.types_of(schema.partition_keys)
+        self._bucket_keys = schema.bucket_key_names
+        self._bucket_types = schema.types_of(self._bucket_keys)
+
+    def route(self, batch: pa.RecordBatch) -> tuple[pa.DictionaryArray, np.ndarray]:
+        """Serialised partition of each row (dictionary of binary) and its bucket (int32)."""
+        codes, partitions = self._partitions(batch)
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), partitions), self._buckets(batch)
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int, pa.RecordBatch]]:
+        """The batch as one piece per (partition, bucket), rows in their order."""
+        if batch.num_rows == 0:
+            return
+        codes, partitions = self._partitions(batch)
+        places = codes.astype(np.int64) * self.total_buckets + self._buckets(batch)
+        order = np.argsort(places, kind="stable")
+        sorted_places = places[order]
+        starts = np.flatnonzero(np.append(True, sorted_places[1:] != sorted_places[:-1]))
+        grouped = batch if len(starts) == 1 else batch.take(pa.array(order))
+        for start, end in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
+            code, bucket = divmod(int(sorted_places[start]), self.total_buckets)
+            yield partitions[code].as_py(), bucket, grouped.slice(start, end - start)
+
+    def _buckets(self, batch: pa.RecordBatch) -> np.ndarray:
+        keys = [batch.column(name) for name in self._bucket_keys]
+        return bucket_of(hash_rows(keys, self._bucket_types), self.total_buckets)
+
+    def _partitions(self, batch: pa.RecordBatch) -> tuple[np.ndarray, pa.Array]:
+        """A code per row and the serialised partition of each code; only distinct partitions are encoded."""
+        if not self._partition_keys:
+            return np.zeros(batch.num_rows, np.int32), pa.array([EMPTY_ROW], pa.binary())
+        columns = [batch.column(name) for name in self._partition_keys]
+        codes = np.zeros(batch.num_rows, np.int64)
+        for column in columns:
+            encoded = pc.dictionary_encode(column, null_encoding="encode")
+            # Narrowed after each column: the product of the columns' cardinalities could leave 64 bits.
+            _, codes = np.unique(codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
+        _, samples = np.unique(codes, return_index=True)
+        rows = pa.array(samples)
+        return codes.astype(np.int32), encode_rows([column.take(rows) for column in columns], self._partition_types)
+
+
+def _check_routable(schema: TableSchema, options: TableOptions) -> None:
+    if options.bucket < 1:
+        kind = {DYNAMIC_BUCKET: "dynamic buckets", POSTPONE_BUCKET: "postponed buckets"}.get(options.bucket, "this bucket mode")
+        if not schema.primary_keys:
+            kind = "append tables without buckets"
+        raise NotSupported(
+            f"cannot write a table with bucket = {options.bucket}",
+            f"{kind} are not supported for writing",
+            "create the table with a fixed number of buckets, such as --bucket 4",
+        )
+    function = schema.options.get("bucket-function.type", "default")
+    if function != "default":
+        raise NotSupported(f"cannot write a table with bucket-function.type = {function}", "only the default hash is supported")
+    for name, t in zip(schema.partition_keys, schema.types_of(schema.partition_keys), strict=True):
+        if t.root in UNSPELLABLE_ROOTS:
+            raise NotSupported(
+                f"cannot write partitions by column '{name}'", f"writers do not agree how a {t.root} names its directory"
+            )

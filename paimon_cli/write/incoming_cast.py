@@ -1,0 +1,135 @@
+"""Typed input columns (parquet, ORC, typed JSON) as the table's exact Arrow types; nothing is ever lost on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.write.incoming_cells import WrongType, attempt, require
+
+UNBOUNDED = 2147483647
+INTEGER_ROOTS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+MILLIS_DIGITS, MICROS_DIGITS = 3, 6
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The same values without dictionary, run-length, large or view encoding."""
+    t = array.type
+    if pa.types.is_dictionary(t):
+        return plain(array.dictionary_decode())
+    if pa.types.is_run_end_encoded(t):
+        return plain(pc.run_end_decode(array))
+    if pa.types.is_large_string(t) or pa.types.is_string_view(t):
+        return array.cast(pa.string())
+    if pa.types.is_large_binary(t) or pa.types.is_binary_view(t) or pa.types.is_fixed_size_binary(t):
+        return array.cast(pa.binary())
+    return array
+
+
+def cast_atomic(array: pa.Array, t: DataType, *, may_round: bool = False) -> pa.Array:
+    """A `plain` array as `arrow_type(t)`. Raises WrongType, or BadCell for the first value that does not fit.
+
+    `may_round`: doubles may become the nearest FLOAT, because text does not say how wide its numbers are.
+    """
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), arrow_type(t))
+    if t.root in INTEGER_ROOTS:
+        return _integers(array, t)
+    if t.root in ("FLOAT", "DOUBLE"):
+        return _floats(array, t, may_round)
+    if t.root == "DECIMAL":
+        return _decimals(array, t)
+    if t.root in ("CHAR", "VARCHAR"):
+        return _strings(array, t)
+    if t.root in ("BINARY", "VARBINARY"):
+        return _binaries(array, t)
+    if t.root == "TIME":
+        return _times(array, t)
+    if t.root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        return _timestamps(array, t)
+    accepted = pa.types.is_boolean(array.type) if t.root == "BOOLEAN" else pa.types.is_date(array.type)
+    return _cast(array, t, accepted, "it is not a whole day")
+
+
+def _cast(array: pa.Array, t: DataType, accepted: bool, why: str) -> pa.Array:
+    if not accepted:
+        raise WrongType(str(array.type))
+    target = arrow_type(t)
+    return array if array.type == target else attempt(array, lambda part: part.cast(target), why)
+
+
+def _integers(array: pa.Array, t: DataType) -> pa.Array:
+    return _cast(array, t, pa.types.is_integer(array.type), f"it is outside the range of {t.root}")
+
+
+def _floats(array: pa.Array, t: DataType, may_round: bool) -> pa.Array:
+    if pa.types.is_float64(array.type) and t.root == "FLOAT":
+        narrow = array.cast(pa.float32())
+        wide, back = (a.to_numpy(zero_copy_only=False) for a in (array, narrow.cast(pa.float64())))
+        same = (back == wide) | np.isnan(wide)
+        require(array, same | (np.isfinite(back) if may_round else False), "it is not exactly a FLOAT")
+        return narrow
+    return _cast(array, t, pa.types.is_floating(array.type), "it does not fit")
+
+
+def _decimals(array: pa.Array, t: DataType) -> pa.Array:
+    target, why = arrow_type(t), f"it does not fit {type_to_sql(t.with_nullable(True))} without loss"
+    if pa.types.is_integer(array.type):
+        # Arrow asks for room for every value of the integer type, so the way leads through a wider decimal.
+        wide = pa.decimal256(20 + (t.scale or 0), t.scale or 0)
+        return attempt(array, lambda part: part.cast(wide).cast(target), why)
+    return _cast(array, t, pa.types.is_decimal(array.type), why)
+
+
+def _strings(array: pa.Array, t: DataType) -> pa.Array:
+    if not pa.types.is_string(array.type):
+        raise WrongType(str(array.type))
+    attempt(array, _valid_utf8, "it is not valid UTF-8")
+    if t.length is not None and t.length < UNBOUNDED:
+        require(array, pc.less_equal(pc.utf8_length(array), t.length), f"it is longer than {t.length} characters")
+    return array
+
+
+def _valid_utf8(part: pa.Array) -> pa.Array:
+    part.validate(full=True)
+    return part
+
+
+def _binaries(array: pa.Array, t: DataType) -> pa.Array:
+    if not pa.types.is_binary(array.type):
+        raise WrongType(str(array.type))
+    if t.length is not None and t.length < UNBOUNDED:
+        require(array, pc.less_equal(pc.binary_length(array), t.length), f"it is longer than {t.length} bytes")
+    return array
+
+
+def _times(array: pa.Array, t: DataType) -> pa.Array:
+    why = f"it has more than {min(t.precision or 0, MILLIS_DIGITS)} digits behind the second"
+    millis = _cast(array, t, pa.types.is_time(array.type), why)
+    require_digits(array, millis.view(pa.int32()), t.precision or 0, MILLIS_DIGITS, why)
+    return millis
+
+
+def _timestamps(array: pa.Array, t: DataType) -> pa.Array:
+    if not pa.types.is_timestamp(array.type):
+        raise WrongType(str(array.type))
+    if (array.type.tz is not None) != (t.root == "TIMESTAMP_LTZ"):
+        reason = "has a time zone, the column has none" if array.type.tz is not None else "has no time zone, the column needs one"
+        raise WrongType(str(array.type), f"the input {reason}; which zone is meant must be said, not guessed")
+    precision = t.precision if t.precision is not None else MICROS_DIGITS
+    why = f"it is not a timestamp of {precision} digits behind the second"
+    cast = _cast(array, t, True, why)
+    stored = MILLIS_DIGITS if precision <= MILLIS_DIGITS else MICROS_DIGITS
+    require_digits(array, cast.view(pa.int64()), precision, stored, why)
+    return cast
+
+
+def require_digits(array: pa.Array, units: pa.Array, precision: int, stored: int, why: str) -> None:
+    """Of the `stored` decimal digits behind the second only `precision` may be other than zero."""
+    if precision < stored:
+        step = 10 ** (stored - precision)
+        numbers = pc.fill_null(units, 0).to_numpy(zero_copy_only=False)
+        require(array, numbers % step == 0, why)

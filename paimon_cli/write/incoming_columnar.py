@@ -1,0 +1,38 @@
+"""Parquet and ORC input: only the columns that are asked for, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+
+from paimon_cli.errors import BadInput
+from paimon_cli.write.incoming_splits import SourceSplit
+
+BATCH_ROWS = 65536
+
+
+def columnar_batches(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
+    """All columns of the split's rows in file order. Raises BadInput for a damaged file."""
+    try:
+        yield from _parquet(stream, split) if split.format == "parquet" else _orc(stream)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as problem:
+        raise BadInput(f"cannot read {split.name}", str(problem), source=split.name) from problem
+
+
+def _parquet(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
+    file = pq.ParquetFile(stream)
+    end = file.num_row_groups if split.length is None else split.start + split.length
+    if file.num_row_groups == 0:
+        yield from file.schema_arrow.empty_table().to_batches()
+    yield from file.iter_batches(BATCH_ROWS, row_groups=list(range(split.start, end)))
+
+
+def _orc(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
+    file = orc.ORCFile(stream)
+    for number in range(file.nstripes):
+        stripe = file.read_stripe(number)
+        yield from pa.Table.from_batches([stripe]).to_batches(max_chunksize=BATCH_ROWS)

@@ -1,0 +1,176 @@
+"""Text -> values of atomic types, a column at a time: CSV cells and the strings of JSON lines (forms of `design/cli.md`)."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.canonical_form import from_canonical
+from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.values import values_to_arrow
+from paimon_cli.write.incoming_cast import cast_atomic
+from paimon_cli.write.incoming_cells import BadCell, attempt, bad_cell, require
+
+INTEGER = r"^[+-]?[0-9]+$"
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,5})?$"
+NOT_FINITE = r"(?i)^([+-]?inf(inity)?|nan)$"
+HEX = r"^([0-9a-fA-F]{2})*$"
+DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+CLOCK = r"(?P<clock>[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.(?P<fraction>[0-9]{1,9}))?"
+TIME = f"^{CLOCK}$"
+TIMESTAMP = f"^(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]{CLOCK}(?P<zone>Z|z|[+-][0-9]{{2}}:?[0-9]{{2}})?)?$"
+FAR_YEAR = r"^([+-]|[0-9]{5,}-)"
+CALENDAR_ROOTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"})
+EPOCH_DAY = "1970-01-01"
+NEEDS_ZONE = "a TIMESTAMP WITH LOCAL TIME ZONE needs Z or an offset such as +02:00"
+TAKES_NO_ZONE = "a TIMESTAMP without time zone takes no Z and no offset"
+
+
+def parse_text(array: pa.Array, t: DataType) -> pa.Array:
+    """A string array as `arrow_type(t)`. Raises BadCell for the first text that is no value of the type."""
+    if t.root in ("CHAR", "VARCHAR"):
+        return cast_atomic(array, t)
+    if t.root == "BOOLEAN":
+        return _booleans(array)
+    if t.root in ("TINYINT", "SMALLINT", "INT", "BIGINT"):
+        return _integers(array, t)
+    if t.root in ("FLOAT", "DOUBLE"):
+        return _floats(array, t)
+    if t.root == "DECIMAL":
+        _require_form(array, NUMBER, "it is not a number")
+        target = arrow_type(t)
+        return attempt(array, lambda part: part.cast(target), f"it does not fit {type_to_sql(t.with_nullable(True))} without loss")
+    if t.root in ("BINARY", "VARBINARY"):
+        return cast_atomic(_bytes_of_hex(array), t)
+    if t.root == "DATE":
+        return _dates(array, t)
+    return _times(array, t) if t.root == "TIME" else _timestamps(array, t)
+
+
+def _require_form(array: pa.Array, pattern: str, why: str) -> None:
+    require(array, pc.match_substring_regex(array, pattern), why)
+
+
+def _booleans(array: pa.Array) -> pa.Array:
+    lowered = pc.utf8_lower(array)
+    require(array, pc.is_in(lowered, pa.array(["true", "false", None])), "a BOOLEAN is written true or false")
+    return pc.equal(lowered, "true")
+
+
+def _integers(array: pa.Array, t: DataType) -> pa.Array:
+    _require_form(array, INTEGER, "it is not a whole number")
+    digits, target = pc.utf8_ltrim(array, "+"), arrow_type(t)
+    return attempt(digits, lambda part: part.cast(target), f"it is outside the range of {t.root}")
+
+
+def _floats(array: pa.Array, t: DataType) -> pa.Array:
+    special = pc.match_substring_regex(array, NOT_FINITE)
+    require(array, pc.or_(special, pc.match_substring_regex(array, NUMBER)), "it is not a number")
+    numbers = array.cast(arrow_type(t))
+    require(array, pc.or_(special, pc.is_finite(numbers)), f"it is outside the range of {t.root}")
+    return numbers
+
+
+def _bytes_of_hex(array: pa.Array) -> pa.Array:
+    _require_form(array, HEX, "binary values are written as pairs of hex digits")
+    # Arrow has no hex decoder; a comprehension over one text column costs less than the parsing around it.
+    return pa.array([None if text is None else bytes.fromhex(text) for text in array.to_pylist()], pa.binary())
+
+
+def _dates(array: pa.Array, t: DataType) -> pa.Array:
+    if _has_far_years(array):
+        return _one_by_one(array, t)
+    _require_form(array, DATE, "a DATE is written YYYY-MM-DD")
+    return attempt(array, lambda part: part.cast(pa.date32()), "there is no such day")
+
+
+def _times(array: pa.Array, t: DataType) -> pa.Array:
+    parts = _parts(array, TIME, "a TIME is written HH:MM:SS[.fff]")
+    seconds = _seconds(array, pa.repeat(EPOCH_DAY, len(array)), parts.field("clock"))
+    precision = min(t.precision or 0, 3)
+    millis = seconds * 1000 + _fraction(array, parts, precision, 3)
+    return pa.array(millis.astype(np.int32), pa.int32(), mask=_nulls(array)).view(pa.time32("ms"))
+
+
+def _timestamps(array: pa.Array, t: DataType) -> pa.Array:
+    if _has_far_years(array):
+        return _one_by_one(array, t)
+    parts = _parts(array, TIMESTAMP, "a timestamp is written YYYY-MM-DDTHH:MM:SS[.fraction]")
+    has_zone = pc.not_equal(pc.fill_null(parts.field("zone"), ""), "")
+    if t.root == "TIMESTAMP_LTZ":
+        require(array, pc.or_(has_zone, array.is_null()), NEEDS_ZONE)
+    else:
+        require(array, pc.invert(has_zone), TAKES_NO_ZONE)
+    clock = parts.field("clock")
+    clock = pc.if_else(pc.equal(clock, ""), "00:00", clock)
+    seconds = _seconds(array, parts.field("day"), clock) - _zone_seconds(parts.field("zone"))
+    precision = t.precision if t.precision is not None else 6
+    digits = 3 if precision <= 3 else 6
+    units = seconds * 10**digits + _fraction(array, parts, precision, digits)
+    return pa.array(units, pa.int64(), mask=_nulls(array)).view(arrow_type(t))
+
+
+def _parts(array: pa.Array, pattern: str, why: str) -> pa.StructArray:
+    parts = pc.extract_regex(array, pattern)
+    require(array, pc.or_(parts.is_valid(), array.is_null()), why)
+    return parts
+
+
+def _seconds(array: pa.Array, days: pa.Array, clocks: pa.Array) -> np.ndarray:
+    """Seconds since the epoch; 0 for null rows."""
+    texts = pc.binary_join_element_wise(days, clocks, "T")
+    try:
+        seconds = attempt(texts, lambda part: part.cast(pa.timestamp("s")), "there is no such time")
+    except BadCell as problem:
+        raise bad_cell(array, problem.row, problem.why) from problem
+    return pc.fill_null(seconds.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+
+
+def _fraction(array: pa.Array, parts: pa.StructArray, precision: int, digits: int) -> np.ndarray:
+    """The fraction in units of 10^-digits seconds; digits behind `precision` must be zero."""
+    nanos = pc.utf8_rpad(pc.fill_null(parts.field("fraction"), ""), 9, "0").cast(pa.int64()).to_numpy()
+    require(array, nanos % 10 ** (9 - precision) == 0, f"it has more than {precision} digits behind the second")
+    return nanos // 10 ** (9 - digits)
+
+
+def _zone_seconds(zones: pa.Array) -> np.ndarray:
+    """Offset from UTC in seconds; 0 for 'Z', none and null."""
+    parts = pc.extract_regex(zones, r"^(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})$")
+    hours, minutes = (pc.fill_null(parts.field(name), "0").cast(pa.int64()).to_numpy() for name in ("hours", "minutes"))
+    negative = pc.fill_null(pc.equal(parts.field("sign"), "-"), False).to_numpy(zero_copy_only=False)
+    return np.where(negative, -1, 1) * (hours * 3600 + minutes * 60)
+
+
+def _nulls(array: pa.Array) -> np.ndarray:
+    return array.is_null().to_numpy(zero_copy_only=False)
+
+
+def _has_far_years(array: pa.Array) -> bool:
+    """Whether a year is outside 0000..9999, which Arrow's parsers do not read."""
+    return bool(pc.any(pc.match_substring_regex(array, FAR_YEAR)).as_py())
+
+
+def _one_by_one(array: pa.Array, t: DataType) -> pa.Array:
+    values = []
+    for row, text in enumerate(array.to_pylist()):
+        try:
+            if text is not None:
+                check_calendar_text(text, t)
+            values.append(from_canonical(text, t))
+        except ValueError as problem:
+            raise bad_cell(array, row, str(problem)) from problem
+    return values_to_arrow(values, t)
+
+
+def check_calendar_text(text: str, t: DataType) -> None:
+    """What `from_canonical` lets pass: raise ValueError for digits behind the precision, or a zone where none belongs."""
+    fraction = re.search(r"\.([0-9]+)", text)
+    stored = 3 if t.root == "TIME" else 9
+    if fraction and len(fraction[1].rstrip("0")) > min(t.precision or 0, stored):
+        raise ValueError(f"it has more than {min(t.precision or 0, stored)} digits behind the second")
+    if t.root != "DATE" and text.endswith("Z") != (t.root == "TIMESTAMP_LTZ"):
+        raise ValueError(NEEDS_ZONE if t.root == "TIMESTAMP_LTZ" else TAKES_NO_ZONE)

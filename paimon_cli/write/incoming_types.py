@@ -1,0 +1,51 @@
+"""Which column types can be written, and the placeholder of each (format section 7.2)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.values import Timestamp
+from paimon_cli.errors import NotSupported
+
+WRITABLE_ROOTS = frozenset(
+    "BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DECIMAL CHAR VARCHAR BINARY VARBINARY DATE TIME TIMESTAMP TIMESTAMP_LTZ "
+    "ARRAY MAP MULTISET ROW".split()
+)
+MAX_TIMESTAMP_PRECISION = 6
+
+
+def check_writable(column: str, t: DataType) -> None:
+    """Raise NotSupported when the column's type, or a type inside it, cannot be written so that every reader reads it."""
+    if t.root not in WRITABLE_ROOTS:
+        raise NotSupported(f"cannot write column '{column}'", f"{t.root} is only read by the newest versions of Paimon")
+    if t.root in ("TIMESTAMP", "TIMESTAMP_LTZ") and (t.precision or 0) > MAX_TIMESTAMP_PRECISION:
+        raise NotSupported(
+            f"cannot write column '{column}' of type {type_to_sql(t)}",
+            "more than 6 digits are stored as INT96, which no Arrow writer can put beside other timestamps",
+            "declare it with precision 6",
+        )
+    inner = [t.element, t.key, t.value, *(field.type for field in t.fields or ())]
+    for part in inner:
+        if part is not None:
+            check_writable(column, part)
+
+
+def zero_value(t: DataType) -> Any:
+    """Some value of the type, as an internal value."""
+    if t.root == "BOOLEAN":
+        return False
+    if t.root == "DECIMAL":
+        return Decimal(0)
+    if t.root in ("CHAR", "VARCHAR"):
+        return ""
+    if t.root in ("BINARY", "VARBINARY"):
+        return b""
+    if t.root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        return Timestamp(0, 0)
+    if t.root in ("ARRAY", "MAP", "MULTISET"):
+        return []
+    if t.root == "ROW":
+        return tuple(None if f.type.nullable else zero_value(f.type) for f in t.fields or ())
+    return 0.0 if t.root in ("FLOAT", "DOUBLE") else 0

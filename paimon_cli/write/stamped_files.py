@@ -1,0 +1,31 @@
+"""Data files of one write job, found again by the stamp in their names when the job has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from paimon_cli.history.table_context import TableContext
+
+
+def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ()) -> int:
+    """Delete every data file of the job except the names in `keep`; returns how many there were.
+
+    Only for a job whose tasks have all ended: a task still running could write more.
+    """
+    begin = f"{context.options.data_file_prefix}{stamp[:8]}-{stamp[8:12]}-{stamp[12:16]}-"
+    deleted = 0
+    for directory in _bucket_directories(context):
+        for file in context.storage.list_directory(directory):
+            if file.name.startswith(begin) and file.name not in keep:
+                context.storage.delete(file.path)
+                deleted += 1
+    return deleted
+
+
+def _bucket_directories(context: TableContext) -> Iterator[str]:
+    """`bucket-*` below partition directories of exactly the table's depth."""
+    level: Iterable[str] = [context.layout.root]
+    for key in context.schema.partition_keys:
+        level = [d.path for parent in level for d in context.storage.list_directory(parent) if d.name.startswith(f"{key}=")]
+    for parent in level:
+        yield from (d.path for d in context.storage.list_directory(parent) if d.is_directory and d.name.startswith("bucket-"))

@@ -1,0 +1,39 @@
+"""All that the tasks of one write share, as one picklable value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta
+from paimon_cli.write.incoming_rows import IncomingRows, SourceSplit
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """What to read, where rows go and how their files are named.
+
+    `first_sequences`: committed maximum + 1 of each (partition, bucket) that has files; 0 for the others. An incoming row
+    gets that number plus its place in the order of arrival, so numbers rise, with gaps, whichever task writes the bucket.
+    `file_stamp`: 16 hex digits in the names of all data files of this job.
+    """
+
+    context: TableContext
+    incoming: IncomingRows
+    splits: tuple[SourceSplit, ...]
+    total_buckets: int
+    first_sequences: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    read_snapshot_id: int | None = None
+    file_stamp: str = ""
+    parallelism: int | None = None
+
+    def first_sequence(self, partition: bytes, bucket: int) -> int:
+        return self.first_sequences.get((partition, bucket), 0)
+
+    def level_0_writer(self, partition: bytes, bucket: int, names: DataFileNames) -> DataFileWriter:
+        return DataFileWriter(self.context, partition, bucket, level=0, source=SOURCE_APPEND, names=names)
+
+    def message(self, partition: bytes, bucket: int, files: tuple[DataFileMeta, ...]) -> CommitMessage:
+        return CommitMessage(partition, bucket, self.total_buckets, new_files=files, read_snapshot_id=self.read_snapshot_id)

@@ -1,0 +1,81 @@
+"""Statistics modes, the rounding up of cut maxima, and footers of real files."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from paimon_cli.bucket.column_statistics import UNKNOWN, ColumnStatistics, footer_statistics, truncated
+from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.datatypes.values import Timestamp
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "mode", "expected"),
+    [
+        ("abc", "xyz", "truncate(2)", ("ab", "xz")),
+        ("ab", "xy", "truncate(2)", ("ab", "xy")),
+        ("a", "x\U0010ffffy", "truncate(2)", ("a", "y")),
+        ("a", "\ud7ffz", "truncate(1)", ("a", "\ue000")),
+        ("a", "\U0010ffff\U0010ffffz", "truncate(2)", (None, None)),
+        ("数据湖", "数据湖", "truncate(2)", ("数据", "数捯")),
+        ("abc", "xyz", "full", ("abc", "xyz")),
+        ("abc", "xyz", "counts", (None, None)),
+        (5, 7, "truncate(1)", (5, 7)),
+    ],
+)
+def test_modes(low: object, high: object, mode: str, expected: tuple[object, object]) -> None:
+    assert truncated(ColumnStatistics(low, high, 3), mode) == ColumnStatistics(*expected, 3)
+
+
+def test_mode_none_knows_nothing() -> None:
+    assert truncated(ColumnStatistics("a", "b", 3), "none") == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("type_text", "values", "arrow", "bounds"),
+    [
+        ("TINYINT", [3, -4, None], pa.int8(), (-4, 3)),
+        ("BIGINT", [2**62, -(2**62)], pa.int64(), (-(2**62), 2**62)),
+        ("DECIMAL(5, 2)", [Decimal("-1.50"), Decimal("9.99")], pa.decimal128(5, 2), (Decimal("-1.50"), Decimal("9.99"))),
+        ("DECIMAL(30, 2)", [Decimal("-1.50"), Decimal("9.99")], pa.decimal128(30, 2), (Decimal("-1.50"), Decimal("9.99"))),
+        ("STRING", ["é", "a"], pa.string(), ("a", "é")),
+        ("BOOLEAN", [True, False], pa.bool_(), (False, True)),
+        ("DATE", [-5, 7], pa.date32(), (-5, 7)),
+        ("TIME", [5, 7], pa.time32("ms"), (5, 7)),
+        ("TIMESTAMP(3)", [-1, 5], pa.timestamp("ms"), (Timestamp(-1, 0), Timestamp(5, 0))),
+        ("TIMESTAMP(6)", [-1, 5001], pa.timestamp("us"), (Timestamp(-1, 999000), Timestamp(5, 1000))),
+        ("DOUBLE", [0.0, 2.5], pa.float64(), (-0.0, 2.5)),
+        ("BYTES", [b"a"], pa.binary(), (None, None)),
+        ("INT", [None, None], pa.int32(), (None, None)),
+        ("STRING", ["x" * 9000], pa.string(), (None, None)),
+    ],
+)
+def test_footer_bounds(
+    tmp_path: Path, type_text: str, values: list[object], arrow: pa.DataType, bounds: tuple[object, object]
+) -> None:
+    table = pa.table({"c": pa.array(values, arrow)})
+    pq.write_table(table, tmp_path / "f.parquet", store_decimal_as_integer=True, row_group_size=1)
+    found = footer_statistics(pq.read_metadata(tmp_path / "f.parquet"), "c", parse_type(type_text), has_nan=False)
+    assert (found.minimum, found.maximum) == bounds
+    assert found.null_count == values.count(None)
+
+
+def test_a_nan_takes_the_bounds_away(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"c": [1.0, float("nan")]}), tmp_path / "f.parquet")
+    found = footer_statistics(pq.read_metadata(tmp_path / "f.parquet"), "c", parse_type("DOUBLE"), has_nan=True)
+    assert found == ColumnStatistics(None, None, 0)
+
+
+def test_nested_columns_are_unknown_even_when_a_leaf_has_their_name(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"element": [[1], [2]]}), tmp_path / "f.parquet")
+    assert (
+        footer_statistics(
+            pq.read_metadata(tmp_path / "f.parquet"), "element", parse_type({"type": "ARRAY", "element": "INT"}), False
+        )
+        == UNKNOWN
+    )

@@ -1,0 +1,20 @@
+"""What every test shares: a fixed environment, and Spark tests kept on one worker."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+# Set before anything is imported: widths and colours of text output, and no setting of the developer's own.
+os.environ.update(COLUMNS="200", NO_COLOR="1", SPARK_LOCAL_IP="127.0.0.1", PYTHONHASHSEED="0")
+for name in [key for key in os.environ if key.startswith("PAIMON_")]:
+    del os.environ[name]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of files with `spark` in their name share one Spark session, so pytest-xdist must keep them together."""
+    for item in items:
+        if "spark" in item.path.name:
+            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -1,0 +1,71 @@
+"""How picks are carried out, against Java's compact tasks (`compact_task` vectors of the main branch)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paimon_cli.lsm.compaction_steps import Rewrite, Step, Upgrade, compaction_steps, may_drop_deletes
+from paimon_cli.lsm.key_intervals import key_sections
+from paimon_cli.lsm.sorted_run import highest_level, sorted_runs
+from paimon_cli.lsm.universal_compaction import CompactionPick, UniversalCompaction, run_sizes
+from paimon_cli.metadata.data_file import DataFileMeta
+from tests.lsm.test_key_intervals import file, int_key
+from tests.vectors import load
+
+
+def decided(line: dict[str, Any], files: list[DataFileMeta]) -> tuple[CompactionPick | None, list[Step], int]:
+    runs = sorted_runs(files, int_key)
+    max_level = max(line["num_levels"] - 1, highest_level(files))
+    strategy = UniversalCompaction(max_level, line["run_trigger"], line["max_size_amp"], line["size_ratio"])
+    if line["full"]:
+        top_only = len(runs) == 1 and runs[0].level == max_level
+        pick = None if not runs or top_only else CompactionPick(max_level, len(runs), "full", "")
+    else:
+        pick = (strategy.pick_forcing_level_0 if line["force_up_level0"] else strategy.pick)(run_sizes(runs))
+    if pick is None:
+        return None, [], max_level
+    picked = [f for run in runs[: pick.run_count] for f in run.files]
+    if len(picked) == 1 and picked[0].level == pick.output_level:
+        return None, [], max_level
+    return pick, compaction_steps(key_sections(picked, int_key), pick.output_level, max_level, line["min_file_size"]), max_level
+
+
+def described(step: Step) -> tuple[str, Any]:
+    """Rewrites as their files per section: how a section's files are spread over runs does not change the result."""
+    if isinstance(step, Upgrade):
+        return "upgrade", step.file.file_name
+    return "rewrite", [sorted(f.file_name for run in section for f in run.files) for section in step.sections]
+
+
+def test_steps_of_the_main_branch() -> None:
+    lines = load("compact_task_head")
+    for line in lines:
+        asked, expected = line["in"], line["out"]
+        files = [
+            file(f["name"], f["min"], f["max"], level=f["level"], size=f["size"], seq=f["max_seq"], deletes=f["deletes"])
+            for f in asked["files"]
+        ]
+        assert [[r.level, [f.file_name for f in r.files]] for r in sorted_runs(files, int_key)] == expected["runs"]
+        pick, steps, _ = decided(asked, files)
+        calls = expected["calls"] or []
+        assert [described(step) for step in steps] == [
+            ("upgrade", c["upgrade"]) if "upgrade" in c else ("rewrite", [sorted(sum(s, [])) for s in c["rewrite"]])
+            for c in calls
+        ]
+        drops = {c["drop_delete"] for c in calls if "rewrite" in c}
+        if pick is not None and drops:
+            assert drops == {may_drop_deletes(pick.output_level, highest_level(files))}
+    assert len(lines) == 45
+
+
+def test_deletes_stay_while_something_older_may_lie_below() -> None:
+    assert not may_drop_deletes(0, 0)
+    assert not may_drop_deletes(3, 5)
+    assert may_drop_deletes(5, 5)
+    assert may_drop_deletes(4, 3)
+
+
+def test_a_big_lone_file_with_deletes_is_rewritten_at_the_top_only() -> None:
+    sections = key_sections([file("a", 1, 2, size=1000, deletes=1)], int_key)
+    assert isinstance(compaction_steps(sections, 5, 5, 10)[0], Rewrite)
+    assert isinstance(compaction_steps(sections, 4, 5, 10)[0], Upgrade)

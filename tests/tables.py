@@ -1,0 +1,90 @@
+"""Small tables for tests: created, written and read through the engine itself, in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
+from paimon_cli.metadata.table_schema import TableSchema
+
+Row = dict[str, Any]
+
+
+def make_table(
+    folder: Path,
+    columns: Mapping[str, str],
+    primary_key: Sequence[str],
+    partition_by: Sequence[str] = (),
+    bucket: int = 1,
+    options: Mapping[str, str] | None = None,
+) -> TableContext:
+    """A new table in `folder`; `columns` maps names to type texts."""
+    fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(columns.items()))
+    schema = TableSchema(
+        id=0,
+        fields=fields,
+        highest_field_id=len(fields) - 1,
+        partition_keys=tuple(partition_by),
+        primary_keys=tuple(primary_key),
+        options={"bucket": str(bucket), "file.format": "parquet", **(options or {})},
+        comment=None,
+        time_millis=0,
+    )
+    path = folder / "schema" / "schema-0"
+    path.parent.mkdir(parents=True)
+    path.write_text(schema.to_json())
+    return TableContext.open(str(folder))
+
+
+def write(context: TableContext, rows: Sequence[Row], op: str = "upsert", **request: Any) -> WriteSummary:
+    """Write rows in canonical form; a row may hold `_op` (+I, -D, ...) for its kind."""
+    source = Path(context.layout.root).parent / f"{context.names.uuid()}.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    column = "_op" if any("_op" in row for row in rows) else None
+    asked = WriteRequest((str(source),), "json", op, column, **request)
+    try:
+        return run_write(context, asked, LocalEngine(), NoProgress())
+    finally:
+        source.unlink()
+
+
+def compact(context: TableContext, **request: Any) -> CompactSummary:
+    return run_compact(context, CompactRequest(**request), LocalEngine(), NoProgress())
+
+
+def rows(context: TableContext, columns: Sequence[str] | None = None, snapshot_id: int | None = None) -> list[Row]:
+    """Merged rows in canonical form, sorted by their text."""
+    names = tuple(columns or context.schema.field_names)
+    snapshot = context.snapshots.latest() if snapshot_id is None else context.snapshots.get(snapshot_id)
+    found: list[Row] = []
+    for bucket in bucket_files(context, snapshot).values():
+        for batch in read_bucket(context, bucket, names):
+            found += canonical_rows(batch, context.schema.fields_of(names))
+    return sorted(found, key=json.dumps)
+
+
+def data_files(context: TableContext) -> set[str]:
+    """Every data file on disk, relative to the table."""
+    root = Path(context.layout.root)
+    return {str(path.relative_to(root)) for path in root.glob("**/bucket-*/*")}
+
+
+def live_files(context: TableContext) -> set[str]:
+    """Every data file that the latest snapshot names, relative to the table."""
+    root = context.layout.root + "/"
+    return {
+        context.data_file_path(bucket.partition, bucket.bucket, file).removeprefix(root)
+        for bucket in bucket_files(context, context.snapshots.latest()).values()
+        for file in bucket.files
+    }

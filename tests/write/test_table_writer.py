@@ -1,0 +1,125 @@
+"""Rows become level-0 files: numbered, sorted, merged, cleaned up after a failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.metadata.data_file import DataFileMeta
+from tests.tables import data_files, live_files, make_table, rows, write
+
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
+
+
+def live(context) -> list[DataFileMeta]:  # type: ignore[no-untyped-def]
+    return [f for bucket in bucket_files(context, context.snapshots.latest()).values() for f in bucket.files]
+
+
+def test_the_last_row_of_a_key_wins_inside_one_write(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    write(context, [{"k": 2, "v": "a"}, {"k": 1, "v": "b"}, {"k": 2, "v": "c"}])
+    (file,) = live(context)
+    assert (file.row_count, file.level, file.file_source, file.delete_row_count) == (2, 0, 0, 0)
+    assert (file.min_sequence_number, file.max_sequence_number) == (1, 2)
+    stored = pq.read_table(tmp_path / "t" / "bucket-0" / file.file_name).to_pylist()
+    assert stored == [
+        {"_KEY_k": 1, "_SEQUENCE_NUMBER": 1, "_VALUE_KIND": 0, "k": 1, "v": "b"},
+        {"_KEY_k": 2, "_SEQUENCE_NUMBER": 2, "_VALUE_KIND": 0, "k": 2, "v": "c"},
+    ]
+
+
+def test_sequence_numbers_go_on_from_the_committed_maximum(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    highest = -1
+    for _ in range(4):
+        write(context, [{"k": k, "v": "x"} for k in range(5)])
+        newest = max(live(context), key=lambda f: f.max_sequence_number)
+        assert newest.min_sequence_number == highest + 1
+        highest = newest.max_sequence_number
+
+
+def test_a_small_buffer_flushes_several_files_with_the_same_rows(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=3, options={"write-buffer-size": "64 kb"})
+    given = [{"k": k % 5000, "v": f"value {k}"} for k in range(20000)]
+    write(context, given)
+    assert len(live(context)) > 3
+    assert sorted(rows(context), key=lambda row: row["k"]) == given[15000:]
+
+
+def test_files_roll_at_the_target_size(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"target-file-size": "10 kb"})
+    write(context, [{"k": k, "v": f"{k * 104729 % 1000003:x}"} for k in range(20000)])
+    files = sorted(live(context), key=lambda f: f.min_key)
+    assert len(files) > 2
+    assert all(f.file_size < 40_000 for f in files)
+    assert len(rows(context)) == 20000
+
+
+def test_a_bad_row_leaves_neither_snapshot_nor_file(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2, options={"write-buffer-size": "1 kb"})
+    write(context, [{"k": 1, "v": "kept"}])
+    before = data_files(context)
+    with pytest.raises(BadInput):
+        write(context, [*({"k": k, "v": "x" * 50} for k in range(500)), {"k": None, "v": "bad"}])
+    assert data_files(context) == before
+    assert context.snapshots.latest_id() == 1
+    assert rows(context) == [{"k": 1, "v": "kept"}]
+
+
+def test_overwrite_dynamic_static_and_whole(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"p": "STRING NOT NULL", **COLUMNS}, ["p", "k"], ["p"])
+
+    def keys() -> list[str]:
+        return sorted(f"{row['p']}{row['k']}" for row in rows(context))
+
+    write(context, [{"p": p, "k": k, "v": ""} for p in "abc" for k in (1, 2)])
+    write(context, [{"p": "b", "k": 9, "v": ""}], overwrite=True)
+    assert keys() == ["a1", "a2", "b9", "c1", "c2"]
+    write(context, [{"p": "a", "k": 5, "v": ""}], overwrite=True, static_partition={"p": "a"})
+    assert keys() == ["a5", "b9", "c1", "c2"]
+    with pytest.raises(BadInput, match="p=c"):
+        write(context, [{"p": "c", "k": 5, "v": ""}], overwrite=True, static_partition={"p": "a"})
+    assert keys() == ["a5", "b9", "c1", "c2"]
+    assert [s.commit_kind for s in context.snapshots.newest_first()] == ["OVERWRITE", "OVERWRITE", "APPEND"]
+    plain = make_table(tmp_path / "u", COLUMNS, ["k"])
+    write(plain, [{"k": 1, "v": ""}, {"k": 2, "v": ""}])
+    write(plain, [{"k": 3, "v": ""}], overwrite=True)
+    assert [row["k"] for row in rows(plain)] == [3]
+
+
+def test_static_overwrite_with_nothing_empties_the_partition(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"p": "STRING NOT NULL", **COLUMNS}, ["p", "k"], ["p"])
+    write(context, [{"p": p, "k": 1, "v": ""} for p in "ab"])
+    write(context, [], overwrite=True)
+    assert len(rows(context)) == 2
+    write(context, [], overwrite=True, static_partition={"p": "a"})
+    assert [row["p"] for row in rows(context)] == ["b"]
+
+
+def test_a_commit_id_counts_once(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    first = write(context, [{"k": 1, "v": "a"}], commit_user="etl", commit_id=7)
+    again = write(context, [{"k": 1, "v": "b"}], commit_user="etl", commit_id=7)
+    assert (first.already_committed, again.already_committed) == (False, True)
+    assert rows(context) == [{"k": 1, "v": "a"}]
+    assert data_files(context) == live_files(context)
+    with pytest.raises(UsageError):
+        write(context, [{"k": 1, "v": "b"}], commit_id=7)
+
+
+def test_what_is_not_written_is_refused_before_anything_happens(tmp_path: Path) -> None:
+    for number, options in enumerate(
+        [{"merge-engine": "aggregation"}, {"deletion-vectors.enabled": "true"}, {"changelog-producer": "input"}, {"file.format": "orc"}]
+    ):
+        context = make_table(tmp_path / str(number), COLUMNS, ["k"], options=options)
+        with pytest.raises(NotSupported):
+            write(context, [{"k": 1, "v": "a"}])
+        assert context.snapshots.latest() is None
+        assert data_files(context) == set()
+    context = make_table(tmp_path / "dynamic", COLUMNS, ["k"], bucket=-1)
+    with pytest.raises(NotSupported):
+        write(context, [{"k": 1, "v": "a"}])
