@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import BinaryIO
 
@@ -20,7 +21,7 @@ from paimon_cli.bucket.column_statistics import (
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import DataField
 from paimon_cli.datatypes.values import values_from_arrow
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, data_file_schema
@@ -83,11 +84,15 @@ class DataFileWriter:
         self._files: list[DataFileMeta] = []
         self._open: _OpenDataFile | None = None
         self._target = context.options.target_file_size
+        self._step = min(ROW_GROUP_BYTES, self._target)
         self._paths: list[str] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows == 0:
-            return
+        rows = max(1, batch.num_rows * self._step // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            self._write(batch.slice(start, rows))
+
+    def _write(self, batch: pa.RecordBatch) -> None:
         if self._open is None:
             name = self._names.next()
             path = self._context.data_file_path_of(self._partition, self._bucket, name)
@@ -175,8 +180,11 @@ class _OpenDataFile:
         return self._meta(self._writer.writer.metadata, size, level, source)
 
     def discard(self) -> None:
+        """Let go of the file; the storage may be what failed, so nothing it says counts any more."""
         self._pending = []
-        self._sink.close()
+        for handle in (self._writer, self._sink):
+            with contextlib.suppress(OSError, StorageUnavailable):
+                handle.close()
 
     def _meta(self, footer: pq.FileMetaData, size: int, level: int, source: int) -> DataFileMeta:
         schema, options = self._context.schema, self._context.options

@@ -10,7 +10,17 @@ from typing import Annotated, Any
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli import inspect_commands, version_command
+from paimon_cli.cli import (
+    compact_command,
+    create_command,
+    file_commands,
+    lsm_commands,
+    read_command,
+    schema_commands,
+    snapshot_commands,
+    version_command,
+    write_command,
+)
 from paimon_cli.cli.command import HelpfulGroup
 from paimon_cli.cli.failure_report import report_failure
 
@@ -63,8 +73,23 @@ def _root(
     """Options in front of the command."""
 
 
-inspect_commands.register(app)
-version_command.register(app)
+DATA, INSPECT, OTHER = "Data", "Inspect", "Other"
+
+for _command in (create_command, write_command, read_command, compact_command):
+    _command.register(app, DATA)
+for _name, _group in (
+    ("snapshots", snapshot_commands.snapshots),
+    ("tags", snapshot_commands.tags),
+    ("manifests", file_commands.manifests),
+    ("files", file_commands.files),
+    ("lsm", lsm_commands.lsm),
+    ("partitions", file_commands.partitions),
+    ("buckets", file_commands.buckets),
+    ("schemas", schema_commands.schemas),
+    ("options", schema_commands.options),
+):
+    app.add_typer(_group, name=_name, rich_help_panel=INSPECT)
+version_command.register(app, OTHER)
 
 
 def main() -> None:

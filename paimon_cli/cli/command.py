@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,14 +40,23 @@ class Call:
 
     def open(self, table: str) -> Table:
         """The table as the user names it, with `--option` over its own options."""
+        return self.open_at(self.locate(table))
+
+    def open_at(self, location: TableLocation) -> Table:
         from paimon_cli.table.table import Table
 
-        return Table.open(self.locate(table), self.options)
+        return Table.open(location, self.options)
 
-    def open_engine(self) -> JobEngine:
+    @contextmanager
+    def engine_running(self) -> Iterator[JobEngine]:
+        """The engine of `--engine`, stopped on the way out however that is."""
         from paimon_cli.jobs.engine_choice import open_engine
 
-        return open_engine(self.engine, self.master, self.spark_conf)
+        engine = open_engine(self.engine, self.master, self.spark_conf)
+        try:
+            yield engine
+        finally:
+            engine.stop()
 
     def show(self, result: Listing | Item) -> None:
         show(result, self.output)
@@ -57,6 +67,11 @@ class HelpfulGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args or ["--help"])
+
+
+def group(help_text: str) -> typer.Typer:
+    """A noun whose commands are registered by `command`."""
+    return typer.Typer(cls=HelpfulGroup, help=help_text)
 
 
 def command(app: typer.Typer, name: str, *, runs_jobs: bool = False, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:

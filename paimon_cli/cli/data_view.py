@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Iterable
@@ -16,9 +15,10 @@ def show(result: Listing | Item, output: OutputFormat) -> None:
     rows = result.rows if isinstance(result, Listing) else [result.row]
     items = [json_item(result.columns, row) for row in rows]
     if output is OutputFormat.CSV:
-        print_csv([column.name for column in result.columns], (item.values() for item in items))
+        sys.stdout.write(csv_line(column.name for column in result.columns))
+        sys.stdout.writelines(csv_line(item.values()) for item in items)
     elif output is OutputFormat.NDJSON:
-        print_lines(items)
+        sys.stdout.writelines(json_line(item) + "\n" for item in items)
     elif isinstance(result, Listing):
         print_json(envelope(result.kind, result.table, items=items))
     else:
@@ -29,22 +29,17 @@ def print_json(document: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
 
 
-def print_lines(items: Iterable[dict[str, Any]]) -> None:
-    for item in items:
-        sys.stdout.write(json_line(item) + "\n")
+def csv_line(values: Iterable[Any]) -> str:
+    """Null is an empty cell, the empty text a quoted one; nested values are JSON."""
+    return ",".join(map(_csv_cell, values)) + "\n"
 
 
-def print_csv(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Null is an empty cell, nested values are JSON."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([csv_cell(value) for value in row] for row in rows)
-
-
-def csv_cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return json_line(value) if isinstance(value, (list, dict)) else value
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json_line(value)
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if not text or any(sign in text for sign in ',"\r\n') else text
 
 
 def json_line(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -51,6 +52,9 @@ Partitions = Annotated[
 Buckets = Annotated[list[int] | None, typer.Option("--bucket", metavar="N", help="Only this bucket; repeatable.")]
 
 
+_BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")
+
+
 def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
     """['a=1', 'b=x=y'] -> {'a': '1', 'b': 'x=y'}; the last of a key wins."""
     split = [pair.partition("=") for pair in pairs or ()]
@@ -58,3 +62,15 @@ def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
         if not equals or not key.strip():
             raise UsageError(f"{flag} {key} is no KEY=VALUE pair", hint=f"write {flag} key=value")
     return {key.strip(): value for key, _, value in split}
+
+
+def split_partitions(typed: Iterable[str] | None) -> list[dict[str, str]]:
+    """['dt=1,hr=2', 'dt=3'] -> two partitions; ['dt=1', 'hr=2'] -> one: a key that is there already begins the next partition."""
+    partitions: list[dict[str, str]] = []
+    for text in typed or ():
+        pairs = split_pairs(_BETWEEN_PAIRS.split(text), "--partition")
+        if partitions and not pairs.keys() & partitions[-1].keys():
+            partitions[-1].update(pairs)
+        else:
+            partitions.append(pairs)
+    return partitions

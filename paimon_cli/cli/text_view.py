@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from paimon_cli.cli.result_view import Column, Item, Listing
+from paimon_cli.cli.result_view import Item, Listing
+from paimon_cli.cli.value_kinds import Records, cell_text
 
 UNLIMITED_WIDTH = 1 << 20
 WIDTH_SAMPLE_ROWS = 1000
@@ -36,30 +38,42 @@ def _show_listing(listing: Listing) -> None:
     if listing.heading:
         print(listing.heading)
     if listing.rows:
-        _print_table(shown, [[column.kind.text(getattr(row, column.name)) for column in shown] for row in listing.rows])
+        cells = [[column.kind.text(getattr(row, column.name)) for column in shown] for row in listing.rows]
+        _print_table([(str(column.title), column.kind.right_aligned) for column in shown], cells)
     if listing.footer:
         print(listing.footer)
 
 
-def _print_table(columns: Sequence[Column], cells: list[list[str]]) -> None:
+def _show_item(item: Item) -> None:
+    titled = [column for column in item.columns if column.title is not None]
+    lines = [column for column in titled if not isinstance(column.kind, Records)]
+    width = max(cell_len(str(column.title)) for column in lines)
+    for column in lines:
+        print(f"{column.title:<{width}}  {column.kind.text(getattr(item.row, column.name))}".rstrip())
+    for column in titled:
+        if isinstance(column.kind, Records):
+            _show_records(str(column.title), column.kind, getattr(item.row, column.name))
+    if item.footer:
+        print(item.footer)
+
+
+def _show_records(title: str, kind: Records, rows: Sequence[Any]) -> None:
+    print(f"\n{title}" if rows else f"{title}: none")
+    if rows:
+        _print_table([(name, False) for name in kind.names], [[cell_text(getattr(row, name)) for name in kind.names] for row in rows])
+
+
+def _print_table(columns: Sequence[tuple[str, bool]], cells: list[list[str]]) -> None:
+    """`columns`: title and whether it is right-aligned."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column.title, justify="right" if column.kind.right_aligned else "left", no_wrap=True)
+    for title, right in columns:
+        table.add_column(title, justify="right" if right else "left", no_wrap=True)
     for row in cells:
         table.add_row(*map(Text, row))
     console = stdout_console()
     with console.capture() as capture:
         console.print(table)
     sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
-
-
-def _show_item(item: Item) -> None:
-    shown = [column for column in item.columns if column.title is not None]
-    width = max(cell_len(str(column.title)) for column in shown)
-    for column in shown:
-        print(f"{column.title:<{width}}  {column.kind.text(getattr(item.row, column.name))}".rstrip())
-    if item.footer:
-        print(item.footer)
 
 
 def stream_rows(names: Sequence[str], right_aligned: Sequence[bool], rows: Iterable[Sequence[str]]) -> int:

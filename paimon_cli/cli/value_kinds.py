@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 ABSENT = "-"
+BAR_WIDTH = 25
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -26,6 +27,22 @@ class Kind:
 
     def text(self, value: Any) -> str:
         return ABSENT if value is None else printable(self.to_text(value))
+
+
+@dataclass(frozen=True)
+class Records(Kind):
+    """A sequence of things of their own: a list of objects in JSON, a table below the others in text."""
+
+    names: tuple[str, ...] = ()
+
+
+def records(*names: str) -> Records:
+    """Things with these attributes, which hold what JSON can hold."""
+
+    def to_json(rows: Iterable[Any]) -> list[dict[str, Any]]:
+        return [{name: getattr(row, name) for name in names} for row in rows]
+
+    return Records(to_json, str, names=names)
 
 
 def printable(text: str) -> str:
@@ -51,8 +68,27 @@ def rfc3339(millis: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
+def _from_wall_clock(millis: int) -> int:
+    """Epoch millis of the moment at which clocks of this zone showed those fields."""
+    try:
+        shown = (_EPOCH + timedelta(milliseconds=millis)).replace(tzinfo=None)
+        return int(shown.timestamp() * 1000)
+    except (OverflowError, ValueError, OSError):
+        return millis
+
+
 def _text_time(millis: int) -> str:
     return rfc3339(millis)[:19].replace("T", " ")
+
+
+def _bar(begin: float, end: float) -> str:
+    first, last = round(begin * (BAR_WIDTH - 1)), round(end * (BAR_WIDTH - 1))
+    return (" " * first + "=" * (last - first + 1)).ljust(BAR_WIDTH)
+
+
+def cell_text(value: Any) -> str:
+    """A value of JSON as one cell: texts as they are, the rest as JSON."""
+    return ABSENT if value is None else printable(value if isinstance(value, str) else _compact_json(value))
 
 
 def _compact_json(value: Any) -> str:
@@ -77,6 +113,12 @@ LONG = Kind(str, str, right_aligned=True)
 SIZE = Kind(_same, human_size, right_aligned=True)
 TIME = Kind(rfc3339, _text_time)
 NAMES = Kind(list, ", ".join)
+SNAPSHOT_IDS = Kind(lambda snapshots: [s.id for s in snapshots], lambda snapshots: ", ".join(str(s.id) for s in snapshots))
+"""Snapshots by their ids."""
 JSON = Kind(_same, _compact_json)
-KEY = Kind(list, lambda values: ", ".join(v if isinstance(v, str) else _compact_json(v) for v in values))
+SPAN = Kind(list, lambda span: _bar(*span))
+"""A part of a whole as (begin, end) between 0 and 1; in text a bar."""
+WALL_CLOCK = Kind(lambda millis: rfc3339(_from_wall_clock(millis)), lambda millis: _text_time(_from_wall_clock(millis)))
+"""Times that Paimon stores as local wall clock: taken to be of this machine's zone, as Java does."""
+KEY = Kind(list, lambda values: ", ".join(map(cell_text, values)))
 """A key as the list of its columns' values in canonical form."""

@@ -1,4 +1,4 @@
-"""BinaryRow bytes: keys, partitions and statistics in manifests, and what bucket hashes are made of (format section 5; Java BinaryRow)."""
+"""BinaryRow bytes: keys, partitions and statistics in manifests, and what is hashed (format section 5; Java BinaryRow)."""
 
 from __future__ import annotations
 
@@ -174,9 +174,7 @@ def _element_width(element: DataType) -> int:
 
 def _read_row(data: memoryview, types: Sequence[DataType]) -> tuple[Any, ...]:
     slots = header_size(len(types))
-    return tuple(
-        None if data[(i + 8) >> 3] & 1 << ((i + 8) & 7) else _read(data, slots + 8 * i, t) for i, t in enumerate(types)
-    )
+    return tuple(None if data[(i + 8) >> 3] & 1 << ((i + 8) & 7) else _read(data, slots + 8 * i, t) for i, t in enumerate(types))
 
 
 def _read(data: memoryview, slot: int, t: DataType) -> Any:
@@ -226,9 +224,7 @@ def _read_nested(data: memoryview, t: DataType) -> Any:
 def _read_array(data: memoryview, element: DataType) -> list[Any]:
     (count,) = _COUNT.unpack_from(data)
     width, elements = _element_width(element), _array_header(count)
-    return [
-        None if data[4 + (i >> 3)] & 1 << (i & 7) else _read(data, elements + width * i, element) for i in range(count)
-    ]
+    return [None if data[4 + (i >> 3)] & 1 << (i & 7) else _read(data, elements + width * i, element) for i in range(count)]
 
 
 def _not_supported(t: DataType) -> NotSupported:

@@ -24,8 +24,8 @@ _SEED = np.uint32(42)
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _FIVE, _ADD = np.uint32(5), np.uint32(0xE6546B64)
 _MIX1, _MIX2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
-_BLOCK = 1 << 14
-"""Rows hashed at once, so that the working arrays stay in the processor's cache."""
+_BLOCK = 1 << 15
+"""Rows worked on at once, so that the working arrays stay in the processor's cache."""
 
 
 def hash_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> npt.NDArray[np.int32]:
@@ -44,20 +44,22 @@ def bucket_of(hashes: npt.NDArray[np.int32], total_buckets: int) -> npt.NDArray[
 
 def encode_rows(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Array:
     """`serialize_row` of each row as a binary array without nulls; one array per column, at least one, atomic types only."""
-    rows = _binary_rows(arrays, types)
-    count = len(rows.starts)
-    # the arity in front takes one half word per row
-    starts = np.zeros(count + 1, dtype=np.int64)
+    blocks = range(0, len(arrays[0]), _BLOCK)
+    parts = [_serialized(_binary_rows([array.slice(begin, _BLOCK) for array in arrays], types), len(types)) for begin in blocks]
+    return pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
+
+
+def _serialized(rows: _BinaryRows, arity: int) -> pa.Array:
+    """The rows with the arity in front, which takes one half word each."""
+    starts = np.zeros(len(rows.counts) + 1, dtype=np.int64)
     np.cumsum(2 * rows.counts + 1, out=starts[1:])
-    if 4 * starts[-1] > np.iinfo(np.int32).max:
-        raise ValueError("too many rows for one binary array")
     halves = np.empty(starts[-1], dtype=np.uint32)
     is_content = np.ones(starts[-1], dtype=bool)
     is_content[starts[:-1]] = False
-    halves[starts[:-1]] = np.uint32(len(types)).byteswap()
+    halves[starts[:-1]] = np.uint32(arity).byteswap()
     halves[is_content] = rows.words.view(np.uint32)
-    offsets = (4 * starts).astype(np.int32)
-    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(halves)])
+    offsets = pa.array(4 * starts, pa.int32())
+    return pa.Array.from_buffers(pa.binary(), len(rows.counts), [None, offsets.buffers()[1], pa.py_buffer(halves)])
 
 
 @dataclass(frozen=True)

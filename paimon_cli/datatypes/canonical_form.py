@@ -1,8 +1,8 @@
 """Rows as JSON in one canonical form: what `read -o ndjson` prints and `write --format json` takes back.
 
-Integers as numbers; FLOAT and DOUBLE as numbers or "NaN", "Infinity", "-Infinity"; DECIMAL as text at the column's scale; DATE, TIME and
-TIMESTAMP as ISO text without trailing zeros (`Z` behind WITH LOCAL TIME ZONE); binary as hex; ARRAY as a list; MAP and MULTISET as a
-list of [key, value] in the order of the key's JSON; ROW as an object.
+Integers as numbers; FLOAT and DOUBLE as numbers or "NaN", "Infinity", "-Infinity"; DECIMAL as text at the column's scale; DATE,
+TIME and TIMESTAMP as ISO text without trailing zeros (`Z` behind WITH LOCAL TIME ZONE); binary as hex; ARRAY as a list; MAP and
+MULTISET as a list of [key, value] in the order of the key's JSON; ROW as an object.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,15 @@ import pyarrow.compute as pc
 
 from paimon_cli.datatypes.calendar_time import MILLIS_OF_DAY, date_text, epoch_day, time_text, timestamp_text
 from paimon_cli.datatypes.canonical_reader import from_canonical
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataField, DataType
+from paimon_cli.datatypes.data_type import (
+    BINARY_ROOTS,
+    FLOATING_ROOTS,
+    INTEGER_ROOTS,
+    STRING_ROOTS,
+    TIMESTAMP_ROOTS,
+    DataField,
+    DataType,
+)
 from paimon_cli.datatypes.values import values_from_arrow
 
 __all__ = ["canonical_column", "canonical_json", "canonical_rows", "from_canonical"]
@@ -71,11 +80,13 @@ def canonical_column(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any
         values = array.cast(pa.float64()).to_pylist()
         return list(values) if finite is not False else [None if v is None else _float_json(v) for v in values]
     if t.root == "DECIMAL":
-        return [None if value is None else format(value, "f") for value in array.to_pylist()]
+        # Arrow prints small numbers with an exponent
+        texts = array.cast(pa.string()).to_pylist()
+        return [format(Decimal(text), "f") if text is not None and "E" in text else text for text in texts]
     if t.root in BINARY_ROOTS:
         return [None if value is None else value.hex() for value in array.to_pylist()]
-    texts = _calendar_texts(array, t)
-    return texts if texts is not None else [canonical_json(value, t) for value in values_from_arrow(array, t)]
+    calendar_texts = _calendar_texts(array, t)
+    return calendar_texts if calendar_texts is not None else [canonical_json(value, t) for value in values_from_arrow(array, t)]
 
 
 def _calendar_texts(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any] | None:

@@ -52,7 +52,7 @@ def _read_decimal(value: Any, t: DataType) -> Decimal:
     with localcontext() as context:
         context.prec, context.traps[Inexact] = 80, True
         exact = number.quantize(Decimal(1).scaleb(-scale)) if number.is_finite() else None
-    if exact is None or exact.adjusted() >= max(precision - scale, 0) and exact != 0:
+    if exact is None or (exact != 0 and exact.adjusted() >= precision - scale):
         raise ValueError(f"at most {precision - scale} digits before the point are expected")
     return decimal_of(unscaled_value(exact, scale), scale)
 

@@ -83,40 +83,51 @@ def _generated_digits(mantissa: int, used: int, exponent: int, significant: int)
     if two_unit < 0:
         two_value, two_scale, two_unit = two_value - two_unit, two_scale - two_unit, 0
     rest, scale, unit = mantissa * 5**five_up << two_value, 5**five_down << two_scale, 5**five_up << two_unit
-    small = _fits_long(used, two_value, five_up, two_scale, five_down)
-    return _generate(rest, scale, unit, estimate, small)
-
-
-def _fits_long(used: int, two_value: int, five_up: int, two_scale: int, five_down: int) -> bool:
-    """Whether Java works in 64 bits: there a tie at the upper end does not stop it, with big numbers it does."""
     value_bits = used + two_value + _five_bits(five_up)
-    scale_bits = two_scale + 1 + _five_bits(five_down + 1)
-    return value_bits < 64 and scale_bits < 64
+    tens_bits = two_scale + 1 + _five_bits(five_down + 1)
+    width = next((bits for bits in (32, 64) if value_bits < bits and tens_bits < bits), 0)
+    return _generate(rest, scale, unit, estimate, width)
 
 
 def _five_bits(power: int) -> int:
     return (5**power).bit_length() if power else 0
 
 
-def _generate(rest: int, scale: int, unit: int, estimate: int, small: bool) -> tuple[str, int]:
+def _generate(rest: int, scale: int, unit: int, estimate: int, width: int) -> tuple[str, int]:
+    """`width`: the bits of the integers that Java takes here, 0 for big ones; their overflows show in the last digit."""
     digits: list[int] = []
     tens = scale * 10
     low = high = False
     first, exponent_form = True, False
-    while first or not (low or high) or exponent_form:
+    while first or exponent_form or not (low or high):
         digit, rest = divmod(rest, scale)
-        rest, unit = rest * 10, unit * 10
-        low = rest < unit
-        high = rest + unit > tens or (not small and rest + unit == tens)
+        rest, unit = rest * 10, _wrapped(unit * 10, width)
+        low, high = _ends(rest, unit, tens, width)
         if first and digit == 0 and not high:
             estimate -= 1
         else:
             digits.append(digit)
         exponent_form = first and not _PLAIN_LOW <= estimate < _PLAIN_HIGH
         first = False
-    if high and (not low or 2 * rest > tens or (2 * rest == tens and digits[-1] % 2 == 1)):
+    beyond_half = _wrapped(2 * rest - tens, width)
+    if high and (not low or beyond_half > 0 or (beyond_half == 0 and digits[-1] % 2 == 1)):
         return _rounded_up(digits, estimate + 1)
     return "".join(map(str, digits)), estimate + 1
+
+
+def _ends(rest: int, unit: int, tens: int, width: int) -> tuple[bool, bool]:
+    """Whether what is left, and what is missing to the next digit, is less than the unit."""
+    if width == 0:
+        return rest < unit, rest + unit >= tens
+    return unit <= 0 or rest < unit, unit <= 0 or _wrapped(rest + unit, width) > tens
+
+
+def _wrapped(number: int, width: int) -> int:
+    """`number` as a signed integer of `width` bits."""
+    if width == 0:
+        return number
+    half = 1 << (width - 1)
+    return (number + half) % (2 * half) - half
 
 
 def _rounded_up(digits: list[int], point: int) -> tuple[str, int]:

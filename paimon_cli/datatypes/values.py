@@ -36,9 +36,9 @@ def values_from_arrow(array: pa.Array, t: DataType) -> list[Any]:
         return _lists(array, values_from_arrow(array.flatten(), t.element_type()))
     if t.root in ("MAP", "MULTISET"):
         key, value = t.entry_types()
-        entries = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field]))).flatten()
-        keys, values = entries.flatten()
-        return _lists(array, list(zip(values_from_arrow(keys, key), values_from_arrow(values, value), strict=True)))
+        pairs = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+        keys, values = pairs.flatten().flatten()
+        return _lists(pairs, list(zip(values_from_arrow(keys, key), values_from_arrow(values, value), strict=True)))
     if t.root == "ROW":
         columns = [values_from_arrow(column, f.type) for column, f in zip(array.flatten(), t.row_fields(), strict=True)]
         rows: Sequence[Any] = list(zip(*columns, strict=True)) if columns else [()] * len(array)

@@ -22,6 +22,10 @@ _FEW = 4
 """So many manifests are read one after the other."""
 
 
+class SnapshotGone(NotFound):
+    """A snapshot that expired, or was rolled back, while its manifests were being read."""
+
+
 @dataclass(frozen=True)
 class ManifestReader:
     """Reads `manifest/`. `threads` is how many manifests are fetched at once when there are many; 1 keeps all calls in order."""
@@ -98,7 +102,7 @@ class ManifestReader:
         """A missing manifest is no damage if its snapshot has been expired while we were reading."""
         if self.storage.exists(self.layout.snapshot(snapshot.id)):
             return error
-        return NotFound(
+        return SnapshotGone(
             f"snapshot {snapshot.id} of {self.layout.root} is gone", "it was probably expired while it was read", "start again"
         )
 

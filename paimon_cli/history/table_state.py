@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
@@ -28,12 +29,18 @@ def bucket_files(
     snapshot: Snapshot | None,
     keep_partition: KeepPartition | None = None,
     buckets: Collection[int] | None = None,
+    keep_manifest: KeepManifest | None = None,
 ) -> dict[tuple[bytes, int], BucketFiles]:
-    """Buckets with at least one live file; none for `snapshot` None, a table that nothing was committed to."""
+    """Buckets with at least one live file; none for `snapshot` None, a table that nothing was committed to.
+
+    `keep_manifest` may drop manifests by the partitions they hold.
+    """
     if snapshot is None:
         return {}
 
     def may_hold_buckets(meta: ManifestFileMeta) -> bool:
+        if keep_manifest is not None and not keep_manifest(meta):
+            return False
         if buckets is None or meta.min_bucket is None or meta.max_bucket is None:
             return True
         return any(meta.min_bucket <= bucket <= meta.max_bucket for bucket in buckets)

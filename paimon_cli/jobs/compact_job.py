@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from paimon_cli.commit.abort import delete_created_files
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.identity import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import CompactionTask, LeftAlone, check_compactable, plan_bucket, tasks_of
 from paimon_cli.errors import Conflict, PartialSuccess, StorageUnavailable
@@ -125,7 +125,7 @@ def _compact_buckets(
 
 def _commit(context: TableContext, messages: list[CommitMessage], on_conflict: str) -> tuple[list[Snapshot], list[CommitMessage]]:
     """All buckets in one snapshot; with `skip` each alone when together they conflict. Second: the messages left out."""
-    identity = CommitIdentity(context.names.uuid())
+    identity = fresh_identity(context)
     try:
         return Committer(context).commit(messages, identity).snapshots, []
     except Conflict:
@@ -139,7 +139,7 @@ def _commit(context: TableContext, messages: list[CommitMessage], on_conflict: s
     skipped: list[CommitMessage] = []
     for message in messages:
         try:
-            snapshots += Committer(context).commit([message], CommitIdentity(context.names.uuid())).snapshots
+            snapshots += Committer(context).commit([message], fresh_identity(context)).snapshots
         except Conflict:
             delete_created_files(context, [message])
             skipped.append(message)

@@ -34,14 +34,17 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
 
-    def run_tasks(
-        self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None
-    ) -> list[R]:
+    @property
+    def retries_tasks(self) -> bool:
+        """Whether a task may run twice, so that files of its first attempt may be left although the job succeeded."""
+        ...
+
+    def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
         """Results in task order. `function`, tasks and results must be picklable; a task may run more than once.
 
         `on_done` gets each result in this thread as soon as it is known, also when this raises in the end (Ctrl-C too).
-        A `PaimonError` of a task does not stop the other tasks: afterwards `TasksFailed` is raised. On any other exception
-        tasks that still run are ended before it is raised.
+        When a task fails, others may still run to their end; then `TasksFailed` is raised. When this raises, whatever it
+        is, no task is running any more.
         """
         ...
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
 
 from pyspark.accumulators import Accumulator
 
@@ -24,6 +25,9 @@ Outcome = tuple[int, R | PaimonError]
 MOST_PARTITIONS = 1000
 """Up to so many tasks each get a Spark task of their own (about 30 ms each)."""
 
+EXECUTOR_END_SECONDS = 1.0
+"""Executors of a cluster are told to stop, but nobody hears when they have."""
+
 
 class SparkEngine:
     """Runs on the Spark of `request`; after a failed job the next one gets a new session."""
@@ -39,16 +43,14 @@ class SparkEngine:
         """Whether a task may have run twice and left files of the first time (Spark retries on clusters only)."""
         return not self._request.is_local
 
-    def run_tasks(
-        self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None
-    ) -> list[R]:
+    def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
         if not tasks:
             return []
         context = self._spark().context
         reports: Accumulator[list[Outcome[R]]] = context.accumulator([], Reports())
         numbered = context.parallelize(list(enumerate(tasks)), min(len(tasks), MOST_PARTITIONS))
         job = SparkJob(context, "tasks", lambda: numbered.foreachPartition(_partition_task(function, reports)))
-        seen = _Outcomes(reports, on_done)
+        seen = _Outcomes[R](reports, on_done)
         try:
             job.wait(seen.poll)
         except PaimonError as error:
@@ -57,8 +59,9 @@ class SparkEngine:
         except BaseException:
             self._abandon()
             raise
-        if seen.errors:
-            raise TasksFailed(seen.results(), seen.first_error())
+        error_of_task = seen.first_error()
+        if error_of_task is not None:
+            raise TasksFailed(seen.results(), error_of_task)
         return seen.results()
 
     def write_rows(self, plan: WritePlan, progress: Progress) -> list[CommitMessage]:
@@ -88,34 +91,36 @@ class SparkEngine:
     def _abandon(self) -> None:
         """Leave nothing running behind a failed job: with the session Spark ends the Python processes of its tasks."""
         self.stop()
+        if not self._request.is_local:
+            time.sleep(EXECUTOR_END_SECONDS)
 
 
-class _Outcomes:
+class _Outcomes(Generic[R]):
     """Outcomes as they come in."""
 
     def __init__(self, reports: Accumulator[list[Outcome[R]]], on_done: Callable[[R], None] | None) -> None:
         self._reports = reports
         self._on_done = on_done
-        self._count = 0
+        self._seen = 0
         self._finished: dict[int, R] = {}
-        self.errors: dict[int, PaimonError] = {}
+        self._errors: dict[int, PaimonError] = {}
 
     def poll(self) -> None:
-        fresh = self._reports.value[self._count :]
-        self._count += len(fresh)
+        fresh = self._reports.value[self._seen :]
+        self._seen += len(fresh)
         for number, outcome in fresh:
             if isinstance(outcome, PaimonError):
-                self.errors[number] = outcome
+                self._errors[number] = outcome
                 continue
             self._finished[number] = outcome
             if self._on_done is not None:
                 self._on_done(outcome)
 
     def results(self) -> list[R]:
-        return [result for _, result in sorted(self._finished.items())]
+        return [self._finished[number] for number in sorted(self._finished)]
 
-    def first_error(self) -> PaimonError:
-        return self.errors[min(self.errors)]
+    def first_error(self) -> PaimonError | None:
+        return self._errors[min(self._errors)] if self._errors else None
 
 
 class _WriteSteps:
@@ -141,13 +146,12 @@ class _WriteSteps:
 
 def _partition_task(
     function: Callable[[T], R], reports: Accumulator[list[Outcome[R]]]
-) -> Callable[[Iterable[tuple[int, T]]], Iterator[None]]:
+) -> Callable[[Iterable[tuple[int, T]]], None]:
     """A task's `PaimonError` is an outcome, so that Spark does not repeat what would fail again; other exceptions are Spark's."""
 
-    def run(numbered: Iterable[tuple[int, T]]) -> Iterator[None]:
+    def run(numbered: Iterable[tuple[int, T]]) -> None:
         for number, task in numbered:
             reports.add([(number, outcome_of(function, task))])
-        return iter(())
 
     return run
 

@@ -12,9 +12,10 @@ from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 
 _CARRIED = re.compile(r"paimon-cli-error<([A-Za-z0-9+/=]+)>")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-_PYTHON_VERSIONS = re.compile(r"different version[^\n]*?(\d+[.,] ?\d+)\)?[^\n]*?driver (\d+\.\d+)")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
-_LOST = re.compile(r"(ExecutorLostFailure[^\n]*|Master removed our application[^\n]*|Job \d+ cancelled because SparkContext[^\n]*)")
+_LOST = re.compile(
+    r"(ExecutorLostFailure[^\n]*|Master removed our application[^\n]*|Job \d+ cancelled because SparkContext[^\n]*)"
+)
 
 
 class TaskError(Exception):

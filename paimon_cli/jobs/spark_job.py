@@ -86,18 +86,19 @@ class SparkJob(threading.Thread, Generic[T]):
         """Cancel the job and wait until none of its tasks runs any more (or the JVM is gone, or half a minute has passed)."""
         deadline = time.monotonic() + END_SECONDS
         try:
-            self._context.cancelJobGroup(self._group)
-            while self._active_tasks() and time.monotonic() < deadline:
+            while (self.is_alive() or self._has_active_tasks()) and time.monotonic() < deadline:
+                self._context.cancelJobGroup(self._group)  # again and again: the job may start only now
                 time.sleep(POLL_SECONDS)
         except (Py4JError, OSError) as failure:
             log.debug("the JVM does not answer any more: %s", failure)
-        self.join(max(0.0, deadline - time.monotonic()))
 
-    def _active_tasks(self) -> int:
+    def _has_active_tasks(self) -> bool:
+        """Spark's counts of a stage are exact once its job has ended, and may lag before."""
         tracker = self._context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-        return sum(stage.numActiveTasks for stage in stages if stage is not None)
+        is_running = any(job is not None and job.status == "RUNNING" for job in jobs)
+        return is_running or any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
     def _warn_without_executors(self) -> None:
         """A cluster without room accepts a job and lets it wait for ever."""
@@ -105,5 +106,6 @@ class SparkJob(threading.Thread, Generic[T]):
             executors = self._context._jsc.sc().getExecutorMemoryStatus().size()
         except (Py4JError, OSError):
             return
-        if executors <= 1 and not self._context.master.startswith("local"):
-            log.warning("still waiting: %s has given no executor yet (is there free memory and a free core?)", self._context.master)
+        master = str(self._context.master)
+        if executors <= 1 and not master.startswith("local"):
+            log.warning("still waiting: %s has given no executor yet (is there a free core, and enough free memory?)", master)

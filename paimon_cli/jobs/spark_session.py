@@ -32,6 +32,7 @@ FIXED_CONFS = {
     "spark.app.name": "paimon-cli",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.python.task.killTimeout": "100ms",  # nobody asks a cancelled Python task to end, so it need not be given time
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -131,7 +132,7 @@ def _spark_context(request: SparkRequest, confs: Mapping[str, str], log: Path) -
         conf = SparkConf(loadDefaults=False).setAll(list(confs.items()))
         with log.open("wb") as sink:
             output = sys.stderr if request.verbose else sink
-            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
         return SparkContext(conf=conf, gateway=gateway)
     return SparkContext(conf=SparkConf().setAll(list(confs.items())))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from paimon_cli.commit.abort import delete_created_files
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.datatypes import row_kind
 from paimon_cli.errors import BadInput, Conflict, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
@@ -60,7 +60,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     check_writable_table(context)
     identity = _identity(context, request)
     committer = Committer(context)
-    if committer.is_committed(identity):
+    if identity.is_repeatable and committer.is_committed(identity):
         return WriteSummary(already_committed=True, engine=engine.name)
     plan = plan_write(context, request)
     messages = _write_files(plan, engine, progress)
@@ -127,8 +127,9 @@ def _check_bucket_count(context: TableContext, partition: bytes, total_buckets: 
 def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
     if request.commit_id is not None and request.commit_user is None:
         raise UsageError("--commit-id without --commit-user", "an identifier counts within one user", "add --commit-user")
-    user = request.commit_user or context.names.uuid()
-    return CommitIdentity(user) if request.commit_id is None else CommitIdentity(user, request.commit_id)
+    if request.commit_user is None:
+        return fresh_identity(context)
+    return CommitIdentity(request.commit_user, BATCH_IDENTIFIER if request.commit_id is None else request.commit_id)
 
 
 def _write_files(plan: WritePlan, engine: Engine, progress: Progress) -> list[CommitMessage]:
@@ -151,7 +152,7 @@ def _commit(
         if not request.overwrite:
             return committer.commit(messages, identity)
         covered = _overwritten(plan.context, messages, request)
-        return committer.overwrite(messages, identity, keep_partition=lambda partition: not covered.matches(partition))
+        return committer.overwrite(messages, identity, keep_partition=covered.matches)
     except (Conflict, StorageUnavailable, BadInput, UsageError):
         delete_created_files(plan.context, messages)
         raise

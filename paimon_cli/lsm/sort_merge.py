@@ -22,8 +22,11 @@ def merge_sorted_runs(
     """Batches in key order, one row per key, retractions included.
 
     `runs`: batches in `merge_schema` (or a projection with the key, `_SEQUENCE_NUMBER` and `_VALUE_KIND`), keys ascending
-    and unique inside a run; oldest run first is quickest.
+    and unique inside a run; oldest run first is quickest. A lone run passes through, whatever its columns.
     """
+    if len(runs) == 1:
+        yield from runs[0]
+        return
     cursors = [cursor for run in runs if (cursor := RunCursor(run, key_columns)).fill()]
     while len(cursors) > 1:
         frontier = min(cursor.last_key for cursor in cursors)

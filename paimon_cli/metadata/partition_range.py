@@ -57,6 +57,12 @@ class PartitionRange:
         return bool(_order(least) <= _order(value) <= _order(greatest))
 
 
+def may_hold_any(stats: SimpleStats, types: Sequence[DataType], partitions: Iterable[Sequence[Any]]) -> bool:
+    """Whether a manifest with these statistics can hold an entry of one of the partitions (their values)."""
+    known = PartitionRange.of(stats, types)
+    return any(known is None or known.may_hold(values) for values in partitions)
+
+
 def _order(value: Any) -> Any:
     """NaN is the greatest number and -0.0 equals 0.0: enough to prune by."""
-    return (value != value, value) if isinstance(value, float) else value
+    return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value

@@ -13,14 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_cli.datatypes.binary_row import decimal_of
 from paimon_cli.datatypes.calendar_time import Timestamp, parse_date, parse_time, parse_timestamp
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS
+from paimon_cli.datatypes.decimals import decimal_of
 from paimon_cli.datatypes.field_types import DataType, type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import UsageError
 
-INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64, "DATE": 32, "TIME": 32, "TIMESTAMP": 64, "TIMESTAMP_LTZ": 64}
-TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
+BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64, "DATE": 32, "TIME": 32, "TIMESTAMP": 64, "TIMESTAMP_LTZ": 64}
 NANOS_OF_DAY = 86_400 * 10**9
 ZONE = re.compile(r"^(.*\d{2}:\d{2}\S*?) ?(Z|[+-]\d{2}:?\d{2})$")
 
@@ -54,7 +54,7 @@ class WholeNumber:
         """The internal value of so many units."""
         if self.type.root == "DECIMAL":
             return decimal_of(number, self.type.scale or 0)
-        if self.type.root in TIMESTAMPS:
+        if self.type.root in TIMESTAMP_ROOTS:
             per_milli = _per_second(self.type) // 1000
             return Timestamp(number // per_milli, number % per_milli * (1_000_000 // per_milli))
         return number
@@ -71,14 +71,14 @@ def whole_number(t: DataType) -> WholeNumber | None:
     if t.root == "DECIMAL":
         largest = 10 ** (t.precision or 0) - 1
         return WholeNumber(t, -largest, largest)
-    bits = INTEGER_BITS.get(t.root)
+    bits = BITS.get(t.root)
     return WholeNumber(t, -(1 << (bits - 1)), (1 << (bits - 1)) - 1) if bits is not None else None
 
 
 def units_of(literal: Literal, t: DataType) -> Fraction:
     """The literal in units of a whole-number type, exactly. UsageError when it makes no sense beside the column."""
     try:
-        if t.root in ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL"):
+        if t.root in INTEGER_ROOTS or t.root == "DECIMAL":
             return _number(literal) * 10 ** (t.scale or 0)
         nanos = _nanos(literal, t)
     except (ValueError, ArithmeticError) as problem:
@@ -101,15 +101,20 @@ def _number(literal: Literal) -> Fraction:
 def _nanos(literal: Literal, t: DataType) -> int:
     """Nanoseconds since the epoch, or of the day for TIME."""
     text = literal.value
-    if not isinstance(text, str) or (literal.typed == "TIME") != (t.root == "TIME") and literal.typed:
+    if not isinstance(text, str) or ((literal.typed == "TIME") != (t.root == "TIME") and literal.typed):
         raise ValueError("not a text")
     if t.root == "TIME":
         return parse_time(text) * 10**6
     if literal.typed == "DATE":
         return parse_date(text) * NANOS_OF_DAY
-    zone = ZONE.match(text)
-    if zone and t.root != "TIMESTAMP_LTZ":
+    if ZONE.match(text) and t.root != "TIMESTAMP_LTZ":
         raise ValueError("a time zone beside a column without one")
+    return epoch_nanos(text)
+
+
+def epoch_nanos(text: str) -> int:
+    """Nanoseconds since the epoch of `YYYY-MM-DD[THH:MM[:SS[.f]][Z|+HH:MM]]`; UTC where no zone is given. ValueError."""
+    zone = ZONE.match(text)
     moment = parse_timestamp(zone[1] if zone else text)
     return moment.millis * 10**6 + moment.nano_of_milli - (_offset_minutes(zone[2]) * 60 * 10**9 if zone else 0)
 
@@ -123,15 +128,15 @@ def _offset_minutes(zone: str) -> int:
 def value_of(literal: Literal, t: DataType) -> Any:
     """The internal value beside a text, binary, boolean or floating column. UsageError when it makes no sense."""
     value = literal.value
-    if t.root in ("CHAR", "VARCHAR") and isinstance(value, str) and not literal.typed:
+    if t.root in STRING_ROOTS and isinstance(value, str) and not literal.typed:
         return value
-    if t.root in ("BINARY", "VARBINARY") and isinstance(value, bytes):
+    if t.root in BINARY_ROOTS and isinstance(value, bytes):
         return value
     if t.root == "BOOLEAN" and isinstance(value, bool):
         return value
     if t.root == "BOOLEAN" and isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    if t.root in ("FLOAT", "DOUBLE") and not isinstance(value, (bool, bytes)) and value is not None and not literal.typed:
+    if t.root in FLOATING_ROOTS and not isinstance(value, (bool, bytes)) and value is not None and not literal.typed:
         try:
             return values_to_arrow([float(value)], t)[0].as_py()
         except ValueError as problem:

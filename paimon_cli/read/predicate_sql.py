@@ -15,6 +15,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, NESTED_ROOTS, STRING_ROOTS
 from paimon_cli.datatypes.field_types import DataType
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import UsageError
@@ -29,8 +30,10 @@ COMPARISONS = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: "
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 FUNCTIONS = {exp.Lower: "lower", exp.Upper: "upper", exp.Length: "length"}
-TYPED_TEXTS = {"DATE": "DATE", "TIME": "TIME", "TIMESTAMP": "TIMESTAMP", "TIMESTAMPLTZ": "TIMESTAMP_LTZ", "TIMESTAMPTZ": "TIMESTAMP_LTZ"}
-NESTED_ROOTS = ("ARRAY", "MAP", "MULTISET", "ROW")
+TYPED_TEXTS = {
+    **{name: name for name in ("DATE", "TIME", "TIMESTAMP")},
+    **{name: "TIMESTAMP_LTZ" for name in ("TIMESTAMPLTZ", "TIMESTAMPTZ")},
+}
 LENGTH_TYPE = DataType("INT")
 
 
@@ -98,7 +101,7 @@ class _Reader:
         literal = self._literal(literal_node)
         if literal.value is None:
             return Always(False)
-        if t.root in ("FLOAT", "DOUBLE"):
+        if t.root in FLOATING_ROOTS:
             value = value_of(literal, t)
             return Compare(term, op, value, scalar_of(value, t), negated)
         op = OPPOSITE[op] if negated else op
@@ -159,7 +162,7 @@ class _Reader:
         pattern = self._literal(node.expression)
         if pattern.value is None:
             return Always(False)
-        if t.root not in ("CHAR", "VARCHAR") or not isinstance(pattern.value, str):
+        if t.root not in STRING_ROOTS or not isinstance(pattern.value, str):
             raise nonsense(pattern, t)
         regex, prefix = _regex(pattern.value, escape)
         return Like(term, regex, prefix, negated != bool(node.args.get("negate")))
@@ -180,7 +183,7 @@ class _Reader:
         t = self._schema.field(column.name).type
         if t.root in NESTED_ROOTS and not any_type:
             raise UsageError(f"column '{column.name}' is nested", "only IS NULL and IS NOT NULL work on nested columns")
-        if function and t.root not in ("CHAR", "VARCHAR"):
+        if function and t.root not in STRING_ROOTS:
             raise UsageError(f"{function}({column.name}): the column is no text")
         return Term(column.name, function), LENGTH_TYPE if function == "length" else t
 

@@ -21,8 +21,8 @@ from paimon_cli.table.partition_text import partition_text
 
 @dataclass(frozen=True)
 class RunRow:
-    """One sorted run, 1 the newest. `overlap`: runs whose key range meets it, itself included; `begin` and `end`: where the run
-    lies in the bucket's key range, from 0 to 1; `picked`: the next compaction would take it."""
+    """One sorted run, 1 the newest. `overlap`: runs whose key range meets it, itself included; `span`: where the run begins and
+    ends in the bucket's key range, from 0 to 1; `picked`: the next compaction would take it."""
 
     run: int
     level: int
@@ -33,8 +33,7 @@ class RunRow:
     min_key: list[Any]
     max_key: list[Any]
     overlap: int
-    begin: float
-    end: float
+    span: tuple[float, float]
     picked: bool
 
 
@@ -106,8 +105,7 @@ def _run_rows(context: TableContext, runs: Sequence[SortedRun], key_of: KeyOf, p
             min_key=decode(run.files[0].min_key, run.files[0].file_name),
             max_key=decode(run.files[-1].max_key, run.files[-1].file_name),
             overlap=sum(low <= ranges[number - 1][1] and high >= ranges[number - 1][0] for low, high in ranges),
-            begin=places[ranges[number - 1][0]],
-            end=places[ranges[number - 1][1]],
+            span=(places[ranges[number - 1][0]], places[ranges[number - 1][1]]),
             picked=number <= picked,
         )
         for number, run in enumerate(runs, start=1)

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.redaction import without_user_info
+from paimon_cli.storage.storage_for_url import storage_for_url
 
 CATALOG_FILE = "paimon.yaml"
 WAREHOUSE_VARIABLE = "PAIMON_WAREHOUSE"
@@ -86,6 +89,17 @@ def locate_table(table: str, warehouse: str | None = None) -> TableLocation:
         database, name = _split_name(plain)
         url = f"{found.database_url(database)}/{name}"
     return TableLocation(url, without_user_info(table), suffix == READ_OPTIMIZED_SUFFIX, found.storage_options)
+
+
+def tables_of_database(database: str, warehouse: str | None = None) -> list[TableLocation]:
+    """All tables of WAREHOUSE/database.db by name: its directories that hold a schema. NotFound when there is none."""
+    found = find_warehouse(warehouse)
+    storage, root = storage_for_url(found.database_url(database), found.storage_options)
+    names = sorted(entry.name for entry in storage.list_directory(root) if entry.is_directory)
+    tables = [name for name in names if SchemaHistory(storage, TableLayout(f"{root}/{name}")).ids()]
+    if not tables:
+        raise NotFound(f"no tables in database {database}", f"{root} holds none", "check --warehouse and the name of the database")
+    return [TableLocation(f"{root}/{name}", f"{database}.{name}", False, found.storage_options) for name in tables]
 
 
 def _is_path(table: str, warehouse: Warehouse) -> bool:

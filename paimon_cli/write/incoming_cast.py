@@ -7,11 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, STRING_ROOTS, TIMESTAMP_ROOTS
 from paimon_cli.datatypes.field_types import DataType, type_to_sql
 from paimon_cli.write.incoming_cells import WrongType, attempt, require
 
-UNBOUNDED = 2147483647
-INTEGER_ROOTS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 MILLIS_DIGITS, MICROS_DIGITS = 3, 6
 
 
@@ -38,17 +37,17 @@ def cast_atomic(array: pa.Array, t: DataType, *, may_round: bool = False) -> pa.
         return pa.nulls(len(array), arrow_type(t))
     if t.root in INTEGER_ROOTS:
         return _integers(array, t)
-    if t.root in ("FLOAT", "DOUBLE"):
+    if t.root in FLOATING_ROOTS:
         return _floats(array, t, may_round)
     if t.root == "DECIMAL":
         return _decimals(array, t)
-    if t.root in ("CHAR", "VARCHAR"):
+    if t.root in STRING_ROOTS:
         return _strings(array, t)
-    if t.root in ("BINARY", "VARBINARY"):
+    if t.root in BINARY_ROOTS:
         return _binaries(array, t)
     if t.root == "TIME":
         return _times(array, t)
-    if t.root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+    if t.root in TIMESTAMP_ROOTS:
         return _timestamps(array, t)
     accepted = pa.types.is_boolean(array.type) if t.root == "BOOLEAN" else pa.types.is_date(array.type)
     return _cast(array, t, accepted, "it is not a whole day")
@@ -88,7 +87,7 @@ def _strings(array: pa.Array, t: DataType) -> pa.Array:
     if not pa.types.is_string(array.type):
         raise WrongType(str(array.type))
     attempt(array, _valid_utf8, "it is not valid UTF-8")
-    if t.length is not None and t.length < UNBOUNDED:
+    if t.length is not None and t.length < MAX_LENGTH:
         require(array, pc.less_equal(pc.utf8_length(array), t.length), f"it is longer than {t.length} characters")
     return array
 
@@ -101,7 +100,7 @@ def _valid_utf8(part: pa.Array) -> pa.Array:
 def _binaries(array: pa.Array, t: DataType) -> pa.Array:
     if not pa.types.is_binary(array.type):
         raise WrongType(str(array.type))
-    if t.length is not None and t.length < UNBOUNDED:
+    if t.length is not None and t.length < MAX_LENGTH:
         require(array, pc.less_equal(pc.binary_length(array), t.length), f"it is longer than {t.length} bytes")
     return array
 

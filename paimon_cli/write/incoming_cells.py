@@ -47,6 +47,8 @@ def _python_value(scalar: pa.Scalar) -> Any:
     """Nanoseconds and years beyond Python's calendar have no Python value; Arrow's own text shows them."""
     try:
         return scalar.as_py()
+    except UnicodeDecodeError:
+        return scalar.as_buffer().to_pybytes()
     except (ValueError, OverflowError):
         return str(scalar.cast(pa.string()))
 

@@ -26,13 +26,20 @@ def columnar_batches(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.Record
 def _parquet(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
     file = pq.ParquetFile(stream)
     end = file.num_row_groups if split.length is None else split.start + split.length
-    if file.num_row_groups == 0:
-        yield from file.schema_arrow.empty_table().to_batches()
+    if file.metadata.num_rows == 0:
+        yield _no_rows(file.schema_arrow)
     yield from file.iter_batches(BATCH_ROWS, row_groups=list(range(split.start, end)))
 
 
 def _orc(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
     file = orc.ORCFile(stream)
+    if file.nrows == 0:
+        yield _no_rows(file.schema)
     for number in range(file.nstripes):
         stripe = file.read_stripe(number)
         yield from pa.Table.from_batches([stripe]).to_batches(max_chunksize=BATCH_ROWS)
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """Shows the columns of an empty file, so that a wrong one is told."""
+    return pa.RecordBatch.from_pylist([], schema=schema)

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pajson
 
+from paimon_cli.datatypes.data_type import NESTED_ROOTS
 from paimon_cli.datatypes.field_types import DataField
 from paimon_cli.errors import BadInput
 from paimon_cli.write.incoming_cells import BadCell, shown
-from paimon_cli.write.incoming_json_values import NESTED_ROOTS, nested_column, text_column
+from paimon_cli.write.incoming_json_values import nested_column, text_column
 from paimon_cli.write.incoming_lines import line_bounds
 from paimon_cli.write.incoming_sources import is_gzipped
 from paimon_cli.write.incoming_splits import SourceSplit

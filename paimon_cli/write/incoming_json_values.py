@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.canonical_form import from_canonical
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS
 from paimon_cli.datatypes.field_types import DataType, type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported
 from paimon_cli.write.incoming_cells import BadCell, shown
 from paimon_cli.write.incoming_text_values import CALENDAR_ROOTS, check_calendar_text
 
-NESTED_ROOTS = frozenset({"ARRAY", "MAP", "MULTISET", "ROW"})
-NUMBER_ROOTS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"})
+NUMBER_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
 
 UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError, NotSupported)
 """What Arrow and `values_to_arrow` raise for a value that is too large or of another kind."""
@@ -73,7 +73,7 @@ def _canonical(value: Any, t: DataType) -> Any:
         return None
     if t.root == "DECIMAL":
         return str(value) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else value
-    if t.root in ("FLOAT", "DOUBLE"):
+    if t.root in FLOATING_ROOTS:
         return float(value) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else value
     if t.root in CALENDAR_ROOTS and isinstance(value, str):
         check_calendar_text(value, t)

@@ -46,8 +46,9 @@ def _cast_list(array: pa.Array, t: DataType, element: DataType) -> pa.Array:
 def _cast_map(array: pa.Array, t: DataType, key: DataType, value: DataType) -> pa.Array:
     if not pa.types.is_map(array.type):
         raise WrongType(str(array.type))
-    offsets = _offsets(array)
-    entries = array.flatten()
+    # Arrow's list functions take no maps.
+    lists = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+    offsets, entries = _offsets(lists), lists.flatten()
     keys = _inner(array, entries.field(0), key.with_nullable(False), offsets)
     items = _inner(array, entries.field(1), value, offsets)
     return pa.MapArray.from_arrays(pa.array(offsets), keys, items, type=arrow_type(t), mask=_null_mask(array))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.data_type import NESTED_ROOTS
 from paimon_cli.datatypes.field_types import DataField, DataType, type_to_sql
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, SHORT
 from paimon_cli.datatypes.values import values_to_arrow
@@ -23,7 +24,7 @@ from paimon_cli.write.incoming_cells import BadCell, WrongType, attempt, bad_cel
 from paimon_cli.write.incoming_columnar import columnar_batches
 from paimon_cli.write.incoming_csv import csv_batches
 from paimon_cli.write.incoming_json import json_batches
-from paimon_cli.write.incoming_json_values import NESTED_ROOTS, nested_from_text
+from paimon_cli.write.incoming_json_values import nested_from_text
 from paimon_cli.write.incoming_nested import cast_column
 from paimon_cli.write.incoming_sources import TEXT_FORMATS
 from paimon_cli.write.incoming_splits import SourceSplit, plan_sources

@@ -97,7 +97,9 @@ def _files_inside(storage: Storage, directory: FileStatus, chosen: str | None) -
     wanted = (chosen,) if chosen else tuple(FORMATS)
     inside = [f for f in _walk(storage, directory.path) if not f.is_directory and _format_of(f.name) in wanted]
     if not inside:
-        raise NotFound(f"no {chosen or 'input'} files in {directory.path}", "hidden files and those with '_' in front do not count")
+        raise NotFound(
+            f"no {chosen or 'input'} files in {directory.path}", "hidden files and those with '_' in front do not count"
+        )
     return sorted(inside, key=lambda f: f.path)
 
 

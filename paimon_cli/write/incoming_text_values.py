@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.canonical_form import from_canonical
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS
 from paimon_cli.datatypes.field_types import DataType, type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.write.incoming_cast import cast_atomic
@@ -32,19 +33,21 @@ TAKES_NO_ZONE = "a TIMESTAMP without time zone takes no Z and no offset"
 
 def parse_text(array: pa.Array, t: DataType) -> pa.Array:
     """A string array as `arrow_type(t)`. Raises BadCell for the first text that is no value of the type."""
-    if t.root in ("CHAR", "VARCHAR"):
+    if t.root in STRING_ROOTS:
         return cast_atomic(array, t)
     if t.root == "BOOLEAN":
         return _booleans(array)
-    if t.root in ("TINYINT", "SMALLINT", "INT", "BIGINT"):
+    if t.root in INTEGER_ROOTS:
         return _integers(array, t)
-    if t.root in ("FLOAT", "DOUBLE"):
+    if t.root in FLOATING_ROOTS:
         return _floats(array, t)
     if t.root == "DECIMAL":
         _require_form(array, NUMBER, "it is not a number")
         target = arrow_type(t)
-        return attempt(array, lambda part: part.cast(target), f"it does not fit {type_to_sql(t.with_nullable(True))} without loss")
-    if t.root in ("BINARY", "VARBINARY"):
+        return attempt(
+            array, lambda part: part.cast(target), f"it does not fit {type_to_sql(t.with_nullable(True))} without loss"
+        )
+    if t.root in BINARY_ROOTS:
         return cast_atomic(_bytes_of_hex(array), t)
     if t.root == "DATE":
         return _dates(array, t)

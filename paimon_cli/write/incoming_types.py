@@ -5,22 +5,19 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NEWER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS
 from paimon_cli.datatypes.field_types import DataType, type_to_sql
 from paimon_cli.datatypes.values import Timestamp
 from paimon_cli.errors import NotSupported
 
-WRITABLE_ROOTS = frozenset(
-    "BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DECIMAL CHAR VARCHAR BINARY VARBINARY DATE TIME TIMESTAMP TIMESTAMP_LTZ "
-    "ARRAY MAP MULTISET ROW".split()
-)
 MAX_TIMESTAMP_PRECISION = 6
 
 
 def check_writable(column: str, t: DataType) -> None:
     """Raise NotSupported when the column's type, or a type inside it, cannot be written so that every reader reads it."""
-    if t.root not in WRITABLE_ROOTS:
+    if t.root in NEWER_ROOTS:
         raise NotSupported(f"cannot write column '{column}'", f"{t.root} is only read by the newest versions of Paimon")
-    if t.root in ("TIMESTAMP", "TIMESTAMP_LTZ") and (t.precision or 0) > MAX_TIMESTAMP_PRECISION:
+    if t.root in TIMESTAMP_ROOTS and (t.precision or 0) > MAX_TIMESTAMP_PRECISION:
         raise NotSupported(
             f"cannot write column '{column}' of type {type_to_sql(t)}",
             "more than 6 digits are stored as INT96, which no Arrow writer can put beside other timestamps",
@@ -38,14 +35,14 @@ def zero_value(t: DataType) -> Any:
         return False
     if t.root == "DECIMAL":
         return Decimal(0)
-    if t.root in ("CHAR", "VARCHAR"):
+    if t.root in STRING_ROOTS:
         return ""
-    if t.root in ("BINARY", "VARBINARY"):
+    if t.root in BINARY_ROOTS:
         return b""
-    if t.root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+    if t.root in TIMESTAMP_ROOTS:
         return Timestamp(0, 0)
     if t.root in ("ARRAY", "MAP", "MULTISET"):
         return []
     if t.root == "ROW":
         return tuple(None if f.type.nullable else zero_value(f.type) for f in t.fields or ())
-    return 0.0 if t.root in ("FLOAT", "DOUBLE") else 0
+    return 0.0 if t.root in FLOATING_ROOTS else 0

@@ -44,10 +44,10 @@ def test_sequence_numbers_go_on_from_the_committed_maximum(tmp_path: Path) -> No
 
 def test_a_small_buffer_flushes_several_files_with_the_same_rows(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=3, options={"write-buffer-size": "64 kb"})
-    given = [{"k": k % 5000, "v": f"value {k}"} for k in range(20000)]
+    given = [{"k": k % 5000, "v": f"value {k}"} for k in range(150_000)]
     write(context, given)
     assert len(live(context)) > 3
-    assert sorted(rows(context), key=lambda row: row["k"]) == given[15000:]
+    assert sorted(rows(context), key=lambda row: row["k"]) == given[145_000:]
 
 
 def test_files_roll_at_the_target_size(tmp_path: Path) -> None:

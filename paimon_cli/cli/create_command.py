@@ -1,0 +1,104 @@
+"""`create`: a new table from column lists, schema JSON, DDL or the schema of a data file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.parameters import TableName
+from paimon_cli.cli.result_view import Item, OutputFormat
+from paimon_cli.cli.schema_commands import SCHEMA_DETAILS
+from paimon_cli.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from paimon_cli.table.table_definition import TableDefinition
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "create", rich_help_panel=panel)(create)
+
+
+def create(
+    call: Call,
+    table: TableName,
+    columns: Annotated[list[str] | None, typer.Option("-C", "--column", metavar="'NAME TYPE'", help="A column in SQL, such as 'id BIGINT NOT NULL'; repeatable.")] = None,
+    schema: Annotated[str | None, typer.Option("--schema", metavar="FILE", help="Paimon's schema JSON.")] = None,
+    ddl: Annotated[str | None, typer.Option("--ddl", metavar="FILE", help="A CREATE TABLE statement of Flink or Spark SQL.")] = None,
+    from_file: Annotated[str | None, typer.Option("--from-file", metavar="FILE", help="The columns of a parquet, orc, csv or json file.")] = None,
+    primary_key: Annotated[str | None, typer.Option("--primary-key", metavar="NAMES", help="Columns of the primary key, such as a,b.")] = None,
+    partition_by: Annotated[str | None, typer.Option("--partition-by", metavar="NAMES", help="Partition columns, such as dt,hr.")] = None,
+    bucket: Annotated[int | None, typer.Option("--bucket", metavar="N", help="Buckets of each partition; -1 dynamic, -2 postponed.")] = None,
+    comment: Annotated[str | None, typer.Option("--comment", help="Comment of the table.")] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave an existing table as it is.")] = False,
+) -> None:
+    """Create a table.
+
+    paimon-cli create ./wh/shop.db/orders -C 'id BIGINT NOT NULL' -C 'name STRING' --primary-key id --bucket 4
+    """
+    from paimon_cli.table.create_table import create_table
+
+    definition = _with_clauses(_definition(columns, schema, ddl, from_file), primary_key, partition_by, comment)
+    options = {**definition.options, **call.options}
+    if bucket is not None:
+        options["bucket"] = str(bucket)
+    definition = replace(definition, options=options, if_not_exists=definition.if_not_exists or if_not_exists)
+    location = call.locate(table)
+    made = create_table(location, definition)
+    for warning in made.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if call.output is OutputFormat.TABLE:
+        print(f"created {location.name}" if made.created else f"{location.name} exists already, left as it is")
+        return
+    from paimon_cli.table.schema_report import schema_details
+
+    call.show(Item("Schema", location.name, SCHEMA_DETAILS, schema_details(made.schema)))
+
+
+def _definition(columns: Sequence[str] | None, schema: str | None, ddl: str | None, from_file: str | None) -> TableDefinition:
+    """Exactly one of the four says which columns there are."""
+    given = [flag for flag, value in (("-C", columns), ("--schema", schema), ("--ddl", ddl), ("--from-file", from_file)) if value]
+    if len(given) != 1:
+        why = f"{' and '.join(given)} were given" if given else "nothing says which columns the table has"
+        raise UsageError("a table takes its columns from one place", why, "use -C 'id BIGINT NOT NULL', --schema, --ddl or --from-file")
+    if schema:
+        from paimon_cli.table.schema_document import parse_schema_document
+
+        return parse_schema_document(_text(schema), schema)
+    if ddl:
+        from paimon_cli.table.ddl import parse_create_table
+
+        return parse_create_table(_text(ddl), ddl)
+    if from_file:
+        from paimon_cli.table.schema_of_file import definition_of_file
+
+        return definition_of_file(from_file)
+    from paimon_cli.table.ddl import definition_of
+    from paimon_cli.table.sql_columns import parse_column
+
+    return definition_of([parse_column(column) for column in columns or ()], "the columns")
+
+
+def _with_clauses(definition: TableDefinition, primary_key: str | None, partition_by: str | None, comment: str | None) -> TableDefinition:
+    """The options of the command over what the source says."""
+    from paimon_cli.table.table_definition import split_names
+
+    if primary_key is not None:
+        definition = replace(definition, primary_keys=split_names(primary_key))
+    if partition_by is not None:
+        definition = replace(definition, partition_keys=split_names(partition_by))
+    return definition if comment is None else replace(definition, comment=comment)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except FileNotFoundError as error:
+        raise NotFound(f"no file {path}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}", str(error)) from error

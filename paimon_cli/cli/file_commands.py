@@ -1,0 +1,198 @@
+"""`manifests`, `files`, `partitions`, `buckets`: where the rows of a snapshot lie."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_partitions
+from paimon_cli.cli.result_view import Column, Item, Listing
+from paimon_cli.cli.value_kinds import COUNT, ID, KEY, LONG, NAMES, SIZE, WALL_CLOCK, human_size, records
+from paimon_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from paimon_cli.history.partition_spec import PartitionSpec
+    from paimon_cli.table.table import Table
+
+manifests = group("Manifests of a snapshot: which files they add and delete.")
+files = group("Data files of a snapshot, with levels, keys and sequence numbers.")
+partitions = group("Partitions of a snapshot.")
+buckets = group("Buckets of a snapshot.")
+
+MANIFEST_COLUMNS = (
+    Column("list", "List"),
+    Column("file", "Manifest"),
+    Column("size", "Size", SIZE),
+    Column("added", "Added", COUNT),
+    Column("deleted", "Deleted", COUNT),
+    Column("schema_id", "Schema", ID),
+    Column("min_bucket", None, ID),
+    Column("max_bucket", None, ID),
+    Column("min_level", None, ID),
+    Column("max_level", None, ID),
+)
+FILE_COLUMNS = (
+    Column("partition", "Partition"),
+    Column("bucket", "Bucket", ID),
+    Column("level", "Level", ID),
+    Column("file", "File"),
+    Column("rows", "Rows", COUNT),
+    Column("delete_rows", "Deletes", COUNT),
+    Column("size", "Size", SIZE),
+    Column("min_key", "Min key", KEY),
+    Column("max_key", "Max key", KEY),
+    Column("min_seq", "Min seq", LONG),
+    Column("max_seq", "Max seq", LONG),
+    Column("source", "Source"),
+    Column("schema_id", "Schema", ID),
+    Column("created", "Created", WALL_CLOCK),
+    Column("dv_cardinality", "DV", COUNT),
+)
+ENTRY_COLUMNS = (Column("kind", "Kind"), *FILE_COLUMNS[:-1], Column("total_buckets", "Buckets", ID))
+FILE_DETAILS = (
+    *FILE_COLUMNS,
+    Column("path", "Path"),
+    Column("total_buckets", "Total buckets", ID),
+    Column("extra_files", "Extra files", NAMES),
+    Column("columns", "Columns", records("column", "min", "max", "null_count")),
+)
+PARTITION_COLUMNS = (
+    Column("partition", "Partition"),
+    Column("buckets", "Buckets", COUNT),
+    Column("files", "Files", COUNT),
+    Column("rows", "Rows", COUNT),
+    Column("size", "Size", SIZE),
+    Column("updated", "Updated", WALL_CLOCK),
+)
+BUCKET_COLUMNS = (
+    Column("partition", "Partition"),
+    Column("bucket", "Bucket", ID),
+    Column("total_buckets", "Of", ID),
+    Column("files", "Files", COUNT),
+    Column("rows", "Rows", COUNT),
+    Column("delete_rows", "Deletes", COUNT),
+    Column("size", "Size", SIZE),
+    Column("sorted_runs", "Runs", COUNT),
+    Column("max_level", "Top level", ID),
+    Column("max_seq", "Max seq", LONG),
+    Column("updated", "Updated", WALL_CLOCK),
+)
+
+
+class ManifestList(str, enum.Enum):
+    """Choices of `--list`."""
+
+    BASE = "base"
+    DELTA = "delta"
+    CHANGELOG = "changelog"
+    INDEX = "index"
+
+
+@command(manifests, "ls")
+def list_manifests(
+    call: Call,
+    table: TableName,
+    snapshot: SnapshotId = None,
+    lists: Annotated[list[ManifestList] | None, typer.Option("--list", help="Only this list; repeatable.")] = None,
+) -> None:
+    """List the manifests of a snapshot, list by list."""
+    from paimon_cli.table.manifest_report import LISTS, manifest_rows
+
+    opened = call.open(table)
+    rows = manifest_rows(opened, opened.snapshot(snapshot), [item.value for item in lists] if lists else LISTS)
+    footer = f"{len(rows)} manifests, {human_size(sum(row.size for row in rows))}"
+    call.show(Listing("ManifestList", opened.name, MANIFEST_COLUMNS, rows, footer=footer))
+
+
+@command(manifests, "show")
+def show_manifest(
+    call: Call, table: TableName, name: Annotated[str, typer.Argument(metavar="NAME", help="File name of a manifest.")]
+) -> None:
+    """Show the entries of one manifest: files added and deleted."""
+    from paimon_cli.table.file_report import manifest_entries
+
+    opened = call.open(table)
+    rows = manifest_entries(opened.context, name)
+    call.show(Listing("ManifestEntryList", opened.name, ENTRY_COLUMNS, rows, footer=f"{len(rows)} entries"))
+
+
+@command(files, "ls")
+def list_files(
+    call: Call,
+    table: TableName,
+    snapshot: SnapshotId = None,
+    partition: Partitions = None,
+    bucket: Buckets = None,
+    level: Annotated[int | None, typer.Option("--level", metavar="N", min=0, help="Only this level.")] = None,
+    columns: Annotated[str | None, typer.Option("--columns", metavar="NAMES", help="Only these columns, such as file,size,rows.")] = None,
+) -> None:
+    """List live data files by partition, bucket and level."""
+    from paimon_cli.table.file_report import FileFilter, file_rows
+
+    chosen = _chosen_columns(columns)
+    opened = call.open(table)
+    found = opened.snapshot(snapshot)
+    rows = file_rows(opened.context, found, FileFilter(partition_filter(opened, partition), bucket, level))
+    footer = f"{len(rows)} files, {sum(row.rows for row in rows):,} rows, {human_size(sum(row.size for row in rows))}"
+    call.show(Listing("FileList", opened.name, chosen, rows, footer=footer))
+
+
+@command(files, "show")
+def show_file(
+    call: Call,
+    table: TableName,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="File name of a data file.")],
+    snapshot: SnapshotId = None,
+) -> None:
+    """Show one data file with its column statistics."""
+    from paimon_cli.table.file_report import file_details
+
+    opened = call.open(table)
+    call.show(Item("File", opened.name, FILE_DETAILS, file_details(opened.context, opened.snapshot(snapshot), name)))
+
+
+@command(partitions, "ls")
+def list_partitions(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
+    """List partitions with their files, rows and bytes."""
+    from paimon_cli.table.bucket_report import partition_rows
+
+    opened = call.open(table)
+    rows = partition_rows(opened.context, opened.snapshot(snapshot))
+    call.show(Listing("PartitionList", opened.name, PARTITION_COLUMNS, rows, footer=f"{len(rows)} partitions"))
+
+
+@command(buckets, "ls")
+def list_buckets(call: Call, table: TableName, snapshot: SnapshotId = None, partition: Partitions = None) -> None:
+    """List buckets with their files, sorted runs, rows and bytes."""
+    from paimon_cli.table.bucket_report import bucket_rows
+
+    opened = call.open(table)
+    rows = bucket_rows(opened.context, opened.snapshot(snapshot), partition_filter(opened, partition))
+    call.show(Listing("BucketList", opened.name, BUCKET_COLUMNS, rows, footer=f"{len(rows)} buckets"))
+
+
+def partition_filter(table: Table, typed: Sequence[str] | None) -> PartitionSpec | None:
+    """The partitions that `--partition` names; None for all."""
+    if not typed:
+        return None
+    from paimon_cli.history.partition_spec import PartitionSpec
+
+    first, *others = (PartitionSpec.parse(table.context, keys) for keys in split_partitions(typed))
+    for other in others:
+        first = first | other
+    return first
+
+
+def _chosen_columns(names: str | None) -> Sequence[Column]:
+    if names is None:
+        return FILE_COLUMNS
+    known = {column.name: column for column in FILE_COLUMNS}
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in known]
+    if unknown or not wanted:
+        raise UsageError(f"--columns {names}: no column '{', '.join(unknown)}'", f"the columns are {', '.join(known)}")
+    return [known[name] for name in wanted]

@@ -1,0 +1,138 @@
+"""`read`: rows to the terminal, merged in this process, or to parquet files by engine tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.parameters import SnapshotId, TableName
+from paimon_cli.cli.result_view import Column, Item, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, TEXT, human_size, records
+from paimon_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from paimon_cli.table.row_scan import RowScan
+    from paimon_cli.table.table import Table
+
+COUNT_COLUMNS = (Column("count", "Rows", COUNT),)
+EXPORT_COLUMNS = (
+    Column("output_path", "Path"),
+    Column("rows", "Rows", COUNT),
+    Column("size", "Size", SIZE),
+    Column("engine", "Engine"),
+    Column("seconds", "Seconds", TEXT),
+    Column("files", "Files", records("path", "rows", "size")),
+)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "read", runs_jobs=True, rich_help_panel=panel)(read)
+
+
+def read(
+    call: Call,
+    table: TableName,
+    select: Annotated[str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns, such as id,name; else all.")] = None,
+    where: Annotated[str | None, typer.Option("-w", "--where", metavar="SQL", help="Only rows that match, such as \"id > 7 AND name LIKE 'a%'\".")] = None,
+    limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="At most N rows.")] = None,
+    snapshot: SnapshotId = None,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="At this tag.")] = None,
+    as_of: Annotated[str | None, typer.Option("--as-of", metavar="TIME", help="At the newest snapshot made until this time (RFC 3339 or epoch millis).")] = None,
+    row_kind: Annotated[bool, typer.Option("--row-kind", help="Show deleted keys too, with the kind of each row.")] = False,
+    count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Only show what would be read and what is skipped.")] = False,
+    output_path: Annotated[str | None, typer.Option("--output-path", metavar="DIR", help="Write parquet files into this directory instead.")] = None,
+) -> None:
+    """Read rows, merged by key.
+
+    paimon-cli read ./wh/shop.db/orders -s id,amount -w "amount > 100" -l 10
+    """
+    from paimon_cli.cli.row_output import print_rows
+    from paimon_cli.table.row_scan import ReadRequest, plan_rows
+
+    if count + explain + (output_path is not None) > 1:
+        raise UsageError("choose one of --count, --explain and --output-path")
+    opened = call.open(table)
+    scan = plan_rows(opened, ReadRequest(select, where, limit, snapshot, tag, as_of, row_kind))
+    if explain:
+        _show_plan(call, opened, scan)
+    elif count:
+        _show_count(call, opened, scan.count())
+    elif output_path is not None:
+        _export(call, opened, scan, output_path)
+    else:
+        print_rows(scan, opened.name, call.output)
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """Answer of `--count`."""
+
+    count: int
+
+
+def _show_count(call: Call, table: Table, count: int) -> None:
+    if call.output is OutputFormat.TABLE:
+        print(count)
+    else:
+        call.show(Item("RowCount", table.name, COUNT_COLUMNS, RowCount(count)))
+
+
+@dataclass(frozen=True)
+class ShownPlan:
+    """Answer of `--explain`: the snapshot, what is left to read, and what was skipped by which reason."""
+
+    snapshot_id: int | None
+    splits: int
+    splits_to_merge: int
+    rows: int
+    size: int
+    manifests: int
+    manifests_skipped: int
+    partitions: int
+    partitions_skipped: int
+    buckets: int
+    buckets_skipped: int
+    files: int
+    files_skipped_by_partition: int
+    files_skipped_by_bucket: int
+    files_skipped_by_level: int
+    files_skipped_by_key: int
+    files_skipped_by_value: int
+
+
+_PLAN_TITLES = {"snapshot_id": ("Snapshot", ID), "rows": ("Rows at most", COUNT), "size": ("Bytes at most", SIZE)}
+PLAN_COLUMNS = tuple(
+    Column(name, *_PLAN_TITLES.get(name, (name.replace("_", " ").capitalize(), COUNT))) for name in ShownPlan.__dataclass_fields__
+)
+
+
+def _show_plan(call: Call, table: Table, scan: RowScan) -> None:
+    plan = scan.plan
+    shown = ShownPlan(
+        snapshot_id=None if plan.snapshot is None else plan.snapshot.id,
+        splits=len(plan.splits),
+        splits_to_merge=sum(split.needs_merge for split in plan.splits),
+        rows=plan.row_count,
+        size=plan.size,
+        **vars(plan.counts),
+    )
+    call.show(Item("ScanPlan", table.name, PLAN_COLUMNS, shown))
+
+
+def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:
+    if scan.request.limit is not None:
+        raise UsageError("--limit does not go with --output-path", "tasks write their parts independently", "use --where")
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.export_job import ExportRequest, run_export
+
+    request = ExportRequest(output_path, scan.physical_columns, scan.request.where, scan.request.keep_kinds)
+    with call.engine_running() as engine:
+        summary = run_export(scan.context, scan.plan, request, engine, progress_on_stderr())
+    if call.output is OutputFormat.TABLE:
+        print(f"{summary.rows:,} rows in {len(summary.files)} files, {human_size(summary.size)}, {summary.seconds:.1f} s -> {output_path}")
+    else:
+        call.show(Item("ExportSummary", table.name, EXPORT_COLUMNS, summary))

@@ -1,0 +1,114 @@
+"""`snapshots` and `tags`: the versions of a table and their names."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.parameters import TableName
+from paimon_cli.cli.result_view import Column, Item, Listing
+from paimon_cli.cli.value_kinds import CHANGE, COUNT, ID, JSON, LONG, NAMES, TEXT, TIME
+
+snapshots = group("Versions of a table: what each commit did.")
+tags = group("Named snapshots.")
+
+SNAPSHOT_COLUMNS = (
+    Column("id", "ID", ID),
+    Column("kind", "Kind"),
+    Column("time", "Time (UTC)", TIME),
+    Column("commit_user", "User"),
+    Column("commit_identifier", None, LONG),
+    Column("schema_id", "Schema", ID),
+    Column("delta_record_count", "+Rows", CHANGE),
+    Column("total_record_count", "Total rows", COUNT),
+    Column("files_added", "+Files", COUNT),
+    Column("files_deleted", "-Files", COUNT),
+    Column("watermark", None, ID),
+    Column("tags", "Tags", NAMES),
+)
+DETAIL_TITLES = {"commit_identifier": "Identifier", "watermark": "Watermark"}
+SNAPSHOT_DETAILS = (
+    *(replace(column, title=column.title or DETAIL_TITLES[column.name]) for column in SNAPSHOT_COLUMNS),
+    Column("base_manifest_list", "Base list"),
+    Column("delta_manifest_list", "Delta list"),
+    Column("changelog_manifest_list", "Changelog list"),
+    Column("index_manifest", "Index manifest"),
+    Column("changelog_record_count", "Changelog rows", COUNT),
+    Column("statistics", "Statistics"),
+    Column("properties", "Properties", JSON),
+    Column("uuid", "UUID"),
+    Column("version", "Version", ID),
+)
+TAG_COLUMNS = (
+    Column("name", "Tag"),
+    Column("snapshot_id", "Snapshot", ID),
+    Column("schema_id", "Schema", ID),
+    Column("time", "Time (UTC)", TIME),
+    Column("total_record_count", "Total rows", COUNT),
+    Column("created", "Created", TIME),
+    Column("time_retained", "Retained (s)", TEXT),
+)
+
+
+class SnapshotKind(str, enum.Enum):
+    """Choices of `--kind`."""
+
+    APPEND = "APPEND"
+    COMPACT = "COMPACT"
+    OVERWRITE = "OVERWRITE"
+    ANALYZE = "ANALYZE"
+
+
+@command(snapshots, "ls")
+def list_snapshots(
+    call: Call,
+    table: TableName,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest N.")] = None,
+    kind: Annotated[SnapshotKind | None, typer.Option("--kind", case_sensitive=False, help="Only commits of this kind.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Only commits of this user.")] = None,
+) -> None:
+    """List snapshots, the newest first."""
+    from paimon_cli.table.snapshot_report import snapshot_rows
+
+    opened = call.open(table)
+    rows = snapshot_rows(opened, limit, kind.value if kind else None, user)
+    ids = opened.snapshots.ids()
+    footer = f"{len(rows)} of {len(ids)} snapshots, {ids[0]} to {ids[-1]}" if ids else "no snapshots yet"
+    call.show(Listing("SnapshotList", opened.name, SNAPSHOT_COLUMNS, rows, footer=footer))
+
+
+@command(snapshots, "show")
+def show_snapshot(
+    call: Call,
+    table: TableName,
+    snapshot: Annotated[str, typer.Argument(metavar="ID|latest|earliest", help="Which snapshot.")] = "latest",
+) -> None:
+    """Show all fields of one snapshot."""
+    from paimon_cli.table.snapshot_report import snapshot_details
+
+    opened = call.open(table)
+    details = snapshot_details(opened, opened.named_snapshot(snapshot))
+    call.show(Item("Snapshot", opened.name, SNAPSHOT_DETAILS, details))
+
+
+@command(tags, "ls")
+def list_tags(call: Call, table: TableName) -> None:
+    """List tags by snapshot."""
+    from paimon_cli.table.tag_report import tag_rows
+
+    opened = call.open(table)
+    rows = tag_rows(opened)
+    call.show(Listing("TagList", opened.name, TAG_COLUMNS, rows, footer=f"{len(rows)} tags"))
+
+
+@command(tags, "show")
+def show_tag(call: Call, table: TableName, tag: Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.")]) -> None:
+    """Show one tag."""
+    from paimon_cli.table.tag_report import read_tag
+
+    opened = call.open(table)
+    call.show(Item("Tag", opened.name, TAG_COLUMNS, read_tag(opened, tag)))

@@ -1,0 +1,47 @@
+"""`version`: ours and those of the libraries that the engine stands on."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib import metadata
+
+import typer
+
+from paimon_cli import __version__
+from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.result_view import Column, Item
+
+LIBRARIES = ("pyarrow", "numpy", "pyspark", "fastavro", "fsspec", "typer")
+COLUMNS = tuple(Column(name, name) for name in ("paimon_cli", "python", *LIBRARIES))
+
+
+@dataclass(frozen=True)
+class Versions:
+    """A version text for each, None for what is not installed."""
+
+    paimon_cli: str
+    python: str
+    pyarrow: str | None
+    numpy: str | None
+    pyspark: str | None
+    fastavro: str | None
+    fsspec: str | None
+    typer: str | None
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "version", rich_help_panel=panel)(version)
+
+
+def version(call: Call) -> None:
+    """Print the versions of paimon-cli and of what it runs on."""
+    libraries = {name: _installed(name) for name in LIBRARIES}
+    call.show(Item("Version", None, COLUMNS, Versions(__version__, platform.python_version(), **libraries)))
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

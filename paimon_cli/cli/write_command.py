@@ -1,0 +1,128 @@
+"""`write`: files into a table, as one commit."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.parameters import TableName, split_partitions
+from paimon_cli.cli.result_view import Column, Item, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, human_size
+from paimon_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.write_job import WriteSummary
+
+SUMMARY_COLUMNS = (
+    Column("rows", "Rows", COUNT),
+    Column("delete_rows", "Deletes", COUNT),
+    Column("files", "Files", COUNT),
+    Column("size", "Size", SIZE),
+    Column("buckets", "Buckets", COUNT),
+    Column("snapshots", "Snapshots", SNAPSHOT_IDS),
+    Column("attempts", "Attempts", COUNT),
+    Column("already_committed", "Committed before", FLAG),
+    Column("engine", "Engine"),
+    Column("seconds", "Seconds", TEXT),
+)
+
+
+class SourceFormat(str, enum.Enum):
+    """Choices of `--format`."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSON = "json"
+    ORC = "orc"
+
+
+class RowOperation(str, enum.Enum):
+    """Choices of `--op`."""
+
+    UPSERT = "upsert"
+    DELETE = "delete"
+
+
+class CompactWhen(str, enum.Enum):
+    """Choices of `--compact`."""
+
+    NONE = "none"
+    AFTER = "after"
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "write", runs_jobs=True, rich_help_panel=panel)(write)
+
+
+def write(
+    call: Call,
+    table: TableName,
+    sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="Files, directories' globs, or - for stdin.", show_default=False)],
+    source_format: Annotated[SourceFormat | None, typer.Option("--format", help="Format of the sources; else by their endings.")] = None,
+    op: Annotated[RowOperation, typer.Option("--op", help="What every row does.")] = RowOperation.UPSERT,
+    op_column: Annotated[str | None, typer.Option("--op-column", metavar="NAME", help="Input column with +I, +U, -U or -D for each row.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what was there: the partitions that get rows, or --partition.")] = False,
+    partition: Annotated[list[str] | None, typer.Option("--partition", metavar="KEY=VALUE[,...]", help="With --overwrite: the partition to replace.")] = None,
+    commit_user: Annotated[str | None, typer.Option("--commit-user", metavar="NAME", help="Who commits; else a random name.")] = None,
+    commit_id: Annotated[int | None, typer.Option("--commit-id", metavar="N", min=0, help="Identifier within the user: a commit made before is not made again.")] = None,
+    compact: Annotated[CompactWhen, typer.Option("--compact", help="Compact the buckets behind the commit.")] = CompactWhen.NONE,
+    parallelism: Annotated[int | None, typer.Option("--parallelism", metavar="N", min=1, help="Tasks that write at once.")] = None,
+) -> None:
+    """Write files into a table as one commit.
+
+    paimon-cli write ./wh/shop.db/orders orders-*.parquet
+    """
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.write_job import WriteRequest, run_write
+
+    if op_column is not None and op is not RowOperation.UPSERT:
+        raise UsageError("--op does not go with --op-column", "the column says what each row does")
+    request = WriteRequest(
+        sources=tuple(sources),
+        format=source_format.value if source_format else None,
+        op=op.value,
+        op_column=op_column,
+        overwrite=overwrite,
+        static_partition=_static_partition(partition, overwrite),
+        commit_user=commit_user,
+        commit_id=commit_id,
+        parallelism=parallelism,
+    )
+    opened = call.open(table)
+    with call.engine_running() as engine:
+        summary = run_write(opened.context, request, engine, progress_on_stderr())
+        if call.output is OutputFormat.TABLE:
+            print(_summary_text(summary))
+        else:
+            call.show(Item("WriteSummary", opened.name, SUMMARY_COLUMNS, summary))
+        if compact is CompactWhen.AFTER and summary.touched:
+            from paimon_cli.cli.compact_command import compact_behind_write
+
+            compact_behind_write(opened, {bucket for _, bucket in summary.touched}, engine)
+
+
+def _static_partition(partition: list[str] | None, overwrite: bool) -> dict[str, str] | None:
+    if not partition:
+        return None
+    if not overwrite:
+        raise UsageError("--partition without --overwrite", "rows find their partition by their own values", "add --overwrite")
+    partitions = split_partitions(partition)
+    if len(partitions) > 1:
+        raise UsageError("--partition names several partitions", "one call overwrites one", "leave it out to overwrite all that get rows")
+    return partitions[0]
+
+
+def _summary_text(summary: WriteSummary) -> str:
+    if summary.already_committed:
+        return "committed before under this user and identifier, nothing was done"
+    if not summary.snapshots:
+        return "no rows, nothing was committed"
+    ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
+    deletes = f" ({summary.delete_rows:,} deletes)" if summary.delete_rows else ""
+    return (
+        f"snapshot {ids}: {summary.rows:,} rows{deletes} in {summary.files} files of {summary.buckets} buckets, "
+        f"{human_size(summary.size)}, {summary.attempts} attempts, {summary.seconds:.1f} s on {summary.engine}"
+    )

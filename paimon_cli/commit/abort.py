@@ -1,0 +1,57 @@
+"""What an abort deletes: files that commit messages made and that no snapshot names (format section 10.2, end)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import ADD
+
+
+def delete_created_files(context: TableContext, messages: Sequence[CommitMessage]) -> int:
+    """Delete the data, changelog and index files of messages whose commit failed; how many were deleted.
+
+    A commit of two halves may have published the first: files that a snapshot names stay. Not to be called after
+    `CommitUnknown`: a snapshot might still appear.
+    """
+    named = _files_named_since(context, messages)
+    doomed = [path for name, path in _created_files(context, messages) if name not in named]
+    for path in doomed:
+        context.storage.delete(path)
+    return len(doomed)
+
+
+def _created_files(context: TableContext, messages: Sequence[CommitMessage]) -> list[tuple[str, str]]:
+    """Name and path of every file that exists for these messages only; extra files go with their data file's name."""
+    files = []
+    for message in messages:
+        for file in message.created_files():
+            for name in (file.file_name, *file.extra_files):
+                files.append((file.file_name, context.data_file_path_of(message.partition, message.bucket, name)))
+        for index in message.new_index_files + message.compact_new_index_files:
+            files.append((index.file_name, context.layout.index(index.file_name)))
+    return files
+
+
+def _files_named_since(context: TableContext, messages: Sequence[CommitMessage]) -> set[str]:
+    """Names of all files that came into the table behind the oldest snapshot that a message's writer saw.
+
+    If that snapshot has expired, the files alive at the oldest one that is left count too.
+    """
+    seen = [message.read_snapshot_id for message in messages]
+    begin = min((number for number in seen if number is not None), default=0) if None not in seen else 0
+    named: set[str] = set()
+    oldest = None
+    for snapshot in context.snapshots.newest_first():
+        if snapshot.id <= begin:
+            return named
+        named |= {entry.file.file_name for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD}
+        named |= {entry.index_file.file_name for entry in context.manifests.index_entries(snapshot)}
+        if snapshot.changelog_manifest_list is not None:
+            changelogs = context.manifests.manifest_list(snapshot.changelog_manifest_list)
+            named |= {entry.file.file_name for entries in context.manifests.entries(changelogs) for entry in entries}
+        oldest = snapshot
+    if oldest is not None and oldest.id != 1:
+        named |= {entry.file.file_name for entry in context.manifests.live_entries(oldest)}
+    return named

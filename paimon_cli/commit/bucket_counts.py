@@ -1,0 +1,51 @@
+"""All files of one partition must be written for the same number of buckets, or keys are looked for in the wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from paimon_cli.errors import FilesConflict
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.partition_range import may_hold_any
+from paimon_cli.metadata.snapshot import Snapshot
+
+
+def check_bucket_counts(context: TableContext, entries: Iterable[ManifestEntry]) -> None:
+    """Raise `FilesConflict` if two entries of one partition disagree; dynamic buckets (count -1) have nothing to agree on."""
+    counts: dict[bytes, int] = {}
+    for entry in entries:
+        if entry.total_buckets > 0 and counts.setdefault(entry.partition, entry.total_buckets) != entry.total_buckets:
+            partition = context.partition_path_of(entry.partition).rstrip("/")
+            raise FilesConflict(
+                f"the bucket count of {partition or context.url} has changed",
+                f"files for {counts[entry.partition]} and for {entry.total_buckets} buckets cannot be in one partition",
+                "run the job again with the table's present bucket count",
+                partition=partition,
+            )
+
+
+def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: Sequence[ManifestEntry]) -> None:
+    """The same for new files alone, without reading the whole table.
+
+    From the newest manifest backwards, the first entries of a partition tell its count; only if they disagree with the new
+    files are all live files of the partition read.
+    """
+    check_bucket_counts(context, added)
+    counts = {entry.partition: entry.total_buckets for entry in added if entry.total_buckets > 0}
+    values = {partition: context.partition_values(partition) for partition in counts}
+    for meta in reversed(context.manifests.manifests_of(latest)):
+        if not values:
+            return
+        if not may_hold_any(meta.partition_stats, context.partition_types, values.values()):
+            continue
+        newest = {e.partition: e.total_buckets for e in context.manifests.manifest(meta.file_name) if e.kind == ADD}
+        doubtful = {p for p in values if newest.get(p, 0) > 0 and newest[p] != counts[p]}
+        if doubtful:
+            _check_live_files(context, latest, doubtful, added)
+        values = {p: known for p, known in values.items() if newest.get(p, 0) <= 0}
+
+
+def _check_live_files(context: TableContext, latest: Snapshot, partitions: set[bytes], added: Sequence[ManifestEntry]) -> None:
+    live = context.manifests.live_entries(latest, keep_entry=lambda entry: entry.partition in partitions)
+    check_bucket_counts(context, [*live, *added])

@@ -1,0 +1,29 @@
+"""Who commits what: the pair that makes a commit recognisable when it is tried again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paimon_cli.history.table_context import TableContext
+
+BATCH_IDENTIFIER = 2**63 - 1
+"""The identifier of commits that are never repeated (Java BatchWriteBuilder.COMMIT_IDENTIFIER)."""
+
+
+@dataclass(frozen=True)
+class CommitIdentity:
+    """Identifiers of one user must rise from commit to commit; repeating one is recognised and does nothing."""
+
+    user: str
+    identifier: int = BATCH_IDENTIFIER
+
+    @property
+    def is_repeatable(self) -> bool:
+        return self.identifier != BATCH_IDENTIFIER
+
+
+def fresh_identity(context: TableContext) -> CommitIdentity:
+    """A user that nobody else is, with the prefix of `commit.user-prefix` if the table has one."""
+    prefix = context.options.commit_user_prefix
+    own = context.names.uuid()
+    return CommitIdentity(f"{prefix}_{own}" if prefix else own)

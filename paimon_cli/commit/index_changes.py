@@ -1,0 +1,50 @@
+"""The next index manifest: the previous one with a commit's changes (format section 4.5; Java IndexManifestFileHandler)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paimon_cli.commit.snapshot_changes import DELETION_VECTORS, SnapshotChanges
+from paimon_cli.errors import FilesConflict
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import ADD, IndexManifestEntry
+
+Place = tuple[object, ...]
+
+
+def apply_index_changes(
+    context: TableContext, previous: Sequence[IndexManifestEntry], changes: SnapshotChanges
+) -> list[IndexManifestEntry]:
+    """Deletes first, then each new file replaces the one in its place.
+
+    A place is (partition, bucket, type), or one file where vectors of many files share a bucket. Raises `FilesConflict` if
+    a file to delete is not the current one: somebody else changed the index since it was read.
+    """
+    current = {_place(context, entry): entry for entry in previous}
+    for entry in changes.deleted_indexes:
+        removed = current.pop(_place(context, entry), None)
+        if removed is None or removed.index_file.file_name != entry.index_file.file_name:
+            raise _changed_by_others(context, entry)
+    for entry in changes.new_indexes:
+        current[_place(context, entry)] = IndexManifestEntry(ADD, entry.partition, entry.bucket, entry.index_file)
+    return list(current.values())
+
+
+def _place(context: TableContext, entry: IndexManifestEntry) -> Place:
+    own = (entry.partition, entry.bucket, entry.index_file.index_type)
+    unaware = not context.schema.primary_keys and context.options.bucket == -1
+    if unaware and entry.index_file.index_type == DELETION_VECTORS:
+        return (*own, entry.index_file.file_name)
+    return own
+
+
+def _changed_by_others(context: TableContext, entry: IndexManifestEntry) -> FilesConflict:
+    file = entry.index_file
+    directory = f"{context.partition_path_of(entry.partition)}bucket-{entry.bucket}"
+    return FilesConflict(
+        f"index file {file.file_name} of {directory} is not current any more",
+        f"another commit replaced the {file.index_type} index of this bucket since it was read",
+        "run the job again",
+        file=file.file_name,
+        bucket=entry.bucket,
+    )

@@ -1,0 +1,81 @@
+"""Keeps the number of manifests small: folds those of the previous snapshot before they become the new base (format section 4.6).
+
+Java ManifestFileMerger: a full compaction when much would change by it, else a minor one of neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.history.manifest_reader import live
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.partition_range import may_hold_any
+
+
+def merge_manifests(
+    context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
+) -> list[ManifestFileMeta]:
+    """The same live files in fewer manifests, oldest first."""
+    full = _full_compaction(context, manifests, writer)
+    return _minor_compaction(context, manifests, writer) if full is None else full
+
+
+def _full_compaction(
+    context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
+) -> list[ManifestFileMeta] | None:
+    """Rewrite every small manifest and every one that holds or meets a DELETE; None if that is not worth it."""
+    target = context.options.manifest_target_file_size
+    changing = [meta for meta in manifests if meta.num_deleted_files or meta.file_size < target]
+    if sum(meta.file_size for meta in changing) < context.options.manifest_full_compaction_threshold_size:
+        return None
+    deleted = _deleted_partitions(context, [meta for meta in manifests if meta.num_deleted_files])
+    kept: list[ManifestFileMeta] = []
+    rewritten: list[ManifestFileMeta] = []
+    for meta in manifests:
+        changes = meta.num_deleted_files or meta.file_size < target
+        met = changes or may_hold_any(meta.partition_stats, context.partition_types, deleted)
+        (rewritten if met else kept).append(meta)
+    if len(rewritten) <= 1:
+        return None
+    return kept + writer.manifests(live(context.manifests.entries(rewritten)))
+
+
+def _deleted_partitions(context: TableContext, manifests: Sequence[ManifestFileMeta]) -> list[tuple[object, ...]]:
+    partitions = {e.partition for entries in context.manifests.entries(manifests) for e in entries if e.kind == DELETE}
+    return [context.partition_values(partition) for partition in partitions]
+
+
+def _minor_compaction(
+    context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
+) -> list[ManifestFileMeta]:
+    """Fold neighbours until they reach the size of a manifest; the tail only once it has become long."""
+    result: list[ManifestFileMeta] = []
+    batch: list[ManifestFileMeta] = []
+    for meta in manifests:
+        batch.append(meta)
+        if sum(m.file_size for m in batch) >= context.options.manifest_target_file_size:
+            result += _folded(context, batch, writer)
+            batch = []
+    if len(batch) >= context.options.manifest_merge_min_count:
+        return result + _folded(context, batch, writer)
+    return result + batch
+
+
+def _folded(context: TableContext, batch: Sequence[ManifestFileMeta], writer: MetadataWriter) -> list[ManifestFileMeta]:
+    if len(batch) == 1:
+        return list(batch)
+    return writer.manifests(fold(entry for entries in context.manifests.entries(batch) for entry in entries))
+
+
+def fold(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """Drop each ADD together with its later DELETE; a DELETE whose ADD lies in an older manifest stays."""
+    folded: dict[tuple[object, ...], ManifestEntry] = {}
+    for entry in entries:
+        known = folded.get(entry.identity)
+        if known is None:
+            folded[entry.identity] = entry
+        elif known.kind == ADD and entry.kind == DELETE:
+            del folded[entry.identity]
+    return list(folded.values())

@@ -1,0 +1,63 @@
+"""Writes the manifest files of one commit, under names that nobody else uses, and remembers every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.index_manifest import encode_index_manifest
+from paimon_cli.metadata.manifest_file import encode_manifests
+from paimon_cli.metadata.manifest_list import encode_manifest_list
+from paimon_cli.metadata.partition_range import partition_stats
+
+
+class MetadataWriter:
+    """One UUID for all names of a commit, one counter per kind of file (format section 1; Java FileStorePathFactory)."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._uuid = context.names.uuid()
+        self._counters: dict[str, int] = {}
+        self.written: list[str] = []
+        """Paths in the order of writing."""
+
+    def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
+        """Manifests of `manifest.target-file-size` with these entries; none for no entries."""
+        files = encode_manifests(entries, self._context.options.manifest_target_file_size)
+        return [self._manifest(content, inside) for content, inside in files]
+
+    def manifest_list(self, manifests: Sequence[ManifestFileMeta]) -> tuple[str, int]:
+        """Name and size of a new list."""
+        content = encode_manifest_list(manifests)
+        return self._write("manifest-list", content), len(content)
+
+    def index_manifest(self, entries: Sequence[IndexManifestEntry]) -> str:
+        """Name of a new index manifest."""
+        return self._write("index-manifest", encode_index_manifest(entries))
+
+    def _manifest(self, content: bytes, entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
+        added = sum(entry.kind == ADD for entry in entries)
+        buckets = [entry.bucket for entry in entries]
+        levels = [entry.file.level for entry in entries]
+        return ManifestFileMeta(
+            file_name=self._write("manifest", content),
+            file_size=len(content),
+            num_added_files=added,
+            num_deleted_files=len(entries) - added,
+            partition_stats=partition_stats((entry.partition for entry in entries), self._context.partition_types),
+            schema_id=max(entry.file.schema_id for entry in entries),
+            min_bucket=min(buckets),
+            max_bucket=max(buckets),
+            min_level=min(levels),
+            max_level=max(levels),
+        )
+
+    def _write(self, kind: str, content: bytes) -> str:
+        number = self._counters.get(kind, 0)
+        self._counters[kind] = number + 1
+        name = f"{kind}-{self._uuid}-{number}"
+        path = self._context.layout.manifest(name)
+        self.written.append(path)  # before the write: one that fails half-way leaves something to delete
+        self._context.storage.write_new(path, content)
+        return name

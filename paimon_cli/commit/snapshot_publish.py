@@ -1,0 +1,87 @@
+"""Publish a snapshot: put it if its number is free, and find out who won if the answer is not plain (format section 10.4).
+
+Losing the answer to a successful put is common on object stores, so the file itself is the only witness.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from paimon_cli.errors import CommitUnknown, StorageUnavailable
+from paimon_cli.history.manifest_reader import SnapshotGone
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.storage import PutOutcome
+
+_TRIES = 5
+
+
+def publish(context: TableContext, snapshot: Snapshot) -> bool:
+    """True if the snapshot is now part of the table's history, False if its number belongs to somebody else.
+
+    Raises `CommitUnknown` if the storage does not let us find out; then nothing may be deleted.
+    """
+    path, content = context.layout.snapshot(snapshot.id), snapshot.to_json().encode()
+    for attempt in range(_TRIES):
+        # Repeating the put is safe: it is the same content for the same number, and only one of them can succeed.
+        if context.storage.put_if_absent(path, content) is PutOutcome.CREATED:
+            return _is_in_history(context, snapshot)
+        published = _read_back(context, path)
+        if published is not None:
+            return published == content and _is_in_history(context, snapshot)
+        context.clock.sleep(context.options.commit_min_retry_wait * 2**attempt / 1000)
+    raise _unknown(context, snapshot, "the storage gave no clear answer and does not show the snapshot file")
+
+
+def announce(context: TableContext, snapshot: Snapshot) -> None:
+    """Point the LATEST hint at the snapshot. Readers do without it, so a failure is none of the commit."""
+    with contextlib.suppress(StorageUnavailable):
+        context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
+
+
+def _read_back(context: TableContext, path: str) -> bytes | None:
+    try:
+        return context.storage.read_bytes(path)
+    except (FileNotFoundError, StorageUnavailable):
+        return None
+
+
+def _is_in_history(context: TableContext, snapshot: Snapshot) -> bool:
+    try:
+        return _continues_history(context, snapshot)
+    except (StorageUnavailable, SnapshotGone) as error:
+        raise _unknown(context, snapshot, f"it was published, but then the storage failed: {error}") from error
+
+
+def _continues_history(context: TableContext, snapshot: Snapshot) -> bool:
+    """False if others took and expired this number while we were slow, so that our file brought a dead number back to life.
+
+    As long as the predecessor is there, nobody has expired our number: expiry goes upwards.
+    """
+    before = snapshot.id - 1
+    if before and context.storage.exists(context.layout.snapshot(before)):
+        return True
+    newest = context.snapshots.latest_id()
+    if newest is None or newest <= snapshot.id:
+        return True
+    successor = context.snapshots.find(snapshot.id + 1)
+    if successor is None:
+        context.storage.delete(context.layout.snapshot(snapshot.id))
+        return False
+    inherited = {meta.file_name for meta in context.manifests.manifests_of(successor)}
+    if all(meta.file_name in inherited for meta in context.manifests.manifest_list(snapshot.delta_manifest_list)):
+        return True
+    raise _unknown(
+        context, snapshot, f"snapshot {successor.id} was published meanwhile and does not show whether it contains ours"
+    )
+
+
+def _unknown(context: TableContext, snapshot: Snapshot, why: str) -> CommitUnknown:
+    return CommitUnknown(
+        f"snapshot {snapshot.id} of {context.url} may or may not have been committed",
+        why,
+        f"look for user {snapshot.commit_user} in `paimon-cli snapshots ls` before trying again; nothing was deleted",
+        snapshot_id=snapshot.id,
+        commit_user=snapshot.commit_user,
+        commit_identifier=str(snapshot.commit_identifier),
+    )

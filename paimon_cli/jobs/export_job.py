@@ -1,0 +1,103 @@
+"""`read --output-path`: the rows of a scan as parquet files, one a split, written by engine tasks."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_cli.datatypes.arrow_types import arrow_field
+from paimon_cli.errors import UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.read.predicate import parse_predicate
+from paimon_cli.read.scan_plan import ScanPlan, Split
+from paimon_cli.read.split_reader import read_split
+from paimon_cli.storage.storage_for_url import storage_for_url
+
+SYSTEM_FIELDS = {SEQUENCE_NUMBER: pa.field(SEQUENCE_NUMBER, pa.int64()), VALUE_KIND: pa.field(VALUE_KIND, pa.int8())}
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """`output_path`: a directory (path or URL) that is missing or empty. `where`: SQL predicate."""
+
+    output_path: str
+    columns: tuple[str, ...]
+    where: str | None = None
+    keep_kinds: bool = False
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """One parquet file of the result."""
+
+    path: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class ExportSummary:
+    """What was written, in the order of the scan."""
+
+    output_path: str
+    files: tuple[ExportedFile, ...]
+    engine: str
+    seconds: float
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(file.size for file in self.files)
+
+
+def run_export(
+    context: TableContext, plan: ScanPlan, request: ExportRequest, engine: Engine, progress: Progress
+) -> ExportSummary:
+    """Write every split's rows; when a task fails, no file of the export stays behind."""
+    started = context.clock.now_millis()
+    storage, directory = storage_for_url(request.output_path)
+    if storage.list_directory(directory):
+        raise UsageError(f"{request.output_path} is not empty", "files of another export would look like a part of this one")
+    run = context.names.uuid()
+    tasks = [(f"{directory}/part-{number:05d}-{run}.parquet", split) for number, split in enumerate(plan.splits)]
+    progress.start("Reading splits", len(tasks))
+    try:
+        task = functools.partial(export_split, context, request)
+        files = engine.run_tasks(task, tasks, lambda file: progress.advance(1))
+    except BaseException as failure:
+        for path, _ in tasks:
+            storage.delete(path)
+        if isinstance(failure, TasksFailed):
+            raise failure.error from failure
+        raise
+    finally:
+        progress.finish()
+    seconds = (context.clock.now_millis() - started) / 1000
+    return ExportSummary(request.output_path, tuple(files), engine.name, seconds)
+
+
+def export_split(context: TableContext, request: ExportRequest, task: tuple[str, Split]) -> ExportedFile:
+    """One task: the split's rows as one parquet file, also when there are none, so that the schema is never lost."""
+    path, split = task
+    predicate = None if request.where is None else parse_predicate(request.where, context.schema)
+    schema = pa.schema([SYSTEM_FIELDS.get(name) or arrow_field(context.schema.field(name)) for name in request.columns])
+    storage, target = storage_for_url(path)
+    rows = 0
+    storage.delete(target)  # of an attempt that Spark has given up
+    with storage.open_output(target) as sink:
+        with pq.ParquetWriter(sink, schema, compression="zstd", store_decimal_as_integer=True) as writer:
+            for batch in read_split(context, split, request.columns, predicate, request.keep_kinds):
+                writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+                rows += batch.num_rows
+        size = sink.tell()
+    return ExportedFile(path, rows, size)

@@ -1,0 +1,121 @@
+"""Bounds of columns from what manifests say of partitions and files (format section 5.4), as the read schema sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from paimon_cli.datatypes.binary_row import deserialize_row
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS
+from paimon_cli.datatypes.field_types import DataField, DataType
+from paimon_cli.errors import DamagedFile
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta, SimpleStats
+from paimon_cli.read.column_bounds import BoundsOf, ColumnBounds
+
+NO_FIELDS = bytes(4)
+"""Arity 0 in front of a serialised row: nothing was recorded."""
+
+
+class TableBounds:
+    """Bounds for one table context; decoded rows of partitions are kept."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._partitions: dict[bytes, dict[str, ColumnBounds]] = {}
+        self._key_fields = context.schema.fields_of(context.schema.trimmed_primary_keys)
+
+    def of_partition(self, partition: bytes) -> BoundsOf:
+        """Exact values of the partition columns."""
+        if partition not in self._partitions:
+            values = self._context.partition_values(partition)
+            keys = self._context.schema.partition_keys
+            self._partitions[partition] = {name: ColumnBounds.of_value(v) for name, v in zip(keys, values, strict=True)}
+        return self._partitions[partition].get
+
+    def of_manifest(self, manifest: ManifestFileMeta) -> BoundsOf:
+        """Partition columns of all entries of a manifest."""
+        schema = self._context.schema
+        rows = manifest.num_added_files + manifest.num_deleted_files
+        fields = schema.fields_of(schema.partition_keys)
+        return self._decoded(manifest.partition_stats, rows, fields, manifest.file_name).get
+
+    def of_keys(self, partition: bytes, file: DataFileMeta) -> BoundsOf:
+        """Partition and primary-key columns: what holds for every version of the file's keys."""
+        of_partition, known = self.of_partition(partition), self._keys(file)
+        return lambda name: of_partition(name) or known.get(name)
+
+    def of_file(self, partition: bytes, file: DataFileMeta) -> BoundsOf:
+        """Every column of the file's own rows."""
+        of_keys, known = self.of_keys(partition, file), self._values(file)
+        return lambda name: of_keys(name) or known.get(name)
+
+    def _keys(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
+        stored = self._stored_fields(file, self._key_fields)
+        if not stored or any(a is None or not _same_type(a.type, b.type) for a, b in zip(stored, self._key_fields, strict=True)):
+            return {}
+        known = self._decoded(file.key_stats, file.row_count, self._key_fields, file.file_name)
+        first = self._key_fields[0]
+        if first.name not in known and first.type.root not in FLOATING_ROOTS:
+            # Rows are sorted by key, so the first key column has bounds even where statistics were switched off.
+            types = [field.type for field in self._key_fields]
+            low, high = (_row(row, types, file.file_name)[0] for row in (file.min_key, file.max_key))
+            known[first.name] = ColumnBounds(file.row_count, None, low, high)
+        return known
+
+    def _values(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
+        """A column that the file's schema did not have is null in all of its rows; one of another type is unknown."""
+        if file.write_cols is not None:
+            return {}
+        fields = self._context.schema.fields
+        stored = self._stored_fields(file, fields)
+        recorded = self._context.schemas.get(file.schema_id)
+        names = recorded.field_names if file.value_stats_cols is None else file.value_stats_cols
+        by_name = self._decoded(file.value_stats, file.row_count, recorded.fields_of(names), file.file_name)
+        known: dict[str, ColumnBounds] = {}
+        for field, old in zip(fields, stored, strict=True):
+            if old is None:
+                known[field.name] = ColumnBounds(file.row_count, file.row_count)
+            elif old.name in by_name and _same_type(old.type, field.type):
+                known[field.name] = by_name[old.name]
+        return known
+
+    def _stored_fields(self, file: DataFileMeta, fields: Sequence[DataField]) -> list[DataField | None]:
+        """The file's own columns of those fields, by id."""
+        if file.schema_id == self._context.schema.id:
+            return list(fields)
+        by_id = {field.id: field for field in self._context.schemas.get(file.schema_id).fields}
+        return [by_id.get(field.id) for field in fields]
+
+    def _decoded(self, stats: SimpleStats, rows: int, fields: Sequence[DataField], file_name: str) -> dict[str, ColumnBounds]:
+        """Bounds by column name; columns without any are left out."""
+        if stats.min_values[:4] == NO_FIELDS or stats.max_values[:4] == NO_FIELDS or not stats.min_values:
+            return {}
+        types = [field.type for field in fields]
+        lows, highs = (_row(row, types, file_name) for row in (stats.min_values, stats.max_values))
+        nulls = stats.null_counts if stats.null_counts else (None,) * len(fields)
+        if len(nulls) != len(fields):
+            raise DamagedFile(f"statistics of {file_name} are damaged", f"{len(nulls)} null counts for {len(fields)} columns")
+        known: dict[str, ColumnBounds] = {}
+        for field, low, high, count in zip(fields, lows, highs, nulls, strict=True):
+            if field.type.root in FLOATING_ROOTS and not _trusted_floats(low, high, file_name):
+                low = high = None
+            if low is not None or high is not None or count is not None:
+                known[field.name] = ColumnBounds(rows, count, low, high)
+        return known
+
+
+def _trusted_floats(low: Any, high: Any, file_name: str) -> bool:
+    """A NaN may hide in the bounds of ORC files, and may stand in any."""
+    return file_name.endswith(".parquet") and low == low and high == high
+
+
+def _same_type(a: DataType, b: DataType) -> bool:
+    return a.with_nullable(True) == b.with_nullable(True)
+
+
+def _row(row: bytes, types: Sequence[DataType], file_name: str) -> tuple[Any, ...]:
+    try:
+        return deserialize_row(row, types)
+    except ValueError as problem:
+        raise DamagedFile(f"a manifest holds damaged statistics of {file_name}", str(problem)) from problem

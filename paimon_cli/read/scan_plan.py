@@ -1,0 +1,229 @@
+"""Which files of a snapshot a read must open, cut into splits that can be read apart (format sections 11.1, 11.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles, KeepPartition, bucket_files
+from paimon_cli.lsm.key_intervals import Section, key_sections
+from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.read.file_bounds import TableBounds
+from paimon_cli.read.predicate import Predicate
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Files of one bucket that hold whole keys: no version of their keys is in another split. Picklable."""
+
+    bucket: BucketFiles
+    needs_merge: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(file.file_size for file in self.bucket.files)
+
+    @property
+    def row_count(self) -> int:
+        """Rows in the files: older versions and deletes count too."""
+        return sum(file.row_count for file in self.bucket.files)
+
+
+@dataclass
+class ScanCounts:
+    """What a plan looked at and what it skipped, by reason; files in skipped manifests are not counted."""
+
+    manifests: int = 0
+    manifests_skipped: int = 0
+    partitions: int = 0
+    partitions_skipped: int = 0
+    buckets: int = 0
+    buckets_skipped: int = 0
+    files: int = 0
+    files_skipped_by_partition: int = 0
+    files_skipped_by_bucket: int = 0
+    files_skipped_by_level: int = 0
+    files_skipped_by_key: int = 0
+    files_skipped_by_value: int = 0
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """Splits in the order of partitions, buckets and keys. `snapshot` None: nothing was ever committed."""
+
+    snapshot: Snapshot | None
+    splits: tuple[Split, ...]
+    counts: ScanCounts
+
+    @property
+    def size(self) -> int:
+        """Bytes to read at most."""
+        return sum(split.size for split in self.splits)
+
+    @property
+    def row_count(self) -> int:
+        """Rows to read at most, before merging."""
+        return sum(split.row_count for split in self.splits)
+
+
+def plan_scan(
+    context: TableContext,
+    snapshot: Snapshot | None,
+    predicate: Predicate | None = None,
+    *,
+    keep_partition: KeepPartition | None = None,
+    buckets: Collection[int] | None = None,
+    read_optimized: bool = False,
+) -> ScanPlan:
+    """Plan a read of `snapshot` (of `context.schema`); files that cannot hold a matching row are left out.
+
+    `read_optimized`: only the top level, whose files need no merge (Java's `$ro` view). Postponed rows (bucket -2) are not
+    visible to reads.
+    """
+    planner = _Planner(context, predicate, keep_partition, buckets, read_optimized)
+    found = bucket_files(context, snapshot, planner.keep_partition, None, planner.keep_manifest)
+    splits: list[Split] = []
+    for _, bucket in sorted(found.items(), key=lambda item: (context.partition_path_of(item[0][0]), item[0])):
+        splits += planner.splits(bucket)
+    return ScanPlan(snapshot, tuple(splits), planner.counts)
+
+
+class _Planner:
+    """Prunes by partition, bucket, key and value, and keeps count."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        predicate: Predicate | None,
+        keep_partition: KeepPartition | None,
+        buckets: Collection[int] | None,
+        read_optimized: bool,
+    ) -> None:
+        self.counts = ScanCounts()
+        self._context = context
+        self._predicate = predicate
+        self._wanted_partition = keep_partition
+        self._wanted_buckets = buckets
+        self._top_level = context.options.num_levels - 1 if read_optimized and context.schema.primary_keys else None
+        self._bounds = TableBounds(context)
+        self._kept_partitions: dict[bytes, bool] = {}
+        self._buckets_of: dict[int, frozenset[int] | None] = {}
+
+    def keep_manifest(self, manifest: ManifestFileMeta) -> bool:
+        self.counts.manifests += 1
+        kept = self._predicate is None or self._predicate.may_match(self._bounds.of_manifest(manifest))
+        self.counts.manifests_skipped += not kept
+        return kept
+
+    def keep_partition(self, partition: bytes) -> bool:
+        """Asked once for each file."""
+        self.counts.files += 1
+        kept = self._kept_partitions.get(partition)
+        if kept is None:
+            kept = self._wanted_partition is None or self._wanted_partition(partition)
+            kept = kept and (self._predicate is None or self._predicate.may_match(self._bounds.of_partition(partition)))
+            self._kept_partitions[partition] = kept
+            self.counts.partitions += 1
+            self.counts.partitions_skipped += not kept
+        self.counts.files_skipped_by_partition += not kept
+        return kept
+
+    def splits(self, bucket: BucketFiles) -> list[Split]:
+        self.counts.buckets += 1
+        if not self._keep_bucket(bucket):
+            self.counts.buckets_skipped += 1
+            self.counts.files_skipped_by_bucket += len(bucket.files)
+            return []
+        files = self._visible(bucket.files)
+        if not self._context.schema.primary_keys or self._context.options.deletion_vectors_enabled:
+            return self._independent_files(bucket, files)
+        return self._sections(bucket, files)
+
+    def _keep_bucket(self, bucket: BucketFiles) -> bool:
+        if bucket.bucket < 0 or (self._wanted_buckets is not None and bucket.bucket not in self._wanted_buckets):
+            return False
+        if self._predicate is None or self._context.options.bucket < 1:
+            return True
+        total = bucket.total_buckets
+        if total not in self._buckets_of:
+            self._buckets_of[total] = self._predicate.buckets(total)
+        holding = self._buckets_of[total]
+        return holding is None or bucket.bucket in holding
+
+    def _visible(self, files: tuple[DataFileMeta, ...]) -> list[DataFileMeta]:
+        hidden_level = 0 if self._context.schema.primary_keys and self._context.options.deletion_vectors_enabled else None
+        shown = [f for f in files if f.level != hidden_level and self._top_level in (None, f.level)]
+        self.counts.files_skipped_by_level += len(files) - len(shown)
+        return shown
+
+    def _independent_files(self, bucket: BucketFiles, files: list[DataFileMeta]) -> list[Split]:
+        """Append tables, and buckets whose stale rows deletion vectors mark: no row depends on another file."""
+        kept = [file for file in files if self._may_hold(bucket, file)]
+        self.counts.files_skipped_by_value += len(files) - len(kept)
+        ordered = sorted(kept, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0))
+        groups = self._packed(ordered, lambda file: file.file_size)
+        return [Split(replace(bucket, files=tuple(group)), False) for group in groups]
+
+    def _sections(self, bucket: BucketFiles, files: list[DataFileMeta]) -> list[Split]:
+        """Whole sections of overlapping files, so that all versions of a key meet in one split."""
+        keyed = [file for file in files if self._may_hold_keys(bucket, file)]
+        self.counts.files_skipped_by_key += len(files) - len(keyed)
+        sections: list[Section] = []
+        for section in key_sections(keyed, self._context.key_of):
+            members = _files(section)
+            if self._keep_section(bucket, members):
+                sections.append(section)
+            else:
+                self.counts.files_skipped_by_value += len(members)
+        groups = self._packed(sections, _size)
+        return [
+            Split(
+                replace(bucket, files=tuple(file for section in group for file in _files(section))),
+                any(len(section) > 1 for section in group),
+            )
+            for group in groups
+        ]
+
+    def _may_hold_keys(self, bucket: BucketFiles, file: DataFileMeta) -> bool:
+        """A condition that the keys alone break drops a file safely: all versions of those keys go with it."""
+        return self._predicate is None or self._predicate.may_match(self._bounds.of_keys(bucket.partition, file))
+
+    def _may_hold(self, bucket: BucketFiles, file: DataFileMeta) -> bool:
+        return self._predicate is None or self._predicate.may_match(self._bounds.of_file(bucket.partition, file))
+
+    def _keep_section(self, bucket: BucketFiles, members: list[DataFileMeta]) -> bool:
+        """Values drop a section only as a whole: an old row that matches may be hidden by a newer one that does not.
+
+        Engines that mix versions make rows that no file holds; for them only a lone file tells.
+        """
+        if len(members) > 1 and self._context.options.merge_engine != "deduplicate":
+            return True
+        return any(self._may_hold(bucket, file) for file in members)
+
+    def _packed(self, items: Iterable[T], size_of: Callable[[T], int]) -> list[list[T]]:
+        """Neighbours together until they reach the size of a split; opening a file costs as much as reading some bytes."""
+        limit, least = self._context.options.split_target_size, self._context.options.split_open_file_cost
+        groups: list[list[T]] = []
+        filled = 0
+        for item in items:
+            weight = max(size_of(item), least)
+            if not groups or filled + weight > limit:
+                groups.append([])
+                filled = 0
+            groups[-1].append(item)
+            filled += weight
+        return groups
+
+
+def _files(section: Section) -> list[DataFileMeta]:
+    return [file for run in section for file in run.files]
+
+
+def _size(section: Section) -> int:
+    return sum(run.size for run in section)

@@ -1,0 +1,44 @@
+"""The rows of a split: merged, filtered, projected; and their number without reading values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.read.predicate import Predicate
+from paimon_cli.read.scan_plan import Split
+
+
+def read_split(
+    context: TableContext,
+    split: Split,
+    columns: Sequence[str],
+    predicate: Predicate | None = None,
+    keep_kinds: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Batches with `columns` (table columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND`) of the rows that match, in key order.
+
+    With `keep_kinds` deleted keys come too, as -D or -U rows. Read lazily: a caller that has enough stops asking.
+    """
+    needed = list(dict.fromkeys([*columns, *(predicate.columns if predicate else ())]))
+    row_filter = predicate.expression if predicate else None
+    for batch in read_bucket(context, split.bucket, needed, row_filter=row_filter, keep_kinds=keep_kinds):
+        yield batch.select(list(columns))
+
+
+def count_split(context: TableContext, split: Split, predicate: Predicate | None = None) -> int:
+    """How many rows `read_split` would give.
+
+    Reads only what decides: keys and kinds where versions meet, the kinds where they do not, since the delete counts of some
+    writers are always 0; nothing at all for files of append tables.
+    """
+    if not context.schema.primary_keys and predicate is None and not split.bucket.index_files:
+        return split.row_count
+    counted = list(predicate.columns) if predicate else []
+    if not counted:
+        counted = [VALUE_KIND if context.schema.primary_keys else context.schema.fields[0].name]
+    return sum(batch.num_rows for batch in read_split(context, split, counted, predicate))

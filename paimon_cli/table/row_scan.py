@@ -1,0 +1,87 @@
+"""The rows that a read asks for, planned once and read lazily in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paimon_cli.errors import UsageError
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.read.predicate import Predicate, parse_predicate
+from paimon_cli.read.scan_plan import ScanPlan, plan_scan
+from paimon_cli.read.split_reader import count_split, read_split
+from paimon_cli.read.time_travel import travel
+from paimon_cli.table.table_definition import split_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from paimon_cli.history.table_context import TableContext
+    from paimon_cli.table.table import Table
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """What the user asked for: names separated by commas, a SQL predicate, at most one of the three ways to travel in time."""
+
+    select: str | None = None
+    where: str | None = None
+    limit: int | None = None
+    snapshot: int | None = None
+    tag: str | None = None
+    as_of: str | None = None
+    keep_kinds: bool = False
+
+
+@dataclass(frozen=True)
+class RowScan:
+    """A planned read. `columns` are table columns in output order; with `keep_kinds` batches end with `_VALUE_KIND`."""
+
+    context: TableContext
+    plan: ScanPlan
+    columns: tuple[str, ...]
+    predicate: Predicate | None
+    request: ReadRequest
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Rows by partition, bucket and key, up to the limit."""
+        left = self.request.limit
+        for split in self.plan.splits:
+            for batch in read_split(self.context, split, self.physical_columns, self.predicate, self.request.keep_kinds):
+                if left is None:
+                    yield batch
+                    continue
+                yield batch.slice(0, left)
+                left -= min(left, batch.num_rows)
+                if left == 0:
+                    return
+
+    @property
+    def physical_columns(self) -> tuple[str, ...]:
+        return (*self.columns, VALUE_KIND) if self.request.keep_kinds else self.columns
+
+    def count(self) -> int:
+        """Rows that `batches` would give, reading as little as possible."""
+        if self.request.keep_kinds:
+            return sum(batch.num_rows for batch in self.batches())
+        count = 0
+        for split in self.plan.splits:
+            count += count_split(self.context, split, self.predicate)
+            if self.request.limit is not None and count >= self.request.limit:
+                return self.request.limit
+        return count
+
+
+def plan_rows(table: Table, request: ReadRequest) -> RowScan:
+    """Find the snapshot, check columns and predicate against its schema, plan. Raises NotFound and UsageError."""
+    context, snapshot = travel(table.context, request.snapshot, request.tag, request.as_of)
+    columns = context.schema.field_names if request.select is None else split_names(request.select)
+    if not columns:
+        raise UsageError("no columns to read", hint=f"the columns are {', '.join(context.schema.field_names)}")
+    context.schema.fields_of(columns)
+    if len(set(columns)) < len(columns):
+        raise UsageError("a column is selected twice", ", ".join(columns))
+    predicate = None if request.where is None else parse_predicate(request.where, context.schema)
+    plan = plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
+    return RowScan(context, plan, columns, predicate, request)

@@ -1,0 +1,110 @@
+"""Schemas and options of a table as they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_cli.datatypes.field_types import type_to_json
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_catalog import OPTIONS, find_option
+from paimon_cli.table.table import Table
+
+
+@dataclass(frozen=True)
+class SchemaRow:
+    """One schema; `columns` counts the top-level ones, `time` in epoch millis."""
+
+    id: int
+    time: int
+    columns: int
+    highest_field_id: int
+    primary_keys: tuple[str, ...]
+    partition_keys: tuple[str, ...]
+    comment: str | None
+
+
+@dataclass(frozen=True)
+class FieldRow:
+    """One column; `type` as the schema file spells it, which `create --schema` takes back."""
+
+    id: int
+    name: str
+    type: Any
+    description: str | None
+
+
+@dataclass(frozen=True)
+class SchemaDetails:
+    """One schema in full."""
+
+    id: int
+    time: int
+    fields: tuple[FieldRow, ...]
+    primary_keys: tuple[str, ...]
+    partition_keys: tuple[str, ...]
+    options: Mapping[str, str]
+    comment: str | None
+    highest_field_id: int
+
+
+@dataclass(frozen=True)
+class OptionRow:
+    """One option: `value` is what the table sets, else the default; keys unknown to Paimon have no description."""
+
+    key: str
+    value: str | None
+    default: str | None
+    is_set: bool
+    immutable: bool
+    description: str
+
+
+def schema_rows(table: Table) -> list[SchemaRow]:
+    """The newest first."""
+    return [_schema_row(table.schemas.get(schema_id)) for schema_id in reversed(table.schemas.ids())]
+
+
+def schema_details(schema: TableSchema) -> SchemaDetails:
+    return SchemaDetails(
+        id=schema.id,
+        time=schema.time_millis,
+        fields=tuple(FieldRow(f.id, f.name, type_to_json(f.type), f.description) for f in schema.fields),
+        primary_keys=schema.primary_keys,
+        partition_keys=schema.partition_keys,
+        options=schema.options,
+        comment=schema.comment,
+        highest_field_id=schema.highest_field_id,
+    )
+
+
+def option_rows(schema: TableSchema, *, every: bool) -> list[OptionRow]:
+    """The options that are set, by key; with `every` also those that are not."""
+    keys = set(schema.options) | ({option.key for option in OPTIONS} if every else set())
+    return [_option_row(key, schema.options.get(key)) for key in sorted(keys)]
+
+
+def _schema_row(schema: TableSchema) -> SchemaRow:
+    return SchemaRow(
+        schema.id,
+        schema.time_millis,
+        len(schema.fields),
+        schema.highest_field_id,
+        schema.primary_keys,
+        schema.partition_keys,
+        schema.comment,
+    )
+
+
+def _option_row(key: str, value: str | None) -> OptionRow:
+    known = find_option(key)
+    default = known.default if known else None
+    return OptionRow(
+        key=key,
+        value=default if value is None else value,
+        default=default,
+        is_set=value is not None,
+        immutable=known.immutable if known else False,
+        description=known.description if known else "",
+    )

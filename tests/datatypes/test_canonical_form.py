@@ -1,0 +1,151 @@
+"""The canonical JSON form, from and to values and Arrow columns."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type
+from paimon_cli.datatypes.canonical_form import canonical_column, canonical_json, canonical_rows, from_canonical
+from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.datatypes.values import values_from_arrow, values_to_arrow
+from tests.vectors import load
+
+CELLS = {
+    "BOOLEAN": [True, False, None],
+    "TINYINT": [-128, 127],
+    "BIGINT": [-(2**63), 2**63 - 1, None],
+    "FLOAT": [0.10000000149011612, "NaN", "-Infinity", None],
+    "DOUBLE": [0.1, 1e300, "Infinity"],
+    "STRING": ["", "表 \u0000", None],
+    "BYTES": ["", "00ff", None],
+    "DECIMAL(5, 2)": ["-1.50", "0.00", "999.99"],
+    "DECIMAL(38, 10)": ["0.0000000000", "-0.0000000001", "1234567890123456789012345678.0123456789", None],
+    "DATE": ["0001-01-01", "1969-12-31", "9999-12-31", None],
+    "TIME(3)": ["00:00:00", "10:11:12.5", "23:59:59.999", None],
+    "TIMESTAMP(0)": ["1970-01-01T00:00:00", "9999-12-31T23:59:59", None],
+    "TIMESTAMP(3)": ["1969-12-31T23:59:59.999", "2024-02-29T10:20:00", "2024-01-01T10:00:10"],
+    "TIMESTAMP(6)": ["0001-01-01T00:00:00.000001", "2024-01-01T00:00:00.1"],
+    "TIMESTAMP(9)": ["1969-12-31T23:59:59.123456789", "2024-01-01T00:00:00.00000001"],
+    "TIMESTAMP(6) WITH LOCAL TIME ZONE": ["1969-12-31T23:59:59.999999Z", "2024-01-01T00:00:00Z", None],
+}
+NESTED = [
+    ({"type": "ARRAY", "element": "TIMESTAMP(6)"}, [["2024-01-01T00:00:00", None], [], None]),
+    ({"type": "MAP", "key": "STRING NOT NULL", "value": "DECIMAL(4, 1)"}, [[["a", "1.0"], ["b", None]], [], None]),
+    ({"type": "MULTISET", "element": "BYTES"}, [[["00", 2], ["ff", 1]]]),
+    (
+        {"type": "ROW", "fields": [{"name": "d", "type": "DATE"}, {"name": "l", "type": {"type": "ARRAY", "element": "INT"}}]},
+        [{"d": "2024-01-01", "l": [1, 2]}, {"d": None, "l": None}, None],
+    ),
+]
+ALL = [*CELLS.items(), *NESTED]
+
+
+@pytest.mark.parametrize(("given", "cells"), ALL, ids=str)
+def test_values_and_columns_render_alike(given, cells):
+    t = parse_type(given)
+    values = [from_canonical(cell, t) for cell in cells]
+    assert [canonical_json(value, t) for value in values] == cells
+    array = values_to_arrow(values, t)
+    assert array.type == arrow_type(t)
+    assert canonical_column(array, t) == cells
+    assert canonical_column(pa.chunked_array([array, array.slice(1)]), t) == cells + cells[1:]
+
+
+@pytest.mark.parametrize(("given", "cells"), [case for case in ALL if "NaN" not in case[1]], ids=str)
+def test_values_through_arrow(given, cells):
+    t = parse_type(given)
+    values = [from_canonical(cell, t) for cell in cells]
+    array = values_to_arrow(values, t)
+    assert values_from_arrow(array, t) == values
+    assert values_from_arrow(array.slice(1), t) == values[1:]
+
+
+def test_rows_of_a_batch():
+    fields = [DataField(0, "k", parse_type("INT NOT NULL")), DataField(1, "d", parse_type("DATE"))]
+    batch = pa.RecordBatch.from_arrays(
+        [values_to_arrow([1, 2], fields[0].type), values_to_arrow([0, None], fields[1].type)],
+        schema=pa.schema(map(arrow_field, fields)),
+    )
+    rows = [{"k": 1, "d": "1970-01-01"}, {"k": 2, "d": None}]
+    assert list(canonical_rows(batch, fields)) == rows
+    assert list(canonical_rows(pa.Table.from_batches([batch, batch]), fields)) == rows + rows
+    assert list(canonical_rows(batch, fields[1:])) == [{"d": "1970-01-01"}, {"d": None}]
+    assert list(canonical_rows(batch, [])) == [{}, {}]
+
+
+def test_entries_are_sorted_by_the_json_of_the_key():
+    t = parse_type({"type": "MAP", "key": "INT NOT NULL", "value": "INT"})
+    assert canonical_json([(9, 1), (10, 2), (-1, 3)], t) == [[-1, 3], [10, 2], [9, 1]]
+
+
+def test_years_beyond_four_digits_and_times_beyond_the_day():
+    day, stamp, time = parse_type("DATE"), parse_type("TIMESTAMP(3)"), parse_type("TIME(3)")
+    assert canonical_column(values_to_arrow([2932897, -719529], day), day) == ["+10000-01-01", "-0001-12-31"]
+    assert canonical_column(pa.array([253402300800000], pa.timestamp("ms")), stamp) == ["+10000-01-01T00:00:00"]
+    cells = [{"raw_millis": 86400000}, "00:00:00"]
+    assert canonical_column(values_to_arrow([86400000, 0], time), time) == cells
+    assert [from_canonical(cell, time) for cell in cells] == [86400000, 0]
+
+
+def test_values_of_the_vectors_come_back():
+    count = 0
+    for line in load("binary_row"):
+        for cell, json_type in zip(line["in"]["row"], line["in"]["types"], strict=True):
+            t = parse_type(json_type)
+            back = canonical_json(from_canonical(cell, t), t)
+            if not any(root in json.dumps(json_type) for root in ("MAP", "MULTISET", "ROW")):
+                assert back == cell
+                count += 1
+            elif cell is not None:
+                assert len(back) == len(cell)
+    assert count > 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("BOOLEAN", 1),
+        ("TINYINT", 128),
+        ("INT", True),
+        ("INT", 1.0),
+        ("BIGINT", "1"),
+        ("DOUBLE", "1"),
+        ("DECIMAL(5, 2)", 1.5),
+        ("DECIMAL(5, 2)", "1000.00"),
+        ("DECIMAL(5, 2)", "0.001"),
+        ("DECIMAL(5, 2)", "1E+999999"),
+        ("DECIMAL(5, 2)", "1E-999999"),
+        ("DECIMAL(5, 2)", "NaN"),
+        ("DECIMAL(5, 2)", "x"),
+        ("STRING", 1),
+        ("BYTES", "0"),
+        ("BYTES", 5),
+        ("DATE", "2023-02-29"),
+        ("DATE", 5),
+        ("TIME(3)", "24:00:00"),
+        ("TIMESTAMP(3)", "2024-01-01T00:00:60"),
+        ("TIMESTAMP(3)", "yesterday"),
+    ],
+)
+def test_cells_that_do_not_fit_name_the_type(text, cell):
+    with pytest.raises(ValueError, match=text.split("(")[0]):
+        from_canonical(cell, parse_type(text))
+
+
+@pytest.mark.parametrize(
+    ("given", "cell"), [(NESTED[0][0], "x"), (NESTED[1][0], [["a"]]), (NESTED[3][0], {"x": 1}), (NESTED[3][0], 3)]
+)
+def test_nested_cells_that_do_not_fit(given, cell):
+    with pytest.raises(ValueError):
+        from_canonical(cell, parse_type(given))
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"), [(3, "3.00"), ("-0", "0.00"), ("1E+2", "100.00"), ("0E-99", "0.00"), ("2.500", "2.50")]
+)
+def test_decimals_take_the_scale_of_the_column(cell, value):
+    assert str(from_canonical(cell, parse_type("DECIMAL(5, 2)"))) == str(Decimal(value))

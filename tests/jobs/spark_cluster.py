@@ -1,0 +1,75 @@
+"""A real standalone Spark cluster on this machine, made of nothing but the installed PySpark."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyspark
+
+from paimon_cli.jobs.java_runtime import find_java
+
+START_SECONDS = 60
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class SparkCluster:
+    """A master and workers of one core each, as processes of this test."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.url = ""
+
+    @property
+    def confs(self) -> dict[str, str]:
+        """What a driver on the same machine needs."""
+        return {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.cores": "1",
+            "spark.executor.memory": "512m",
+            "spark.pyspark.python": sys.executable,
+        }
+
+    def start(self, workers: int) -> None:
+        port = free_port()
+        self.url = f"spark://127.0.0.1:{port}"
+        master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+        log = self._run("master", master)
+        for number in range(workers):
+            place = ["--host", "127.0.0.1", "--webui-port", "0", "-d", str(self._directory / f"work-{number}")]
+            self._run(f"worker-{number}", ["org.apache.spark.deploy.worker.Worker", *place, "-c", "1", "-m", "1g", self.url])
+        deadline = time.monotonic() + START_SECONDS
+        while log.read_text().count("Registering worker") < workers:
+            if time.monotonic() > deadline:
+                raise TimeoutError(log.read_text())
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            process.wait(30)
+
+    def _run(self, name: str, command: list[str]) -> Path:
+        """Start one daemon in an environment without this checkout on the Python path; returns its log."""
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        environment |= {"SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(find_java(os.environ).home)}
+        environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+        log = self._directory / f"{name}.log"
+        with log.open("wb") as sink:
+            command = [str(SPARK_HOME / "bin" / "spark-class"), *command]
+            process = subprocess.Popen(command, env=environment, cwd=self._directory, stdout=sink, stderr=sink)
+        self._processes.append(process)
+        return log

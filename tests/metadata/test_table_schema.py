@@ -1,0 +1,119 @@
+"""Schema files against Java's reader and writer (`schema_json` vectors)."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from paimon_cli.datatypes.field_types import DataField, parse_type, type_to_json
+from paimon_cli.errors import DamagedFile, UsageError
+from paimon_cli.metadata.table_schema import TableSchema
+from tests.vectors import load
+
+SCHEMA = TableSchema(
+    id=0,
+    fields=(
+        DataField(0, "dt", parse_type("STRING NOT NULL")),
+        DataField(1, "k", parse_type("BIGINT NOT NULL")),
+        DataField(2, "v", parse_type("INT"), description="", default_value="7"),
+    ),
+    highest_field_id=2,
+    partition_keys=("dt",),
+    primary_keys=("dt", "k"),
+    options={"bucket": "2"},
+    comment=None,
+    time_millis=1_700_000_000_000,
+)
+
+
+def damaged(**changes: object) -> str:
+    content = json.loads(SCHEMA.to_json()) | changes
+    return json.dumps({key: value for key, value in content.items() if value is not ...})
+
+
+def test_schemas_of_java():
+    same = 0
+    for line in load("schema_json"):
+        schema, out = TableSchema.from_json(line["in"]["text"]), line["out"]
+        assert (schema.version, schema.id, schema.highest_field_id) == (out["version"], out["id"], out["highest_field_id"])
+        fields = [{"id": f.id, "name": f.name, "type": type_to_json(f.type)} for f in schema.fields]
+        assert fields == out["schema"]["fields"]
+        assert list(schema.partition_keys) == out["schema"]["partitionKeys"]
+        assert list(schema.primary_keys) == out["schema"]["primaryKeys"]
+        assert schema.options == out["schema"]["options"]
+        assert (schema.comment, schema.time_millis) == (out["comment"], out["time_millis"])
+        assert list(schema.bucket_key_names) == out["bucket_keys"]
+        assert list(schema.trimmed_primary_keys) == out["trimmed_primary_keys"]
+        assert int(schema.options.get("bucket", -1)) == out["num_buckets"]
+        if out["rewritten"] == "same":
+            assert schema.to_json() == line["in"]["text"]
+            same += 1
+    assert same > 15
+
+
+def test_round_trip():
+    assert TableSchema.from_json(SCHEMA.to_json()) == SCHEMA
+    assert pickle.loads(pickle.dumps(SCHEMA)) == SCHEMA
+
+
+def test_a_null_comment_is_read_but_not_written():
+    assert TableSchema.from_json(damaged(comment=None)).comment is None
+    assert "comment" not in SCHEMA.to_json()
+    assert '"comment" : ""' in replace(SCHEMA, comment="").to_json()
+
+
+def test_defaults_of_old_versions():
+    assert TableSchema.from_json(damaged(version=..., options={})).options == {"bucket": "1", "file.format": "orc"}
+    assert TableSchema.from_json(damaged(version=1, options={"bucket": "3"})).options == {"bucket": "3", "file.format": "orc"}
+    assert TableSchema.from_json(damaged(version=2, options={})).options == {"file.format": "orc"}
+    assert TableSchema.from_json(damaged(version=3, options={})).options == {}
+
+
+def test_lenient_where_java_is():
+    schema = TableSchema.from_json(damaged(timeMillis=..., somethingNew={"a": 1}, options={"bucket": 2, "write-only": True}))
+    assert (schema.time_millis, schema.options) == (0, {"bucket": "2", "write-only": "true"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"version": 3',
+        damaged(id="0"),
+        damaged(id=True),
+        damaged(highestFieldId=...),
+        damaged(fields=...),
+        damaged(fields=[{"name": "dt", "type": "STRING"}]),
+        damaged(fields=[{"id": 0, "name": "dt", "type": "STR"}]),
+        damaged(fields=["dt"]),
+        damaged(fields=[{"id": 0, "name": "r", "type": {"type": "ROW", "fields": [{"name": "x", "type": "INT"}]}}]),
+        damaged(fields=[{"id": 0, "name": "a", "type": "INT"}, {"id": 1, "name": "a", "type": "INT"}]),
+        damaged(partitionKeys=None),
+        damaged(primaryKeys=["nope"]),
+        damaged(options=...),
+        damaged(options={"a": None}),
+        damaged(comment=5),
+    ],
+)
+def test_damaged_files_are_named(text):
+    with pytest.raises(DamagedFile, match="schema/schema-7") as error:
+        TableSchema.from_json(text, "t/schema/schema-7")
+    assert error.value.details["path"] == "t/schema/schema-7"
+
+
+def test_keys():
+    assert SCHEMA.trimmed_primary_keys == SCHEMA.bucket_key_names == ("k",)
+    assert replace(SCHEMA, options={"bucket-key": " v, k"}).bucket_key_names == ("v", "k")
+    assert replace(SCHEMA, options={"bucket-key": " "}).bucket_key_names == ("k",)
+
+
+def test_columns_by_name():
+    assert SCHEMA.field_names == ("dt", "k", "v")
+    assert SCHEMA.fields_of(["v", "dt"]) == (SCHEMA.fields[2], SCHEMA.fields[0])
+    assert SCHEMA.types_of(["v"]) == (parse_type("INT"),)
+    with pytest.raises(UsageError, match="no column 'x'"):
+        SCHEMA.field("x")

@@ -1,0 +1,52 @@
+"""Texts of sizes and durations."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_cli.errors import UsageError
+from paimon_cli.options.size_and_duration import parse_duration, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("500 b", 500),
+        ("128 mb", 128 << 20),
+        ("128MB", 128 << 20),
+        (" 1 g ", 1 << 30),
+        ("2 tebibytes", 2 << 40),
+        ("4kb", 4096),
+    ],
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "millis"),
+    [
+        ("1 h", 3_600_000),
+        ("10 s", 10_000),
+        ("500 ms", 500),
+        ("500", 500),
+        ("7d", 604_800_000),
+        ("3 min", 180_000),
+        ("1999 µs", 1),
+    ],
+)
+def test_durations(text, millis):
+    assert parse_duration(text) == millis
+
+
+@pytest.mark.parametrize("text", ["", "mb", "-1 mb", "1.5 gb", "1 xb", "1 mb mb", "9999999999 tb", "１ mb"])
+def test_bad_sizes(text):
+    with pytest.raises(UsageError, match="size"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["", "h", "-1 s", "1 month", "1 h 5 min", "99999999999999999999 d"])
+def test_bad_durations(text):
+    with pytest.raises(UsageError, match="duration"):
+        parse_duration(text)

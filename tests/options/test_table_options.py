@@ -1,0 +1,128 @@
+"""Typed options: defaults, overrides, older keys and refusals."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from paimon_cli.errors import UsageError
+from paimon_cli.options.option_catalog import OPTIONS
+from paimon_cli.options.option_text import TypedOption
+from paimon_cli.options.size_and_duration import parse_duration, parse_size
+from paimon_cli.options.table_options import TableOptions
+
+MB = 1 << 20
+
+
+def test_defaults_are_those_of_the_catalog():
+    """Every typed attribute whose default Paimon lists has that very default."""
+    catalog = {option.key: option for option in OPTIONS}
+    typed = {name: o for name, o in vars(TableOptions).items() if isinstance(o, TypedOption) and o.key != "target-file-size"}
+    for name, option in typed.items():
+        listed = catalog[option.key]
+        if listed.default is None:
+            assert option.default in (None, ()), name
+        elif listed.type == "Map<String, String>":
+            assert option.default == {}, name
+        elif listed.type == "Duration":
+            assert option.default == {"PT10S": 10_000, "PT0.01S": 10, "PT1H": 3_600_000}[listed.default], name
+        else:
+            assert option.read(listed.default) == option.default, name
+        assert set(option.older_keys) <= set(listed.older_keys), name
+    assert len(typed) > 50
+
+
+def test_defaults_that_depend_on_others():
+    options = TableOptions({})
+    assert (options.compaction_trigger, options.stop_trigger, options.num_levels) == (5, 8, 6)
+    assert (options.target_file_size, options.append_target_file_size) == (128 * MB, 256 * MB)
+    more = options.with_overrides({"num-sorted-run.compaction-trigger": "9"})
+    assert (more.stop_trigger, more.num_levels, more.lookup_compact_max_interval) == (12, 10, 18)
+    assert more.with_overrides({"num-sorted-run.stop-trigger": "3"}).stop_trigger == 9
+
+
+def test_values_are_read():
+    options = TableOptions(
+        {
+            "bucket": "4",
+            "bucket-key": "a, b",
+            "merge-engine": "Partial-Update",
+            "write-only": "TRUE",
+            "target-file-size": "1 mb",
+            "compaction.optimization-interval": "2 min",
+            "file.format.per.level": "0:avro,3:ORC",
+            "file.compression": "LZ4",
+            "partition.legacy-name": "false",
+        }
+    )
+    assert (options.bucket, options.bucket_keys, options.merge_engine, options.write_only) == (
+        4,
+        ("a", "b"),
+        "partial-update",
+        True,
+    )
+    assert (options.target_file_size, options.optimization_interval) == (MB, 120_000)
+    assert [options.format_at(level) for level in (0, 1, 3)] == ["avro", "parquet", "orc"]
+    assert (options.compression_at(0), options.partition_legacy_name) == ("lz4", False)
+
+
+def test_older_keys_count_behind_the_new_one():
+    assert TableOptions({"write.compaction-skip": "true"}).write_only
+    assert not TableOptions({"write.compaction-skip": "true", "write-only": "false"}).write_only
+    assert TableOptions({"partial-update.ignore-delete": "true"}).ignore_delete
+
+
+def test_overrides_leave_the_original_alone():
+    options = TableOptions({"bucket": "1"})
+    assert options.with_overrides({"bucket": "2", "x": "y"}).raw == {"bucket": "2", "x": "y"}
+    assert options.bucket == 1
+
+
+def test_stats_modes():
+    options = TableOptions(
+        {
+            "metadata.stats-mode": "counts",
+            "fields.a.stats-mode": "FULL",
+            "metadata.stats-mode.per.level": "0:none",
+            "fields.b.stats-mode": "x",
+        }
+    )
+    assert [options.stats_mode("a", 0), options.stats_mode("c", 0), options.stats_mode("c", 1)] == ["full", "none", "counts"]
+    assert TableOptions({}).stats_mode("c") == "truncate(16)"
+    with pytest.raises(UsageError, match=r"fields\.b\.stats-mode"):
+        options.stats_mode("b")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "key", "value", "allowed"),
+    [
+        ("bucket", "bucket", "x", "-2"),
+        ("bucket", "bucket", "-3", "-2"),
+        ("bucket", "bucket", "1_0", "-2"),
+        ("merge_engine", "merge-engine", "merge", "deduplicate, partial-update"),
+        ("write_only", "write-only", "yes", "true or false"),
+        ("target_file_size", "target-file-size", "0", "1 byte"),
+        ("write_buffer_size", "write-buffer-size", "big", "128 mb"),
+        ("commit_timeout", "commit.timeout", "soon", "1 h"),
+        ("small_file_ratio", "compaction.small-file-ratio", "1.5", "0 to 1"),
+        ("file_format_per_level", "file.format.per.level", "avro", "0:avro"),
+        ("num_levels", "num-levels", "1", "from 2"),
+        ("zstd_level", "file.compression.zstd-level", "99", "22"),
+    ],
+)
+def test_bad_values_name_key_value_and_what_is_allowed(attribute, key, value, allowed):
+    with pytest.raises(UsageError) as error:
+        getattr(TableOptions({key: value}), attribute)
+    assert f"'{key}'" in error.value.what and f"'{value}'" in error.value.what and allowed in error.value.why
+
+
+def test_options_travel_to_other_processes():
+    assert pickle.loads(pickle.dumps(TableOptions({"bucket": "3"}))).bucket == 3
+
+
+def test_sizes_and_durations_of_the_catalog_are_readable():
+    for option in OPTIONS:
+        if option.type == "MemorySize" and option.default is not None:
+            assert parse_size(option.default) >= 0
+    assert parse_duration("1 d") == 86_400_000
