@@ -39,11 +39,11 @@ class BoundedGroup(HelpfulGroup):
         except (KeyboardInterrupt, typer.Abort):
             raise typer.Exit(INTERRUPTED) from None
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **settings: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *positional: Any, **settings: Any) -> Any:
         arguments = list(sys.argv[1:] if args is None else args)
         settings["standalone_mode"] = False
         try:
-            code = super().main(arguments, prog_name or "paimon-cli", **settings)
+            code = super().main(arguments, prog_name or "paimon-cli", *positional, **settings)
         except Exception as error:
             code = report_failure(error, arguments)
         if code == INTERRUPTED:
@@ -68,7 +68,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Options in front of the command."""
 

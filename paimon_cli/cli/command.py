@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
-from paimon_cli.cli.parameters import Engine, EngineName, MasterUrl, OptionPairs, Output, SparkSettings, Trace, WarehouseUrl, split_pairs
-from paimon_cli.cli.result_view import Item, Listing, OutputFormat, show
+from paimon_cli.cli.parameters import (
+    Engine,
+    EngineName,
+    MasterUrl,
+    OptionPairs,
+    Output,
+    SparkSettings,
+    Trace,
+    WarehouseUrl,
+    split_pairs,
+)
+from paimon_cli.cli.result_view import show
+from paimon_cli.cli.results import Item, Listing, OutputFormat
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.engine import Engine as JobEngine
@@ -24,7 +35,7 @@ HIDDEN_ALIASES = {"ls": "list", "show": "get", "rm": "delete"}
 
 @dataclass(frozen=True)
 class Call:
-    """The shared options of one call, and what follows from them. `engine` and the two below are set for commands that run jobs."""
+    """The shared options of one call, and what follows from them. `engine` and below are set for commands that run jobs."""
 
     output: OutputFormat = OutputFormat.TABLE
     warehouse: str | None = None
@@ -74,7 +85,9 @@ def group(help_text: str) -> typer.Typer:
     return typer.Typer(cls=HelpfulGroup, help=help_text)
 
 
-def command(app: typer.Typer, name: str, *, runs_jobs: bool = False, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(
+    app: typer.Typer, name: str, *, runs_jobs: bool = False, **settings: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register `function(call, ...)` as a command with the shared options; `runs_jobs` adds those of the engine."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:

@@ -12,9 +12,9 @@ import typer
 
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.parameters import Buckets, Partitions, split_partitions
-from paimon_cli.cli.result_view import Column, Item, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, SNAPSHOT_IDS, TEXT, human_size
-from paimon_cli.errors import UsageError
+from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size
+from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest, CompactSummary
@@ -84,17 +84,31 @@ def register(app: typer.Typer, panel: str) -> None:
 
 def compact(
     call: Call,
-    tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE...]", help="Paths, URLs or db.table.", show_default=False)] = None,
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE...]", help="Paths, URLs or db.table.", show_default=False)
+    ] = None,
     database: Annotated[str | None, typer.Option("--database", metavar="DB", help="All tables of this database instead.")] = None,
-    dedicated: Annotated[bool, typer.Option("--dedicated", help="Beside writers that do not compact themselves: warn when they may.")] = False,
-    strategy: Annotated[Strategy | None, typer.Option("--strategy", help="full: everything to the top level (default); minor: what the triggers pick (default with --watch).")] = None,
+    dedicated: Annotated[
+        bool, typer.Option("--dedicated", help="Beside writers that do not compact themselves: warn when they may.")
+    ] = False,
+    strategy: Annotated[
+        Strategy | None,
+        typer.Option(
+            "--strategy",
+            help="full: everything to the top level (default); minor: what the triggers pick (default with --watch).",
+        ),
+    ] = None,
     partition: Partitions = None,
     bucket: Buckets = None,
-    on_conflict: Annotated[OnConflict, typer.Option("--on-conflict", help="When another job changed the same files.")] = OnConflict.RETRY,
+    on_conflict: Annotated[
+        OnConflict, typer.Option("--on-conflict", help="When another job changed the same files.")
+    ] = OnConflict.RETRY,
     dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be compacted.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, round by round, until interrupted.")] = False,
     interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="With --watch: pause between rounds.")] = "10 s",
-    max_rounds: Annotated[int | None, typer.Option("--max-rounds", metavar="N", min=1, help="With --watch: end after N rounds.")] = None,
+    max_rounds: Annotated[
+        int | None, typer.Option("--max-rounds", metavar="N", min=1, help="With --watch: end after N rounds.")
+    ] = None,
 ) -> None:
     """Compact tables: merge sorted runs, drop what newer rows replace.
 
@@ -126,7 +140,9 @@ def compact_behind_write(table: Table, buckets: Collection[int], engine: Engine)
 
 def _targets(call: Call, tables: Sequence[str], database: str | None) -> list[TableLocation]:
     if (database is None) == (not tables):
-        raise UsageError("name the tables to compact", "either TABLE... or --database DB", "paimon-cli compact ./wh/shop.db/orders")
+        raise UsageError(
+            "name the tables to compact", "either TABLE... or --database DB", "paimon-cli compact ./wh/shop.db/orders"
+        )
     if database is None:
         return [call.locate(table) for table in tables]
     from paimon_cli.table.table_location import tables_of_database
@@ -134,24 +150,49 @@ def _targets(call: Call, tables: Sequence[str], database: str | None) -> list[Ta
     return tables_of_database(database, call.warehouse)
 
 
-def _compact_once(call: Call, locations: Sequence[TableLocation], request: CompactRequest, dedicated: bool, *, single: bool) -> None:
+def _compact_once(
+    call: Call, locations: Sequence[TableLocation], request: CompactRequest, dedicated: bool, *, single: bool
+) -> None:
+    """Every table once; one that fails does not keep the others from their turn."""
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.compact_job import run_compact
 
-    rows = []
+    done: list[TableSummary] = []
+    failures: list[PaimonError] = []
     with call.engine_running() as engine:
         for location in locations:
-            table = _opened(call, location, dedicated)
-            summary = run_compact(table.context, request, engine, progress_on_stderr())
-            rows.append(_summary(table.name, summary))
+            try:
+                table = _opened(call, location, dedicated)
+                summary = run_compact(table.context, request, engine, progress_on_stderr())
+            except PaimonError as error:
+                failures.append(error)
+                continue
+            done.append(_summary(table.name, summary))
             if call.output is OutputFormat.TABLE:
                 print(_line(table.name, summary))
-    if call.output is not OutputFormat.TABLE:
-        _show_summaries(call, rows, single=single and len(rows) == 1)
+    if call.output is not OutputFormat.TABLE and done:
+        _show_summaries(call, done, single=single and len(locations) == 1)
+    _raise_failures(failures, len(locations))
+
+
+def _raise_failures(failures: Sequence[PaimonError], tables: int) -> None:
+    if not failures:
+        return
+    if tables == 1:
+        raise failures[0]
+    what = f"{len(failures)} of {counted(tables, 'table')} could not be compacted"
+    why = "; ".join(str(failure) for failure in failures)
+    kind = PartialSuccess if len(failures) < tables else type(failures[0])
+    raise kind(what, why, failures[0].hint)
 
 
 def _watch(
-    call: Call, locations: Sequence[TableLocation], request: CompactRequest, dedicated: bool, interval: str, max_rounds: int | None
+    call: Call,
+    locations: Sequence[TableLocation],
+    request: CompactRequest,
+    dedicated: bool,
+    interval: str,
+    max_rounds: int | None,
 ) -> None:
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.compact_job import watch_compaction
@@ -201,7 +242,8 @@ def _show_plans(call: Call, locations: Sequence[TableLocation], request: Compact
 
 def _plan_footer(table: str, plan: CompactionPlan) -> str:
     size = human_size(sum(task.size for task in plan.tasks))
-    return f"{table} at snapshot {plan.snapshot_id}: {len(plan.tasks)} buckets to compact, {size} to read; nothing was changed (dry run)"
+    work = f"{counted(len(plan.tasks), 'bucket')} to compact, {size} to read"
+    return f"{table} at snapshot {plan.snapshot_id}: {work}; nothing was changed (dry run)"
 
 
 def _summary(table: str, summary: CompactSummary) -> TableSummary:
@@ -230,7 +272,9 @@ def _line(table: str, summary: CompactSummary) -> str:
     if not summary.buckets:
         return f"{table}: nothing to compact"
     ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
+    files = f"{counted(summary.files_before, 'file')} -> {summary.files_after}"
+    sizes = f"{human_size(summary.bytes_before)} -> {human_size(summary.bytes_after)}"
     return (
-        f"{table}: snapshot {ids}, {summary.buckets} buckets, {summary.files_before} files -> {summary.files_after}, "
-        f"{human_size(summary.bytes_before)} -> {human_size(summary.bytes_after)}, {summary.seconds:.1f} s on {summary.engine}"
+        f"{table}: snapshot {ids}, {counted(summary.buckets, 'bucket')}, {files}, {sizes}, "
+        f"{summary.seconds:.1f} s on {summary.engine}"
     )

@@ -11,7 +11,7 @@ import typer
 
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.parameters import TableName
-from paimon_cli.cli.result_view import Item, OutputFormat
+from paimon_cli.cli.results import Item, OutputFormat
 from paimon_cli.cli.schema_commands import SCHEMA_DETAILS
 from paimon_cli.errors import NotFound, UsageError
 
@@ -26,13 +26,26 @@ def register(app: typer.Typer, panel: str) -> None:
 def create(
     call: Call,
     table: TableName,
-    columns: Annotated[list[str] | None, typer.Option("-C", "--column", metavar="'NAME TYPE'", help="A column in SQL, such as 'id BIGINT NOT NULL'; repeatable.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("-C", "--column", metavar="'NAME TYPE'", help="A column in SQL, such as 'id BIGINT NOT NULL'; repeatable."),
+    ] = None,
     schema: Annotated[str | None, typer.Option("--schema", metavar="FILE", help="Paimon's schema JSON.")] = None,
-    ddl: Annotated[str | None, typer.Option("--ddl", metavar="FILE", help="A CREATE TABLE statement of Flink or Spark SQL.")] = None,
-    from_file: Annotated[str | None, typer.Option("--from-file", metavar="FILE", help="The columns of a parquet, orc, csv or json file.")] = None,
-    primary_key: Annotated[str | None, typer.Option("--primary-key", metavar="NAMES", help="Columns of the primary key, such as a,b.")] = None,
-    partition_by: Annotated[str | None, typer.Option("--partition-by", metavar="NAMES", help="Partition columns, such as dt,hr.")] = None,
-    bucket: Annotated[int | None, typer.Option("--bucket", metavar="N", help="Buckets of each partition; -1 dynamic, -2 postponed.")] = None,
+    ddl: Annotated[
+        str | None, typer.Option("--ddl", metavar="FILE", help="A CREATE TABLE statement of Flink or Spark SQL.")
+    ] = None,
+    from_file: Annotated[
+        str | None, typer.Option("--from-file", metavar="FILE", help="The columns of a parquet, orc, csv or json file.")
+    ] = None,
+    primary_key: Annotated[
+        str | None, typer.Option("--primary-key", metavar="NAMES", help="Columns of the primary key, such as a,b.")
+    ] = None,
+    partition_by: Annotated[
+        str | None, typer.Option("--partition-by", metavar="NAMES", help="Partition columns, such as dt,hr.")
+    ] = None,
+    bucket: Annotated[
+        int | None, typer.Option("--bucket", metavar="N", help="Buckets of each partition; -1 dynamic, -2 postponed.")
+    ] = None,
     comment: Annotated[str | None, typer.Option("--comment", help="Comment of the table.")] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave an existing table as it is.")] = False,
 ) -> None:
@@ -64,7 +77,9 @@ def _definition(columns: Sequence[str] | None, schema: str | None, ddl: str | No
     given = [flag for flag, value in (("-C", columns), ("--schema", schema), ("--ddl", ddl), ("--from-file", from_file)) if value]
     if len(given) != 1:
         why = f"{' and '.join(given)} were given" if given else "nothing says which columns the table has"
-        raise UsageError("a table takes its columns from one place", why, "use -C 'id BIGINT NOT NULL', --schema, --ddl or --from-file")
+        raise UsageError(
+            "a table takes its columns from one place", why, "use -C 'id BIGINT NOT NULL', --schema, --ddl or --from-file"
+        )
     if schema:
         from paimon_cli.table.schema_document import parse_schema_document
 
@@ -83,7 +98,9 @@ def _definition(columns: Sequence[str] | None, schema: str | None, ddl: str | No
     return definition_of([parse_column(column) for column in columns or ()], "the columns")
 
 
-def _with_clauses(definition: TableDefinition, primary_key: str | None, partition_by: str | None, comment: str | None) -> TableDefinition:
+def _with_clauses(
+    definition: TableDefinition, primary_key: str | None, partition_by: str | None, comment: str | None
+) -> TableDefinition:
     """The options of the command over what the source says."""
     from paimon_cli.table.table_definition import split_names
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from paimon_cli.cli.result_view import Item, Listing, OutputFormat, envelope, json_item
+from paimon_cli.cli.results import Item, Listing, OutputFormat, envelope, json_item
 
 
 def show(result: Listing | Item, output: OutputFormat) -> None:

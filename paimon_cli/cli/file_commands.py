@@ -10,8 +10,8 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_partitions
-from paimon_cli.cli.result_view import Column, Item, Listing
-from paimon_cli.cli.value_kinds import COUNT, ID, KEY, LONG, NAMES, SIZE, WALL_CLOCK, human_size, records
+from paimon_cli.cli.results import Column, Item, Listing
+from paimon_cli.cli.value_kinds import COUNT, ID, KEY, LONG, NAMES, SIZE, WALL_CLOCK, counted, human_size, records
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def list_manifests(
 
     opened = call.open(table)
     rows = manifest_rows(opened, opened.snapshot(snapshot), [item.value for item in lists] if lists else LISTS)
-    footer = f"{len(rows)} manifests, {human_size(sum(row.size for row in rows))}"
+    footer = f"{counted(len(rows), 'manifest')}, {human_size(sum(row.size for row in rows))}"
     call.show(Listing("ManifestList", opened.name, MANIFEST_COLUMNS, rows, footer=footer))
 
 
@@ -117,7 +117,7 @@ def show_manifest(
 
     opened = call.open(table)
     rows = manifest_entries(opened.context, name)
-    call.show(Listing("ManifestEntryList", opened.name, ENTRY_COLUMNS, rows, footer=f"{len(rows)} entries"))
+    call.show(Listing("ManifestEntryList", opened.name, ENTRY_COLUMNS, rows, footer=counted(len(rows), "line")))
 
 
 @command(files, "ls")
@@ -128,7 +128,9 @@ def list_files(
     partition: Partitions = None,
     bucket: Buckets = None,
     level: Annotated[int | None, typer.Option("--level", metavar="N", min=0, help="Only this level.")] = None,
-    columns: Annotated[str | None, typer.Option("--columns", metavar="NAMES", help="Only these columns, such as file,size,rows.")] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="NAMES", help="Only these columns, such as file,size,rows.")
+    ] = None,
 ) -> None:
     """List live data files by partition, bucket and level."""
     from paimon_cli.table.file_report import FileFilter, file_rows
@@ -137,7 +139,8 @@ def list_files(
     opened = call.open(table)
     found = opened.snapshot(snapshot)
     rows = file_rows(opened.context, found, FileFilter(partition_filter(opened, partition), bucket, level))
-    footer = f"{len(rows)} files, {sum(row.rows for row in rows):,} rows, {human_size(sum(row.size for row in rows))}"
+    row_count, size = sum(row.rows for row in rows), sum(row.size for row in rows)
+    footer = f"{counted(len(rows), 'file')}, {counted(row_count, 'row')}, {human_size(size)}"
     call.show(Listing("FileList", opened.name, chosen, rows, footer=footer))
 
 
@@ -162,7 +165,7 @@ def list_partitions(call: Call, table: TableName, snapshot: SnapshotId = None) -
 
     opened = call.open(table)
     rows = partition_rows(opened.context, opened.snapshot(snapshot))
-    call.show(Listing("PartitionList", opened.name, PARTITION_COLUMNS, rows, footer=f"{len(rows)} partitions"))
+    call.show(Listing("PartitionList", opened.name, PARTITION_COLUMNS, rows, footer=counted(len(rows), "partition")))
 
 
 @command(buckets, "ls")
@@ -172,7 +175,7 @@ def list_buckets(call: Call, table: TableName, snapshot: SnapshotId = None, part
 
     opened = call.open(table)
     rows = bucket_rows(opened.context, opened.snapshot(snapshot), partition_filter(opened, partition))
-    call.show(Listing("BucketList", opened.name, BUCKET_COLUMNS, rows, footer=f"{len(rows)} buckets"))
+    call.show(Listing("BucketList", opened.name, BUCKET_COLUMNS, rows, footer=counted(len(rows), "bucket")))
 
 
 def partition_filter(table: Table, typed: Sequence[str] | None) -> PartitionSpec | None:

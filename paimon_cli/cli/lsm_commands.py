@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.file_commands import partition_filter
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName
-from paimon_cli.cli.result_view import Column, Listing, OutputFormat
+from paimon_cli.cli.results import Column, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, FLAG, ID, KEY, SIZE, SPAN, records
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from paimon_cli.cli.result_view import OutputFormat
+from paimon_cli.cli.results import OutputFormat
 from paimon_cli.errors import UsageError
 
 JOB_PANEL = "Engine"
@@ -23,16 +23,28 @@ class EngineName(str, enum.Enum):
     LOCAL = "local"
 
 
-TableName = Annotated[str, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table of a warehouse.", show_default=False)]
+TableName = Annotated[
+    str, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table of a warehouse.", show_default=False)
+]
 
 Output = Annotated[OutputFormat, typer.Option("-o", "--output", help="Form of the output.", rich_help_panel=COMMON_PANEL)]
 WarehouseUrl = Annotated[
     str | None,
-    typer.Option("--warehouse", metavar="URI", help="Where db.table is looked for; else $PAIMON_WAREHOUSE or ./paimon.yaml.", rich_help_panel=COMMON_PANEL),
+    typer.Option(
+        "--warehouse",
+        metavar="URI",
+        help="Where db.table is looked for; else $PAIMON_WAREHOUSE or ./paimon.yaml.",
+        rich_help_panel=COMMON_PANEL,
+    ),
 ]
 OptionPairs = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="Table option for this call (create: of the table); repeatable.", rich_help_panel=COMMON_PANEL),
+    typer.Option(
+        "--option",
+        metavar="KEY=VALUE",
+        help="Table option for this call (create: of the table); repeatable.",
+        rich_help_panel=COMMON_PANEL,
+    ),
 ]
 Trace = Annotated[bool, typer.Option("--trace", help="Show a traceback when something fails.", rich_help_panel=COMMON_PANEL)]
 
@@ -41,7 +53,10 @@ MasterUrl = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] if not given.", rich_help_panel=JOB_PANEL)
 ]
 SparkSettings = Annotated[
-    list[str] | None, typer.Option("--spark-conf", metavar="KEY=VALUE", help="Setting of the Spark session; repeatable.", rich_help_panel=JOB_PANEL)
+    list[str] | None,
+    typer.Option(
+        "--spark-conf", metavar="KEY=VALUE", help="Setting of the Spark session; repeatable.", rich_help_panel=JOB_PANEL
+    ),
 ]
 
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="At this snapshot; else the latest.")]

@@ -9,8 +9,8 @@ import typer
 
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.parameters import SnapshotId, TableName
-from paimon_cli.cli.result_view import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, TEXT, human_size, records
+from paimon_cli.cli.results import Column, Item, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, TEXT, counted, human_size, records
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,16 +35,26 @@ def register(app: typer.Typer, panel: str) -> None:
 def read(
     call: Call,
     table: TableName,
-    select: Annotated[str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns, such as id,name; else all.")] = None,
-    where: Annotated[str | None, typer.Option("-w", "--where", metavar="SQL", help="Only rows that match, such as \"id > 7 AND name LIKE 'a%'\".")] = None,
+    select: Annotated[
+        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns, such as id,name; else all.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("-w", "--where", metavar="SQL", help="Only rows that match, such as \"id > 7 AND name LIKE 'a%'\"."),
+    ] = None,
     limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="At most N rows.")] = None,
     snapshot: SnapshotId = None,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="At this tag.")] = None,
-    as_of: Annotated[str | None, typer.Option("--as-of", metavar="TIME", help="At the newest snapshot made until this time (RFC 3339 or epoch millis).")] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="TIME", help="At the newest snapshot made until this time (RFC 3339 or epoch millis)."),
+    ] = None,
     row_kind: Annotated[bool, typer.Option("--row-kind", help="Show deleted keys too, with the kind of each row.")] = False,
     count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Only show what would be read and what is skipped.")] = False,
-    output_path: Annotated[str | None, typer.Option("--output-path", metavar="DIR", help="Write parquet files into this directory instead.")] = None,
+    output_path: Annotated[
+        str | None, typer.Option("--output-path", metavar="DIR", help="Write parquet files into this directory instead.")
+    ] = None,
 ) -> None:
     """Read rows, merged by key.
 
@@ -133,6 +143,7 @@ def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:
     with call.engine_running() as engine:
         summary = run_export(scan.context, scan.plan, request, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:
-        print(f"{summary.rows:,} rows in {len(summary.files)} files, {human_size(summary.size)}, {summary.seconds:.1f} s -> {output_path}")
+        made = f"{counted(summary.rows, 'row')} in {counted(len(summary.files), 'file')}, {human_size(summary.size)}"
+        print(f"{made}, {summary.seconds:.1f} s on {summary.engine} -> {output_path}")
     else:
         call.show(Item("ExportSummary", table.name, EXPORT_COLUMNS, summary))

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.cli.data_view import csv_line, json_line
-from paimon_cli.cli.result_view import OutputFormat, envelope
-from paimon_cli.cli.value_kinds import cell_text
+from paimon_cli.cli.results import OutputFormat, envelope
+from paimon_cli.cli.value_kinds import cell_text, counted
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS
 from paimon_cli.datatypes.row_kind import SHORT
@@ -67,4 +67,4 @@ def _print_text(names: Sequence[str], fields: Sequence[DataField], rows: Iterabl
     numeric = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
     right = [False] * (len(names) - len(fields)) + [field.type.root in numeric for field in fields]
     count = stream_rows(names, right, ([NULL if value is None else cell_text(value) for value in row.values()] for row in rows))
-    print(f"{count:,} rows")
+    print(counted(count, "row"))

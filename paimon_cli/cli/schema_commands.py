@@ -8,8 +8,8 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import TableName
-from paimon_cli.cli.result_view import Column, Item, Listing
-from paimon_cli.cli.value_kinds import COUNT, FLAG, ID, JSON, NAMES, TIME, records
+from paimon_cli.cli.results import Column, Item, Listing
+from paimon_cli.cli.value_kinds import COUNT, FLAG, ID, JSON, NAMES, TIME, counted, records
 
 schemas = group("Schemas of a table: one for each change.")
 options = group("Options of a table.")
@@ -50,7 +50,7 @@ def list_schemas(call: Call, table: TableName) -> None:
 
     opened = call.open(table)
     rows = schema_rows(opened)
-    call.show(Listing("SchemaList", opened.name, SCHEMA_COLUMNS, rows, footer=f"{len(rows)} schemas"))
+    call.show(Listing("SchemaList", opened.name, SCHEMA_COLUMNS, rows, footer=counted(len(rows), "schema")))
 
 
 @command(schemas, "show")
@@ -68,7 +68,9 @@ def show_schema(
 def list_options(
     call: Call,
     table: TableName,
-    every: Annotated[bool, typer.Option("--all", help="Also the options of Paimon that are not set, with their defaults.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also the options of Paimon that are not set, with their defaults.")
+    ] = False,
 ) -> None:
     """List the options of the latest schema."""
     from paimon_cli.table.schema_report import option_rows

@@ -10,8 +10,8 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import TableName
-from paimon_cli.cli.result_view import Column, Item, Listing
-from paimon_cli.cli.value_kinds import CHANGE, COUNT, ID, JSON, LONG, NAMES, TEXT, TIME
+from paimon_cli.cli.results import Column, Item, Listing
+from paimon_cli.cli.value_kinds import CHANGE, COUNT, ID, JSON, LONG, NAMES, TEXT, TIME, counted
 
 snapshots = group("Versions of a table: what each commit did.")
 tags = group("Named snapshots.")
@@ -77,7 +77,7 @@ def list_snapshots(
     opened = call.open(table)
     rows = snapshot_rows(opened, limit, kind.value if kind else None, user)
     ids = opened.snapshots.ids()
-    footer = f"{len(rows)} of {len(ids)} snapshots, {ids[0]} to {ids[-1]}" if ids else "no snapshots yet"
+    footer = f"{len(rows)} of {counted(len(ids), 'snapshot')}, {ids[0]} to {ids[-1]}" if ids else "no snapshots yet"
     call.show(Listing("SnapshotList", opened.name, SNAPSHOT_COLUMNS, rows, footer=footer))
 
 
@@ -102,7 +102,7 @@ def list_tags(call: Call, table: TableName) -> None:
 
     opened = call.open(table)
     rows = tag_rows(opened)
-    call.show(Listing("TagList", opened.name, TAG_COLUMNS, rows, footer=f"{len(rows)} tags"))
+    call.show(Listing("TagList", opened.name, TAG_COLUMNS, rows, footer=counted(len(rows), "tag")))
 
 
 @command(tags, "show")

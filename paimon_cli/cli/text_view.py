@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from paimon_cli.cli.result_view import Item, Listing
+from paimon_cli.cli.results import Item, Listing
 from paimon_cli.cli.value_kinds import Records, cell_text
 
 UNLIMITED_WIDTH = 1 << 20
@@ -23,7 +23,9 @@ WIDTH_SAMPLE_ROWS = 1000
 def stdout_console() -> Console:
     """Colours and width of the terminal (NO_COLOR, COLUMNS are Rich's business); no limit for pipes and files."""
     terminal = sys.stdout.isatty()
-    return Console(file=sys.stdout, width=None if terminal else UNLIMITED_WIDTH, soft_wrap=False, highlight=False, markup=False, emoji=False)
+    return Console(
+        file=sys.stdout, width=None if terminal else UNLIMITED_WIDTH, soft_wrap=False, highlight=False, markup=False, emoji=False
+    )
 
 
 def show(result: Listing | Item) -> None:
@@ -60,7 +62,9 @@ def _show_item(item: Item) -> None:
 def _show_records(title: str, kind: Records, rows: Sequence[Any]) -> None:
     print(f"\n{title}" if rows else f"{title}: none")
     if rows:
-        _print_table([(name, False) for name in kind.names], [[cell_text(getattr(row, name)) for name in kind.names] for row in rows])
+        _print_table(
+            [(name, False) for name in kind.names], [[cell_text(getattr(row, name)) for name in kind.names] for row in rows]
+        )
 
 
 def _print_table(columns: Sequence[tuple[str, bool]], cells: list[list[str]]) -> None:
@@ -83,8 +87,9 @@ def stream_rows(names: Sequence[str], right_aligned: Sequence[bool], rows: Itera
     widths = [max(map(cell_len, column)) for column in zip(names, *sample, strict=True)]
     print(_line(names, widths, right_aligned))
     count = 0
-    for count, row in enumerate(chain(sample, rows), start=1):
+    for row in chain(sample, rows):
         print(_line(row, widths, right_aligned))
+        count += 1
     return count
 
 

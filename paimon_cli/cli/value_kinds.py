@@ -59,6 +59,11 @@ def human_size(size_bytes: int) -> str:
     return f"{size:.{digits}f} {_UNITS[unit]}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `1,200 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def rfc3339(millis: int) -> str:
     """Epoch millis as `2026-11-21T00:20:11.402Z`; years beyond 9999 as they are, in millis."""
     try:

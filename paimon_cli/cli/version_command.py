@@ -10,7 +10,7 @@ import typer
 
 from paimon_cli import __version__
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.result_view import Column, Item
+from paimon_cli.cli.results import Column, Item
 
 LIBRARIES = ("pyarrow", "numpy", "pyspark", "fastavro", "fsspec", "typer")
 COLUMNS = tuple(Column(name, name) for name in ("paimon_cli", "python", *LIBRARIES))

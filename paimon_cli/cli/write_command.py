@@ -9,8 +9,8 @@ import typer
 
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.parameters import TableName, split_partitions
-from paimon_cli.cli.result_view import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, human_size
+from paimon_cli.cli.results import Column, Item, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,16 +60,36 @@ def register(app: typer.Typer, panel: str) -> None:
 def write(
     call: Call,
     table: TableName,
-    sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="Files, directories' globs, or - for stdin.", show_default=False)],
-    source_format: Annotated[SourceFormat | None, typer.Option("--format", help="Format of the sources; else by their endings.")] = None,
+    sources: Annotated[
+        list[str], typer.Argument(metavar="SRC", help="Files or globs, or - for stdin.", show_default=False)
+    ],
+    source_format: Annotated[
+        SourceFormat | None, typer.Option("--format", help="Format of the sources; else by their endings.")
+    ] = None,
     op: Annotated[RowOperation, typer.Option("--op", help="What every row does.")] = RowOperation.UPSERT,
-    op_column: Annotated[str | None, typer.Option("--op-column", metavar="NAME", help="Input column with +I, +U, -U or -D for each row.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what was there: the partitions that get rows, or --partition.")] = False,
-    partition: Annotated[list[str] | None, typer.Option("--partition", metavar="KEY=VALUE[,...]", help="With --overwrite: the partition to replace.")] = None,
-    commit_user: Annotated[str | None, typer.Option("--commit-user", metavar="NAME", help="Who commits; else a random name.")] = None,
-    commit_id: Annotated[int | None, typer.Option("--commit-id", metavar="N", min=0, help="Identifier within the user: a commit made before is not made again.")] = None,
+    op_column: Annotated[
+        str | None, typer.Option("--op-column", metavar="NAME", help="Input column with +I, +U, -U or -D for each row.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what was there: the partitions that get rows, or --partition.")
+    ] = False,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option("--partition", metavar="KEY=VALUE[,...]", help="With --overwrite: the partition to replace."),
+    ] = None,
+    commit_user: Annotated[
+        str | None, typer.Option("--commit-user", metavar="NAME", help="Who commits; else a random name.")
+    ] = None,
+    commit_id: Annotated[
+        int | None,
+        typer.Option(
+            "--commit-id", metavar="N", min=0, help="Identifier within the user: a commit made before is not made again."
+        ),
+    ] = None,
     compact: Annotated[CompactWhen, typer.Option("--compact", help="Compact the buckets behind the commit.")] = CompactWhen.NONE,
-    parallelism: Annotated[int | None, typer.Option("--parallelism", metavar="N", min=1, help="Tasks that write at once.")] = None,
+    parallelism: Annotated[
+        int | None, typer.Option("--parallelism", metavar="N", min=1, help="Tasks that write at once.")
+    ] = None,
 ) -> None:
     """Write files into a table as one commit.
 
@@ -111,7 +131,9 @@ def _static_partition(partition: list[str] | None, overwrite: bool) -> dict[str,
         raise UsageError("--partition without --overwrite", "rows find their partition by their own values", "add --overwrite")
     partitions = split_partitions(partition)
     if len(partitions) > 1:
-        raise UsageError("--partition names several partitions", "one call overwrites one", "leave it out to overwrite all that get rows")
+        raise UsageError(
+            "--partition names several partitions", "one call overwrites one", "leave it out to overwrite all that get rows"
+        )
     return partitions[0]
 
 
@@ -121,8 +143,9 @@ def _summary_text(summary: WriteSummary) -> str:
     if not summary.snapshots:
         return "no rows, nothing was committed"
     ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
-    deletes = f" ({summary.delete_rows:,} deletes)" if summary.delete_rows else ""
+    deletes = f" ({counted(summary.delete_rows, 'delete')})" if summary.delete_rows else ""
+    rows = f"{counted(summary.rows, 'row')}{deletes}"
     return (
-        f"snapshot {ids}: {summary.rows:,} rows{deletes} in {summary.files} files of {summary.buckets} buckets, "
-        f"{human_size(summary.size)}, {summary.attempts} attempts, {summary.seconds:.1f} s on {summary.engine}"
+        f"snapshot {ids}: {rows} in {counted(summary.files, 'file')} of {counted(summary.buckets, 'bucket')}, "
+        f"{human_size(summary.size)}, {counted(summary.attempts, 'attempt')}, {summary.seconds:.1f} s on {summary.engine}"
     )

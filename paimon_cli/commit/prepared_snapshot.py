@@ -11,29 +11,34 @@ from paimon_cli.commit.manifest_merging import merge_manifests
 from paimon_cli.commit.metadata_writer import MetadataWriter
 from paimon_cli.commit.snapshot_changes import SnapshotChanges
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+
+
+ListName = tuple[str, int]
+"""Name and size of a manifest list."""
 
 
 @dataclass(frozen=True)
 class DeltaManifests:
-    """Manifests with the changes themselves: as long as the changes are the same, every attempt can use them."""
+    """Manifests and lists with the changes themselves: as long as the changes are the same, every attempt can use them."""
 
     changes: SnapshotChanges
-    delta: list[ManifestFileMeta]
-    changelog: list[ManifestFileMeta]
+    delta: ListName
+    changelog: ListName | tuple[None, None]
     files: tuple[str, ...]
 
     @staticmethod
     def write(changes: SnapshotChanges, writer: MetadataWriter) -> DeltaManifests:
         already = len(writer.written)
-        delta, changelog = writer.manifests(changes.entries), writer.manifests(changes.changelog)
+        delta = writer.manifest_list(writer.manifests(changes.entries))
+        changelog = writer.manifest_list(writer.manifests(changes.changelog)) if changes.changelog else (None, None)
         return DeltaManifests(changes, delta, changelog, tuple(writer.written[already:]))
 
 
 @dataclass(frozen=True)
 class PreparedSnapshot:
-    """A snapshot ready to be published, and the paths of the files that only it names."""
+    """A snapshot ready to be published, and the paths of the files that are of no use for another attempt."""
 
     snapshot: Snapshot
     files: tuple[str, ...]
@@ -47,13 +52,13 @@ def prepare_snapshot(
     watermark: int | None,
     writer: MetadataWriter,
 ) -> PreparedSnapshot:
-    """Write base list, delta list, changelog list and index manifest of the snapshot behind `latest`."""
+    """Write base list and index manifest of the snapshot behind `latest`."""
     already = len(writer.written)
     changes = delta.changes
     previous = context.manifests.manifests_of(latest) if latest else []
     base_list, base_size = writer.manifest_list(merge_manifests(context, previous, writer))
-    delta_list, delta_size = writer.manifest_list(delta.delta)
-    changelog_list, changelog_size = writer.manifest_list(delta.changelog) if delta.changelog else (None, None)
+    delta_list, delta_size = delta.delta
+    changelog_list, changelog_size = delta.changelog
     schema_id = context.schemas.latest().id
     delta_count = _records(changes.entries)
     now = context.clock.now_millis()

@@ -6,6 +6,3 @@ INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 
 SHORT = ("+I", "-U", "+U", "-D")
 """Text of each kind, by its number."""
-
-RETRACTS = (UPDATE_BEFORE, DELETE)
-"""Kinds that take a row away; the others add one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.metadata.data_file import ADD, DELETE, IndexManifestEntry, ManifestEntry, ManifestFileMeta
@@ -20,6 +20,7 @@ KeepEntry = Callable[[ManifestEntry], bool]
 
 _FEW = 4
 """So many manifests are read one after the other."""
+_LISTS_KEPT = 8
 
 
 class SnapshotGone(NotFound):
@@ -33,10 +34,18 @@ class ManifestReader:
     storage: Storage
     layout: TableLayout
     threads: int = 8
+    _lists: dict[str, list[ManifestFileMeta]] = field(default_factory=dict, compare=False, repr=False)
 
     def manifest_list(self, name: str) -> list[ManifestFileMeta]:
-        path = self.layout.manifest(name)
-        return decode_manifest_list(self._content(path), path)
+        """The lists read last are kept: a commit asks for those of the latest snapshot more than once."""
+        manifests = self._lists.get(name)
+        if manifests is None:
+            path = self.layout.manifest(name)
+            manifests = decode_manifest_list(self._content(path), path)
+            if len(self._lists) >= _LISTS_KEPT:
+                self._lists.clear()
+            self._lists[name] = manifests
+        return list(manifests)
 
     def manifest(self, name: str) -> list[ManifestEntry]:
         path = self.layout.manifest(name)

@@ -11,6 +11,7 @@ import io
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from paimon_cli.errors import DamagedFile
@@ -232,6 +233,7 @@ def _long_size(encoded: bytes) -> int:
     return size
 
 
+@cache
 def _zstd() -> Any:
     try:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14

@@ -26,10 +26,10 @@ from paimon_cli.read.literals import Literal, nonsense, scalar_of, units_of, val
 DIALECT = "sqlite"
 """sqlglot's dialect that takes both "name" and `name` for a column and X'..' for bytes."""
 
-COMPARISONS = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-FUNCTIONS = {exp.Lower: "lower", exp.Upper: "upper", exp.Length: "length"}
+FUNCTIONS: dict[type[exp.Expr], str] = {exp.Lower: "lower", exp.Upper: "upper", exp.Length: "length"}
 TYPED_TEXTS = {
     **{name: name for name in ("DATE", "TIME", "TIMESTAMP")},
     **{name: "TIMESTAMP_LTZ" for name in ("TIMESTAMPLTZ", "TIMESTAMPTZ")},
@@ -51,7 +51,7 @@ def _first_line(problem: SqlglotError) -> str:
     return text.splitlines()[0] if text else ""
 
 
-def _unsupported(node: exp.Expression) -> UsageError:
+def _unsupported(node: exp.Expr) -> UsageError:
     return UsageError(
         f"not supported in a condition: {node.sql(dialect=DIALECT)}",
         "columns compare with literals by = != < <= > >= IN BETWEEN LIKE IS NULL, joined by AND OR NOT",
@@ -62,14 +62,14 @@ class _Reader:
     def __init__(self, schema: TableSchema) -> None:
         self._schema = schema
 
-    def _condition(self, node: exp.Expression, negated: bool) -> Condition:
+    def _condition(self, node: exp.Expr, negated: bool) -> Condition:
         """The node, or NOT of it."""
         if isinstance(node, exp.Paren):
             return self._condition(node.this, negated)
         if isinstance(node, exp.Not):
             return self._condition(node.this, not negated)
         if isinstance(node, (exp.And, exp.Or)):
-            parts = self._condition(node.left, negated), self._condition(node.right, negated)
+            parts = self._condition(node.this, negated), self._condition(node.args["expression"], negated)
             return And(parts) if isinstance(node, exp.And) != negated else Or(parts)
         if type(node) in COMPARISONS:
             return self._comparison(node, COMPARISONS[type(node)], negated)
@@ -91,12 +91,13 @@ class _Reader:
             return self._compare(node, "=", exp.true(), negated)
         raise _unsupported(node)
 
-    def _comparison(self, node: exp.Expression, op: str, negated: bool) -> Condition:
-        if self._is_term(node.left):
-            return self._compare(node.left, op, node.right, negated)
-        return self._compare(node.right, MIRRORED[op], node.left, negated)
+    def _comparison(self, node: exp.Expr, op: str, negated: bool) -> Condition:
+        left, right = node.this, node.args["expression"]
+        if self._is_term(left):
+            return self._compare(left, op, right, negated)
+        return self._compare(right, MIRRORED[op], left, negated)
 
-    def _compare(self, term_node: exp.Expression, op: str, literal_node: exp.Expression, negated: bool) -> Condition:
+    def _compare(self, term_node: exp.Expr, op: str, literal_node: exp.Expr, negated: bool) -> Condition:
         term, t = self._term(term_node)
         literal = self._literal(literal_node)
         if literal.value is None:
@@ -151,7 +152,7 @@ class _Reader:
             return Or((found, IsNull(term))) if negated else found
         raise _unsupported(node)
 
-    def _like(self, node: exp.Expression, negated: bool) -> Condition:
+    def _like(self, node: exp.Expr, negated: bool) -> Condition:
         escape = "\\"
         if isinstance(node, exp.Escape):
             given = self._literal(node.expression).value
@@ -167,10 +168,10 @@ class _Reader:
         regex, prefix = _regex(pattern.value, escape)
         return Like(term, regex, prefix, negated != bool(node.args.get("negate")))
 
-    def _is_term(self, node: exp.Expression) -> bool:
+    def _is_term(self, node: exp.Expr) -> bool:
         return isinstance(node, exp.Column) or (type(node) in FUNCTIONS and isinstance(node.this, exp.Column))
 
-    def _term(self, node: exp.Expression, *, any_type: bool = False) -> tuple[Term, DataType]:
+    def _term(self, node: exp.Expr, *, any_type: bool = False) -> tuple[Term, DataType]:
         """A column or a function of one, with its type."""
         if isinstance(node, exp.Paren):
             return self._term(node.this, any_type=any_type)
@@ -178,7 +179,7 @@ class _Reader:
             raise _unsupported(node)
         function = FUNCTIONS.get(type(node), "")
         column = node.this if function else node
-        if column.table or not column.name:
+        if not isinstance(column, exp.Column) or column.table or not column.name:
             raise _unsupported(node)
         t = self._schema.field(column.name).type
         if t.root in NESTED_ROOTS and not any_type:
@@ -187,7 +188,7 @@ class _Reader:
             raise UsageError(f"{function}({column.name}): the column is no text")
         return Term(column.name, function), LENGTH_TYPE if function == "length" else t
 
-    def _literal(self, node: exp.Expression) -> Literal:
+    def _literal(self, node: exp.Expr) -> Literal:
         if isinstance(node, exp.Paren):
             return self._literal(node.this)
         if isinstance(node, exp.Null):
@@ -207,7 +208,7 @@ class _Reader:
         raise _unsupported(node)
 
 
-def _decimal(node: exp.Expression, text: str) -> Decimal:
+def _decimal(node: exp.Expr, text: str) -> Decimal:
     try:
         return Decimal(text)
     except ArithmeticError as problem:

@@ -33,7 +33,9 @@ def decision_rows(context: TableContext, decisions: Iterable[CompactionTask | Le
 
 def _row(partition: str, decision: CompactionTask | LeftAlone) -> DecisionRow:
     if isinstance(decision, LeftAlone):
-        return DecisionRow(partition, decision.bucket, f"none: {decision.reason}", None, decision.runs, decision.runs, 0, None, None)
+        return DecisionRow(
+            partition, decision.bucket, f"none: {decision.reason}", None, decision.runs, decision.runs, 0, None, None
+        )
     return DecisionRow(
         partition=partition,
         bucket=decision.bucket,

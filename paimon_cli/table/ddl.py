@@ -36,7 +36,9 @@ def definition_of(columns: list[SqlColumn], what: str) -> TableDefinition:
     """Columns as `-C` or a statement lists them; a key declared behind a column is the primary key."""
     keys = tuple(column.field.name for column in columns if column.is_key)
     if len(keys) > 1:
-        raise UsageError(f"two columns of {what} say PRIMARY KEY", hint="a key of several columns is PRIMARY KEY (a, b) or --primary-key a,b")
+        raise UsageError(
+            f"two columns of {what} say PRIMARY KEY", hint="a key of several columns is PRIMARY KEY (a, b) or --primary-key a,b"
+        )
     return TableDefinition(
         fields=tuple(column.field for column in columns),
         primary_keys=keys,
@@ -70,7 +72,9 @@ def _read_stored_column(tokens: SqlTokens) -> SqlColumn:
     column = read_column(tokens)
     follower = tokens.peek
     if follower.is_word("AS", "METADATA", "GENERATED"):
-        raise NotSupported(f"column '{column.field.name}' is computed", "a table stores plain columns only", "leave the column out")
+        raise NotSupported(
+            f"column '{column.field.name}' is computed", "a table stores plain columns only", "leave the column out"
+        )
     return column
 
 
@@ -85,7 +89,9 @@ def _read_clauses(tokens: SqlTokens, definition: TableDefinition) -> TableDefini
         elif any(tokens.accept(clause) for clause in OPTION_CLAUSES):
             definition = replace(definition, options={**definition.options, **_read_options(tokens)})
         elif tokens.peek.is_word("AS", "SELECT"):
-            raise NotSupported("CREATE TABLE AS", "rows are brought by another command", "create the table, then use paimon-cli write")
+            raise NotSupported(
+                "CREATE TABLE AS", "rows are brought by another command", "create the table, then use paimon-cli write"
+            )
         elif not tokens.accept(";"):
             raise tokens.unexpected("COMMENT, PARTITIONED BY, WITH (...), TBLPROPERTIES (...) or the end")
     return definition

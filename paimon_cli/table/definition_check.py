@@ -37,7 +37,9 @@ def _check_columns(definition: TableDefinition) -> None:
     _refuse_duplicates("column", definition.field_names)
     for name in definition.field_names:
         if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIX):
-            raise UsageError(f"column name '{name}' is reserved", "data files hold Paimon's own columns under such names", "rename the column")
+            raise UsageError(
+                f"column name '{name}' is reserved", "data files hold Paimon's own columns under such names", "rename the column"
+            )
         if not name.strip():
             raise UsageError("a column has no name")
 
@@ -49,21 +51,29 @@ def _check_keys(definition: TableDefinition) -> None:
         for name in keys:
             column_type = definition.field(name).type
             if column_type.root in UNORDERED_ROOTS:
-                raise UsageError(f"{what} column '{name}' is of type {type_to_sql(column_type)}", "only plain types can be compared as keys")
+                raise UsageError(
+                    f"{what} column '{name}' is of type {type_to_sql(column_type)}", "only plain types can be compared as keys"
+                )
 
 
 def _check_partition_types(definition: TableDefinition) -> None:
     for name in definition.partition_keys:
         root = definition.field(name).type.root
         if root in UNSPELLABLE_PARTITION_ROOTS:
-            raise UsageError(f"partition column '{name}' is {root}", UNSPELLABLE_PARTITION_ROOTS[root], "partition by another column")
+            raise UsageError(
+                f"partition column '{name}' is {root}", UNSPELLABLE_PARTITION_ROOTS[root], "partition by another column"
+            )
 
 
 def _check_primary_key(definition: TableDefinition) -> None:
     keys, partitions = definition.primary_keys, definition.partition_keys
     for name in keys:
         if name in definition.declared_null:
-            raise UsageError(f"primary key column '{name}' is declared NULL", "a key is never null", f"declare it NOT NULL, or leave NULL out of '{name}'")
+            raise UsageError(
+                f"primary key column '{name}' is declared NULL",
+                "a key is never null",
+                f"declare it NOT NULL, or leave NULL out of '{name}'",
+            )
     if keys and set(keys) <= set(partitions):
         raise UsageError(
             f"primary key ({', '.join(keys)}) holds partition columns only",
@@ -82,21 +92,30 @@ def _check_primary_key(definition: TableDefinition) -> None:
 def _check_bucket(definition: TableDefinition) -> None:
     bucket, bucket_keys = definition.bucket, definition.bucket_keys
     if bucket == 0 or bucket < POSTPONE:
-        raise UsageError(f"bucket {bucket} is no number of buckets", hint="a positive number; -1 for dynamic buckets; -2 to postpone the choice")
+        raise UsageError(
+            f"bucket {bucket} is no number of buckets",
+            hint="a positive number; -1 for dynamic buckets; -2 to postpone the choice",
+        )
     _refuse_duplicates("bucket-key column", bucket_keys)
     _expect_columns("bucket-key", bucket_keys, definition)
     for name in bucket_keys:
         if definition.field(name).type.root in UNORDERED_ROOTS:
             raise UsageError(f"bucket-key column '{name}' is nested", "only plain types are hashed")
         if definition.primary_keys and name not in definition.primary_keys:
-            raise UsageError(f"bucket-key column '{name}' is not in the primary key", "rows of one key could fall into several buckets")
+            raise UsageError(
+                f"bucket-key column '{name}' is not in the primary key", "rows of one key could fall into several buckets"
+            )
         if name in definition.partition_keys:
             raise UsageError(f"bucket-key column '{name}' is a partition column", "it is the same for all rows of a partition")
     if bucket_keys and bucket == DYNAMIC:
-        raise UsageError("bucket-key without a number of buckets", "with bucket -1 no hash of columns chooses the bucket", "add --bucket N")
+        raise UsageError(
+            "bucket-key without a number of buckets", "with bucket -1 no hash of columns chooses the bucket", "add --bucket N"
+        )
     if bucket > 0 and not definition.primary_keys and not bucket_keys:
         raise UsageError(
-            "a fixed number of buckets without a key", "nothing says which bucket a row belongs to", "add --primary-key or --option bucket-key=COLUMNS"
+            "a fixed number of buckets without a key",
+            "nothing says which bucket a row belongs to",
+            "add --primary-key or --option bucket-key=COLUMNS",
         )
     if bucket == POSTPONE and not definition.primary_keys:
         raise UsageError("bucket -2 needs a primary key", "an append table has nothing to postpone", "use --bucket -1")
@@ -108,11 +127,17 @@ def _check_merging(definition: TableDefinition) -> None:
     if not definition.primary_keys:
         for key, neutral in (("merge-engine", "deduplicate"), ("changelog-producer", "none")):
             if options.get(key, neutral).lower() != neutral:
-                raise UsageError(f"{key}={options[key]} needs a primary key", "rows of an append table are never merged", "add --primary-key")
+                raise UsageError(
+                    f"{key}={options[key]} needs a primary key", "rows of an append table are never merged", "add --primary-key"
+                )
     if engine == "first-row" and producer not in ("none", "lookup"):
         raise UsageError(f"changelog-producer={producer} does not go with merge-engine=first-row", hint="use none or lookup")
     if engine in ("partial-update", "aggregation") and producer == "input":
-        raise UsageError(f"changelog-producer=input does not go with merge-engine={engine}", "input rows are not the table's rows", "use lookup or full-compaction")
+        raise UsageError(
+            f"changelog-producer=input does not go with merge-engine={engine}",
+            "input rows are not the table's rows",
+            "use lookup or full-compaction",
+        )
     if engine == "first-row" and options.get("deletion-vectors.enabled", "false").lower() == "true":
         raise UsageError("deletion vectors do not go with merge-engine=first-row", "it never replaces a row")
 

@@ -1,4 +1,4 @@
-"""Ids of the columns of a new table, nested fields included: depth first from 0, a field before those inside it (Java ReassignFieldId)."""
+"""Ids of a new table's columns, nested fields included: depth first from 0, a field before those in it (Java ReassignFieldId)."""
 
 from __future__ import annotations
 
@@ -52,6 +52,5 @@ def _renumber(fields: Fields, ids: Iterator[int]) -> Fields:
 def _renumber_type(data_type: DataType, ids: Iterator[int]) -> DataType:
     if data_type.fields is not None:
         return replace(data_type, fields=_renumber(data_type.fields, ids))
-    parts = {part: getattr(data_type, part) for part in ("element", "key", "value")}
-    inner = {part: _renumber_type(child, ids) for part, child in parts.items() if child is not None}
-    return replace(data_type, **inner) if inner else data_type
+    element, key, value = (child and _renumber_type(child, ids) for child in (data_type.element, data_type.key, data_type.value))
+    return replace(data_type, element=element, key=key, value=value)

@@ -60,7 +60,9 @@ def lsm_rows(
 ) -> list[LsmRow]:
     """By partition and bucket. UsageError for tables without a primary key: their files are not merged."""
     if not context.schema.primary_keys:
-        raise UsageError("the table has no primary key", "files of an append table form no LSM tree", "paimon-cli files ls shows them")
+        raise UsageError(
+            "the table has no primary key", "files of an append table form no LSM tree", "paimon-cli files ls shows them"
+        )
     if snapshot is None:
         return []
     keep = None if partition is None else partition.matches

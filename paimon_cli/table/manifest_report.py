@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.table.table import Table
 from paimon_cli.metadata.data_file import ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.table.table import Table
 
 BASE, DELTA, CHANGELOG, INDEX = "base", "delta", "changelog", "index"
 LISTS = (BASE, DELTA, CHANGELOG, INDEX)
@@ -39,7 +39,11 @@ def _rows_of(table: Table, snapshot: Snapshot, name: str) -> Iterator[ManifestRo
     if name == INDEX:
         yield from _index_rows(table, snapshot.index_manifest)
         return
-    list_names = {BASE: snapshot.base_manifest_list, DELTA: snapshot.delta_manifest_list, CHANGELOG: snapshot.changelog_manifest_list}
+    list_names = {
+        BASE: snapshot.base_manifest_list,
+        DELTA: snapshot.delta_manifest_list,
+        CHANGELOG: snapshot.changelog_manifest_list,
+    }
     list_name = list_names[name]
     if list_name is not None:
         yield from (_row(name, manifest) for manifest in table.manifests.manifest_list(list_name))

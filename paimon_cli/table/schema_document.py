@@ -1,4 +1,4 @@
-"""Paimon's schema JSON (`fields, partitionKeys, primaryKeys, options, comment`) read into a `TableDefinition` (format section 2)."""
+"""Paimon's schema JSON (`fields, partitionKeys, primaryKeys, options, comment`) as a `TableDefinition` (format section 2)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from paimon_cli.table.table_definition import TableDefinition
 
 
 def parse_schema_document(text: str, what: str) -> TableDefinition:
-    """A schema file, or the same without ids and bookkeeping. Columns of the key may lack NOT NULL: creation adds it, as Java does."""
+    """A schema file, or the same without ids and bookkeeping. Key columns may lack NOT NULL: creation adds it, as Java does."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
         raise UsageError(f"{what} is not JSON", str(error)) from error
     fields = _member(document, "fields", list, what) if isinstance(document, dict) else None
     if not fields:
-        raise UsageError(f"{what} has no fields", hint='a schema looks like {"fields": [{"name": "id", "type": "BIGINT"}], "primaryKeys": ["id"]}')
+        raise UsageError(
+            f"{what} has no fields",
+            hint='a schema looks like {"fields": [{"name": "id", "type": "BIGINT"}], "primaryKeys": ["id"]}',
+        )
     comment = _member(document, "comment", str, what)
     return TableDefinition(
         fields=tuple(field_from_json(column, repeat(UNNUMBERED)) for column in fields),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
-from paimon_cli.table.table import Table
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.table.table import Table
 from paimon_cli.table.tag_report import tags_by_snapshot
 
 
@@ -66,7 +67,7 @@ def snapshot_details(table: Table, snapshot: Snapshot) -> SnapshotDetails:
     )
 
 
-def _columns(table: Table, snapshot: Snapshot, tags: Mapping[int, tuple[str, ...]]) -> dict[str, object]:
+def _columns(table: Table, snapshot: Snapshot, tags: Mapping[int, tuple[str, ...]]) -> dict[str, Any]:
     delta = table.manifests.manifest_list(snapshot.delta_manifest_list)
     return {
         "id": snapshot.id,

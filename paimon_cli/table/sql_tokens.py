@@ -38,7 +38,7 @@ class Token:
 
 
 class SqlTokens:
-    """A cursor over the tokens of `source`; `what` names the text in messages ("column 'a INT'", a file). Keywords are upper case."""
+    """A cursor over the tokens of `source`; `what` names the text in messages. Keywords are given in upper case."""
 
     def __init__(self, source: str, what: str) -> None:
         self.source = source

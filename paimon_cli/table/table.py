@@ -85,7 +85,11 @@ class Table:
         if number is not None:
             return self.schemas.get(number)
         if name != LATEST:
-            raise NotFound(f"no schema '{name}' of {self.name}", "a schema is named by its number or latest", f"paimon-cli schemas ls {self.name}")
+            raise NotFound(
+                f"no schema '{name}' of {self.name}",
+                "a schema is named by its number or latest",
+                f"paimon-cli schemas ls {self.name}",
+            )
         return self.schemas.latest()
 
 

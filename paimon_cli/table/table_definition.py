@@ -9,13 +9,10 @@ from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.table.field_numbering import all_ids, numbered
 
-KEY_OPTIONS = {"primary-key": "primary_keys", "partition": "partition_keys"}
-"""Options that Java moves into the key lists of the schema."""
-
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """Columns in order, their ids `UNNUMBERED` unless the source had them; `declared_null`: columns declared `NULL` in so many words."""
+    """Columns in order, without ids unless the source had them; `declared_null`: columns declared `NULL` in so many words."""
 
     fields: tuple[DataField, ...]
     primary_keys: tuple[str, ...] = ()
@@ -48,15 +45,18 @@ def split_names(text: str) -> tuple[str, ...]:
 
 def with_key_options(definition: TableDefinition) -> TableDefinition:
     """The options `primary-key` and `partition` moved into the key lists; UsageError when both forms are given."""
-    options, keys = dict(definition.options), {}
-    for option, attribute in KEY_OPTIONS.items():
-        if option not in options:
-            continue
-        names = split_names(options.pop(option))
-        if getattr(definition, attribute) not in ((), names):
-            raise UsageError(f"'{option}' is given twice", f"as option '{option}' and as a clause of its own", "give it once")
-        keys[attribute] = names
-    return replace(definition, options=options, **keys)
+    options = dict(definition.options)
+    primary_keys = _key_list(definition.primary_keys, options.pop("primary-key", None), "primary-key")
+    partition_keys = _key_list(definition.partition_keys, options.pop("partition", None), "partition")
+    return replace(definition, options=options, primary_keys=primary_keys, partition_keys=partition_keys)
+
+
+def _key_list(clause: tuple[str, ...], option: str | None, name: str) -> tuple[str, ...]:
+    if option is None:
+        return clause
+    if clause not in ((), split_names(option)):
+        raise UsageError(f"'{name}' is given twice", "as an option and as a clause of its own", "give it once")
+    return split_names(option)
 
 
 def to_schema(definition: TableDefinition, now_millis: int) -> TableSchema:

@@ -68,7 +68,9 @@ def find_warehouse(warehouse: str | None, environment: Mapping[str, str] | None 
     metastore = catalog.pop("metastore", "filesystem")
     if metastore != "filesystem":
         raise NotSupported(
-            f"catalog type '{metastore}' in {CATALOG_FILE}", "only filesystem warehouses are supported", "name the table by its path"
+            f"catalog type '{metastore}' in {CATALOG_FILE}",
+            "only filesystem warehouses are supported",
+            "name the table by its path",
         )
     own = catalog.pop("warehouse", None)
     return Warehouse(warehouse or variables.get(WAREHOUSE_VARIABLE) or own, catalog)
@@ -98,7 +100,9 @@ def tables_of_database(database: str, warehouse: str | None = None) -> list[Tabl
     names = sorted(entry.name for entry in storage.list_directory(root) if entry.is_directory)
     tables = [name for name in names if SchemaHistory(storage, TableLayout(f"{root}/{name}")).ids()]
     if not tables:
-        raise NotFound(f"no tables in database {database}", f"{root} holds none", "check --warehouse and the name of the database")
+        raise NotFound(
+            f"no tables in database {database}", f"{root} holds none", "check --warehouse and the name of the database"
+        )
     return [TableLocation(f"{root}/{name}", f"{database}.{name}", False, found.storage_options) for name in tables]
 
 

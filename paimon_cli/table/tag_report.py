@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.table.table import Table
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TAG_PREFIX
+from paimon_cli.table.table import Table
 
 CREATE_TIME_PARTS = 7
 """Year, month, day, hour, minute, second, nanosecond; trailing zero parts may be missing."""
@@ -75,7 +75,8 @@ def _created(parts: Any, path: str) -> int | None:
         return None
     try:
         numbers = [int(part) for part in parts] + [0] * (CREATE_TIME_PARTS - len(parts))
-        moment = datetime(*numbers[:6], tzinfo=timezone.utc)  # type: ignore[misc]
+        year, month, day, hour, minute, second, nanos = numbers
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
     except (TypeError, ValueError) as error:
         raise DamagedFile(f"tag file {path} has a wrong tagCreateTime", str(error)) from error
-    return int(moment.timestamp()) * 1000 + numbers[6] // 1_000_000
+    return int(moment.timestamp()) * 1000 + nanos // 1_000_000

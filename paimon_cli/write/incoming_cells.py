@@ -36,6 +36,7 @@ def shown(value: object) -> str:
     text = "null" if value is None else value.hex() if isinstance(value, bytes) else str(value)
     if len(text) > SHOWN_LENGTH:
         text = text[: SHOWN_LENGTH - 1] + "…"
+    text = text.encode(errors="backslashreplace").decode()
     return f"'{text}'" if isinstance(value, str) else text
 
 

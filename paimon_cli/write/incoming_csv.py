@@ -52,9 +52,12 @@ def _unpacked(stream: BinaryIO, split: SourceSplit) -> BinaryIO:
 
 def _header(open_source: Callable[[], BinaryIO], split: SourceSplit, delimiter: str) -> list[str]:
     try:
-        with open_source() as stream, io.TextIOWrapper(_unpacked(stream, split), encoding="utf-8-sig", newline="") as text:
+        with open_source() as stream:
+            # The text reader looks ahead: bytes of later rows that are not UTF-8 are told with their row.
+            text = io.TextIOWrapper(_unpacked(stream, split), encoding="utf-8-sig", errors="surrogateescape", newline="")
             names = next(csv.reader(text, delimiter=delimiter), [])
-    except (UnicodeDecodeError, csv.Error, OSError, EOFError) as problem:
+            "".join(names).encode()
+    except (UnicodeEncodeError, csv.Error, OSError, EOFError) as problem:
         raise BadInput(f"cannot read the header of {split.name}", str(problem), source=split.name) from problem
     repeated = sorted({name for name in names if names.count(name) > 1})
     if not names or repeated:

@@ -132,7 +132,7 @@ def _line_problem(line: bytes, known: set[str], objects: list[dict[str, Any]]) -
         return f"the line is not a JSON object but {shown(parsed)}"
     unknown = parsed.keys() - known
     if unknown:
-        return f"key '{min(unknown)}' is no column of the table (columns: {', '.join(sorted(known))})"
+        return f"key {shown(min(unknown))} is no column of the table (columns: {', '.join(sorted(known))})"
     objects.append(parsed)
     return ""
 

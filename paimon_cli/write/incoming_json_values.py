@@ -6,7 +6,8 @@ Values are taken one by one here: they are Python objects already, and nested va
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -23,14 +24,33 @@ from paimon_cli.write.incoming_text_values import CALENDAR_ROOTS, check_calendar
 
 NUMBER_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
 
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError, NotSupported)
 """What Arrow and `values_to_arrow` raise for a value that is too large or of another kind."""
 
 
 def text_column(values: Sequence[Any], t: DataType) -> pa.Array:
     """JSON scalars as the text that they stand for. BadCell: a list, an object, or a number where the type is written as text."""
-    texts = [value if value is None or isinstance(value, str) else _text(row, value, t) for row, value in enumerate(values)]
-    return pa.array(texts, pa.string())
+    texts, fault = _until_fault(values, lambda row, value: value if isinstance(value, str) else _text(row, value, t))
+    try:
+        column = pa.array(texts, pa.string())
+    except UnicodeEncodeError as problem:
+        row = next(row for row, text in enumerate(texts) if text is not None and LONE_SURROGATE.search(text))
+        raise BadCell(row, shown(texts[row]), "it is not valid Unicode") from problem
+    if fault is not None:
+        raise fault
+    return column
+
+
+def _until_fault(values: Sequence[Any], convert: Callable[[int, Any], Any]) -> tuple[list[Any], BadCell | None]:
+    """Converted values up to the first that does not convert, and what is wrong with that one."""
+    converted: list[Any] = []
+    for row, value in enumerate(values):
+        try:
+            converted.append(None if value is None else convert(row, value))
+        except BadCell as fault:
+            return converted, fault
+    return converted, None
 
 
 def _text(row: int, value: Any, t: DataType) -> str:
@@ -44,13 +64,16 @@ def _text(row: int, value: Any, t: DataType) -> str:
 
 def nested_column(values: Sequence[Any], t: DataType) -> pa.Array:
     """ARRAY, MAP, MULTISET and ROW values; BadCell for the first that does not fit."""
-    internal = [None if value is None else _nested(row, value, t) for row, value in enumerate(values)]
+    internal, fault = _until_fault(values, lambda row, value: _nested(row, value, t))
     try:
-        return values_to_arrow(internal, t)
+        column = values_to_arrow(internal, t)
     except UNFIT:
         for row, value in enumerate(internal):
             _alone(row, value, values[row], t)
         raise
+    if fault is not None:
+        raise fault
+    return column
 
 
 def _alone(row: int, internal: Any, value: Any, t: DataType) -> None:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.canonical_form import from_canonical
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, STRING_ROOTS
 from paimon_cli.datatypes.field_types import DataType, type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.write.incoming_cast import cast_atomic
@@ -26,7 +26,7 @@ TIME = f"^{CLOCK}$"
 TIMESTAMP = f"^(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]{CLOCK}(?P<zone>Z|z|[+-][0-9]{{2}}:?[0-9]{{2}})?)?$"
 FAR_YEAR = r"^([+-]|[0-9]{5,}-)"
 CALENDAR_ROOTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"})
-EPOCH_DAY = "1970-01-01"
+EPOCH_DAY, MIDNIGHT = "1970-01-01", "00:00"
 NEEDS_ZONE = "a TIMESTAMP WITH LOCAL TIME ZONE needs Z or an offset such as +02:00"
 TAKES_NO_ZONE = "a TIMESTAMP without time zone takes no Z and no offset"
 
@@ -48,7 +48,7 @@ def parse_text(array: pa.Array, t: DataType) -> pa.Array:
             array, lambda part: part.cast(target), f"it does not fit {type_to_sql(t.with_nullable(True))} without loss"
         )
     if t.root in BINARY_ROOTS:
-        return cast_atomic(_bytes_of_hex(array), t)
+        return _bytes_of_hex(array, t)
     if t.root == "DATE":
         return _dates(array, t)
     return _times(array, t) if t.root == "TIME" else _timestamps(array, t)
@@ -78,8 +78,10 @@ def _floats(array: pa.Array, t: DataType) -> pa.Array:
     return numbers
 
 
-def _bytes_of_hex(array: pa.Array) -> pa.Array:
+def _bytes_of_hex(array: pa.Array, t: DataType) -> pa.Array:
     _require_form(array, HEX, "binary values are written as pairs of hex digits")
+    longest = t.length if t.length is not None else MAX_LENGTH
+    require(array, pc.less_equal(pc.binary_length(array), 2 * longest), f"it is longer than {longest} bytes")
     # Arrow has no hex decoder; a comprehension over one text column costs less than the parsing around it.
     return pa.array([None if text is None else bytes.fromhex(text) for text in array.to_pylist()], pa.binary())
 
@@ -93,7 +95,7 @@ def _dates(array: pa.Array, t: DataType) -> pa.Array:
 
 def _times(array: pa.Array, t: DataType) -> pa.Array:
     parts = _parts(array, TIME, "a TIME is written HH:MM:SS[.fff]")
-    seconds = _seconds(array, pa.repeat(EPOCH_DAY, len(array)), parts.field("clock"))
+    seconds = _seconds(array, pa.repeat(EPOCH_DAY, len(array)), _part(parts, "clock", MIDNIGHT))
     precision = min(t.precision or 0, 3)
     millis = seconds * 1000 + _fraction(array, parts, precision, 3)
     return pa.array(millis.astype(np.int32), pa.int32(), mask=_nulls(array)).view(pa.time32("ms"))
@@ -103,17 +105,15 @@ def _timestamps(array: pa.Array, t: DataType) -> pa.Array:
     if _has_far_years(array):
         return _one_by_one(array, t)
     parts = _parts(array, TIMESTAMP, "a timestamp is written YYYY-MM-DDTHH:MM:SS[.fraction]")
-    has_zone = pc.not_equal(pc.fill_null(parts.field("zone"), ""), "")
+    has_zone = pc.not_equal(_part(parts, "zone", ""), "")
     if t.root == "TIMESTAMP_LTZ":
         require(array, pc.or_(has_zone, array.is_null()), NEEDS_ZONE)
     else:
         require(array, pc.invert(has_zone), TAKES_NO_ZONE)
-    clock = parts.field("clock")
-    clock = pc.if_else(pc.equal(clock, ""), "00:00", clock)
-    seconds = _seconds(array, parts.field("day"), clock) - _zone_seconds(parts.field("zone"))
+    local = _seconds(array, _part(parts, "day", EPOCH_DAY), _part(parts, "clock", MIDNIGHT))
     precision = t.precision if t.precision is not None else 6
     digits = 3 if precision <= 3 else 6
-    units = seconds * 10**digits + _fraction(array, parts, precision, digits)
+    units = (local - _zone_seconds(parts)) * 10**digits + _fraction(array, parts, precision, digits)
     return pa.array(units, pa.int64(), mask=_nulls(array)).view(arrow_type(t))
 
 
@@ -123,28 +123,37 @@ def _parts(array: pa.Array, pattern: str, why: str) -> pa.StructArray:
     return parts
 
 
+def _part(parts: pa.StructArray, name: str, missing: str) -> pa.Array:
+    """A named group of each row; `missing` where it is empty and for null rows."""
+    found = parts.field(name)
+    filled = pc.and_(parts.is_valid(), pc.not_equal(pc.fill_null(found, ""), ""))
+    return pc.if_else(filled, found, missing)
+
+
 def _seconds(array: pa.Array, days: pa.Array, clocks: pa.Array) -> np.ndarray:
-    """Seconds since the epoch; 0 for null rows."""
+    """Seconds since the epoch."""
     texts = pc.binary_join_element_wise(days, clocks, "T")
     try:
         seconds = attempt(texts, lambda part: part.cast(pa.timestamp("s")), "there is no such time")
     except BadCell as problem:
         raise bad_cell(array, problem.row, problem.why) from problem
-    return pc.fill_null(seconds.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return seconds.view(pa.int64()).to_numpy()
 
 
 def _fraction(array: pa.Array, parts: pa.StructArray, precision: int, digits: int) -> np.ndarray:
     """The fraction in units of 10^-digits seconds; digits behind `precision` must be zero."""
-    nanos = pc.utf8_rpad(pc.fill_null(parts.field("fraction"), ""), 9, "0").cast(pa.int64()).to_numpy()
+    nanos = pc.utf8_rpad(_part(parts, "fraction", "0"), 9, "0").cast(pa.int64()).to_numpy()
     require(array, nanos % 10 ** (9 - precision) == 0, f"it has more than {precision} digits behind the second")
     return nanos // 10 ** (9 - digits)
 
 
-def _zone_seconds(zones: pa.Array) -> np.ndarray:
-    """Offset from UTC in seconds; 0 for 'Z', none and null."""
-    parts = pc.extract_regex(zones, r"^(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})$")
-    hours, minutes = (pc.fill_null(parts.field(name), "0").cast(pa.int64()).to_numpy() for name in ("hours", "minutes"))
-    negative = pc.fill_null(pc.equal(parts.field("sign"), "-"), False).to_numpy(zero_copy_only=False)
+def _zone_seconds(parts: pa.StructArray) -> np.ndarray:
+    """Offset from UTC in seconds; 0 for 'Z' and none."""
+    zones = _part(parts, "zone", "Z")
+    zones = pc.if_else(pc.equal(pc.utf8_upper(zones), "Z"), "+00:00", zones)
+    split = pc.extract_regex(zones, r"^(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})$")
+    hours, minutes = (split.field(name).cast(pa.int64()).to_numpy() for name in ("hours", "minutes"))
+    negative = pc.equal(split.field("sign"), "-").to_numpy(zero_copy_only=False)
     return np.where(negative, -1, 1) * (hours * 3600 + minutes * 60)
 
 

@@ -32,7 +32,7 @@ from paimon_cli.datatypes.java_float_text import java_double_text, java_float_te
         (2e23, "1.9999999999999998E23"),
         (1e23, "9.999999999999999E22"),
         (8.41e21, "8.409999999999999E21"),
-        (2.98e25, "2.9799999999999995E25"),
+        (2.9799999999999996e25, "2.9799999999999995E25"),
         (math.inf, "Infinity"),
         (-math.inf, "-Infinity"),
         (math.nan, "NaN"),

@@ -26,5 +26,7 @@ def test_a_python_that_has_only_the_archive_runs_the_engine_from_it(tmp_path: Pa
         "print(paimon_cli.__file__, len(OPTIONS) > 100)"
     )
     environment = {**os.environ, "PYTHONPATH": str(archive)}
-    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
     assert run.stdout.split() == [f"{archive}/paimon_cli/__init__.py", "True"]

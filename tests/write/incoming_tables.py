@@ -22,7 +22,9 @@ def schema_of(
     options: Mapping[str, str] | None = None,
 ) -> TableSchema:
     fields = tuple(DataField(i, name, parse_type(t)) for i, (name, t) in enumerate(columns.items()))
-    return TableSchema(0, fields, len(fields) - 1, tuple(partition_by), tuple(primary_key), {"bucket": "2", **(options or {})}, None, 0)
+    return TableSchema(
+        0, fields, len(fields) - 1, tuple(partition_by), tuple(primary_key), {"bucket": "2", **(options or {})}, None, 0
+    )
 
 
 def one_column(type_text: Any) -> TableSchema:

@@ -141,16 +141,23 @@ ARRAY_OF_TINYINT = {"type": "ARRAY", "element": "TINYINT NOT NULL"}
 MAP = {"type": "MAP", "key": "STRING", "value": "DECIMAL(4, 2)"}
 ROW = {
     "type": "ROW",
-    "fields": [{"id": 5, "name": "a", "type": "INT NOT NULL"}, {"id": 6, "name": "l", "type": {"type": "ARRAY", "element": "VARCHAR(2)"}}],
+    "fields": [
+        {"id": 5, "name": "a", "type": "INT NOT NULL"},
+        {"id": 6, "name": "l", "type": {"type": "ARRAY", "element": "VARCHAR(2)"}},
+    ],
 }
 
 
 def test_nested_values_are_cast_at_every_depth() -> None:
     lists = pa.array([[9], None, [1, 2], [], [3]], pa.large_list(pa.int64())).slice(1)
     assert conformed(ARRAY_OF_TINYINT, lists).to_pylist() == [None, [1, 2], [], [3]]
-    maps = pa.array([[("z", Decimal("9"))], [("a", Decimal("1.5")), ("b", None)], None], pa.map_(pa.string(), pa.decimal128(30, 3)))
+    maps = pa.array(
+        [[("z", Decimal("9"))], [("a", Decimal("1.5")), ("b", None)], None], pa.map_(pa.string(), pa.decimal128(30, 3))
+    )
     assert conformed(MAP, maps.slice(1)).to_pylist() == [[("a", Decimal("1.50")), ("b", None)], None]
-    rows = pa.array([{"l": ["xx"], "a": 1}, None, {"l": None, "a": 2}], pa.struct([("l", pa.list_(pa.string())), ("a", pa.int64())]))
+    rows = pa.array(
+        [{"l": ["xx"], "a": 1}, None, {"l": None, "a": 2}], pa.struct([("l", pa.list_(pa.string())), ("a", pa.int64())])
+    )
     assert conformed(ROW, rows).to_pylist() == [{"a": 1, "l": ["xx"]}, None, {"a": 2, "l": None}]
     bags = pa.array([[("a", 2)]], pa.map_(pa.string(), pa.int64()))
     assert conformed({"type": "MULTISET", "element": "STRING"}, bags).to_pylist() == [[("a", 2)]]
@@ -162,7 +169,11 @@ def test_nested_values_are_cast_at_every_depth() -> None:
         (ARRAY_OF_TINYINT, pa.array([None, [1, 200]]), "inside the value: it is outside the range"),
         (ARRAY_OF_TINYINT, pa.array([[], [1, None]], pa.list_(pa.int8())), "null that must not be"),
         (MAP, pa.array([[], [("a", Decimal("100"))]], pa.map_(pa.string(), pa.decimal128(9, 2))), "does not fit"),
-        (ROW, pa.array([None, {"a": None, "l": None}], pa.struct([("a", pa.int32()), ("l", pa.list_(pa.string()))])), "null that"),
+        (
+            ROW,
+            pa.array([None, {"a": None, "l": None}], pa.struct([("a", pa.int32()), ("l", pa.list_(pa.string()))])),
+            "null that",
+        ),
         (ROW, pa.array([{"a": 1, "l": ["xx"]}, {"a": 1, "l": ["xx", "xyz"]}]), "longer than 2"),
     ],
 )

@@ -115,7 +115,7 @@ def test_another_delimiter(tmp_path: Path) -> None:
         ("k,v,v\n1,a,b\n", "no usable header", "appears twice"),
         ("k,v\n1,a\n2\n", "row 2", "1 cells, the header has 2"),
         ("k,v\n1,a\n2,b,c\n3,d\n", "row 2", "3 cells"),
-        ('k,v\n1,a\n2,"b\n', "row 2", "cells"),
+        ('k,v\n1,a\n"2,b\n3,c\n', "row 2", "1 cells"),
         ("k,v\nx,a\n2\n", "row 1, column 'k' cannot take 'x'", ""),
         (b"k,v\n1,a\n2,\xff\n", "row 2, column 'v' cannot take ff", "UTF-8"),
         (b"k,\xff\n1,a\n", "header", ""),
@@ -242,7 +242,10 @@ def test_deletes_and_kinds_in_text(tmp_path: Path) -> None:
     deleted = read_all(IncomingRows(schema, kind=3), *keys)
     assert deleted["k"].to_pylist() == [1, 2] and deleted["v"].to_pylist() == ["", ""]
     assert deleted["_VALUE_KIND"].to_pylist() == [3, 3]
-    mixed = [text_file(tmp_path, "op,k,v\n+I,1,a\n-D,1,a\n", "b.csv"), json_file(tmp_path, {"k": 2, "v": "b", "op": "-U"}, name="b.json")]
+    mixed = [
+        text_file(tmp_path, "op,k,v\n+I,1,a\n-D,1,a\n", "b.csv"),
+        json_file(tmp_path, {"k": 2, "v": "b", "op": "-U"}, name="b.json"),
+    ]
     assert read_all(IncomingRows(schema, kind_column="op"), *mixed)["_VALUE_KIND"].to_pylist() == [0, 3, 1]
 
 

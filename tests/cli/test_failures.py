@@ -1,0 +1,136 @@
+"""Failures: three lines or a JSON object on stderr, the exit code that scripts rely on, never a traceback unasked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.cli import snapshot_commands
+from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotSupported, PartialSuccess, Refused, StorageUnavailable
+from paimon_cli.table.table import Table
+from tests.goldens import golden_table
+from tests.cli.conftest import Run
+
+
+def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(Table, "open", fail)
+
+
+def test_an_error_says_what_why_and_what_next(run: Run) -> None:
+    answer = run("snapshots", "ls", "a.b", code=2)
+    what, why, hint = answer.err.splitlines()
+    assert what == "error: no warehouse to look for database a in"
+    assert "PAIMON_WAREHOUSE" in why
+    assert hint.startswith("hint: ")
+    assert answer.out == ""
+
+
+def test_json_error(run: Run, tmp_path: Path) -> None:
+    answer = run("snapshots", "ls", tmp_path, "-o", "json", code=3)
+    assert answer.error["code"] == "PC-NOT-FOUND"
+    assert str(tmp_path) in answer.error["message"]
+    assert answer.error["hint"]
+    assert "details" in answer.error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nonsense"], "nonsense"),
+        (["snapshots", "ls"], "TABLE"),
+        (["snapshots", "ls", "t", "--frobnicate"], "frobnicate"),
+        (["snapshots", "ls", "t", "--limit", "many"], "many"),
+        (["snapshots", "ls", "t", "--limit", "0"], "0"),
+        (["snapshots", "ls", "t", "-o", "xml"], "xml"),
+        (["snapshots", "lss", "t"], "ls"),
+        (["files", "ls", "./t", "--columns", "nope"], "nope"),
+        (["snapshots", "ls", "./t", "--option", "broken"], "broken"),
+    ],
+)
+def test_wrong_command_lines(run: Run, arguments: list[str], message: str) -> None:
+    answer = run(*arguments, code=2)
+    assert message in answer.err
+    assert answer.err.startswith("error: ")
+    assert answer.out == ""
+
+
+def test_a_wrong_command_line_is_json_too(run: Run) -> None:
+    answer = run("snapshots", "ls", "t", "--frobnicate", "-o", "json", code=2)
+    assert answer.error["code"] == "PC-USAGE"
+    assert answer.error["hint"] == "paimon-cli snapshots ls --help"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Conflict("x"), 5),
+        (StorageUnavailable("x"), 6),
+        (Refused("x"), 7),
+        (NotSupported("x"), 8),
+        (PartialSuccess("x"), 9),
+        (DamagedFile("x"), 10),
+        (CommitUnknown("x"), 11),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_exit_codes(run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
+    raising(monkeypatch, error)
+    run("snapshots", "ls", "./t", code=code)
+
+
+def test_a_bug_is_one_line_without_trace(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    raising(monkeypatch, ValueError("odd\nthing"))
+    answer = run("snapshots", "ls", "./t", code=1)
+    assert answer.err.splitlines() == ["error: ValueError: odd", "this is a bug of paimon-cli", "hint: --trace for details"]
+
+
+def test_trace_shows_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    raising(monkeypatch, ValueError("odd"))
+    assert "Traceback" in run("snapshots", "ls", "./t", "--trace", code=1).err
+    monkeypatch.setenv("PAIMON_CLI_TRACE", "1")
+    assert "Traceback" in run("snapshots", "ls", "./t", code=1).err
+
+
+def test_a_closed_pipe_is_no_failure(tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "sixty_commits", tmp_path)
+    command = f"{sys.executable} -m paimon_cli snapshots ls {table} -o ndjson | head -1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_ctrl_c_ends_a_watch_with_130(tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "write_only_never_compacted", tmp_path)
+    command = [sys.executable, "-m", "paimon_cli", "compact", str(table), "--engine", "local", "--watch", "--interval", "1 h"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    try:
+        assert process.stdout is not None and "snapshot" in process.stdout.readline()
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert errors.strip() == "interrupted"
+
+
+def test_groups_show_their_help_when_called_bare(run: Run) -> None:
+    assert "show" in run("snapshots").out
+    assert "Create, write, read" in run().out
+
+
+def test_kind_is_read_in_any_case(run: Run, tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "dedup_partitioned", tmp_path)
+    kinds = {item["kind"] for item in run("snapshots", "ls", table, "--kind", "compact", "-o", "json").json["items"]}
+    assert kinds == {snapshot_commands.SnapshotKind.COMPACT.value}

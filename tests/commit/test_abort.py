@@ -1,0 +1,80 @@
+"""An abort deletes the files of a failed job and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.commit.abort import delete_created_files
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.errors import FilesConflict
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, IndexFileMeta
+from tests.commit.commit_tables import data_file, make_table
+
+ME = CommitIdentity("me")
+
+
+def lay_down(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("rows")
+
+
+def left(folder: Path) -> set[str]:
+    return {path.name for place in ("bucket-0", "index") for path in (folder / place).glob("*")}
+
+
+def test_everything_made_for_the_messages_goes(tmp_path: Path) -> None:
+    context = make_table(tmp_path)
+    old = data_file("old")
+    message = CommitMessage(
+        EMPTY_ROW,
+        0,
+        2,
+        new_files=(data_file("new", extra_files=("new.index",)),),
+        changelog_files=(data_file("changelog"),),
+        compact_before=(old,),
+        compact_after=(data_file("merged", level=5), old.upgraded(5)),
+        new_index_files=(IndexFileMeta("HASH", "index-1", 4, 1),),
+    )
+    lay_down(tmp_path / "bucket-0", "new", "new.index", "changelog", "old", "merged", "stranger")
+    lay_down(tmp_path / "index", "index-1", "index-2")
+    assert delete_created_files(context, [message]) == 5
+    assert left(tmp_path) == {"old", "stranger", "index-2"}
+
+
+@pytest.mark.parametrize("read_snapshot_id", [None, 1])
+def test_a_half_that_was_published_stays(tmp_path: Path, read_snapshot_id: int | None) -> None:
+    context = make_table(tmp_path)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("first"),))], ME)
+    message = CommitMessage(
+        EMPTY_ROW,
+        0,
+        2,
+        new_files=(data_file("new"),),
+        compact_before=(data_file("gone"),),
+        compact_after=(data_file("merged", level=5),),
+        read_snapshot_id=read_snapshot_id,
+    )
+    lay_down(tmp_path / "bucket-0", "first", "new", "merged")
+    with pytest.raises(FilesConflict):
+        Committer(context).commit([message], ME)
+    delete_created_files(context, [message])
+    assert left(tmp_path) == {"first", "new"}
+
+
+def test_a_published_file_stays_when_its_snapshot_has_expired(tmp_path: Path) -> None:
+    context = make_table(tmp_path)
+    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("new"),), read_snapshot_id=1)
+    for content in (CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("first"),)), message):
+        Committer(context).commit([content], ME)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("last"),))], ME)
+    for number in (1, 2):
+        (tmp_path / "snapshot" / f"snapshot-{number}").unlink()
+    lay_down(tmp_path / "bucket-0", "first", "new", "last")
+    assert delete_created_files(context, [message]) == 0
+    assert left(tmp_path) == {"first", "new", "last"}

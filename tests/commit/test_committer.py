@@ -1,0 +1,286 @@
+"""Commits as a user of the committer sees them: snapshots, totals, retries, exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.errors import FilesConflict, StorageUnavailable, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, DeletionVectorRange, IndexFileMeta
+from paimon_cli.storage.local_storage import LocalStorage
+from tests.commit.commit_tables import (
+    SteppingClock,
+    data_file,
+    live_names,
+    make_table,
+    manifest_files,
+    named_manifest_files,
+    partition,
+)
+
+ME = CommitIdentity("me")
+
+
+def append(context: TableContext, *files: DataFileMeta, bucket: int = 0, identity: CommitIdentity = ME) -> CommitResult:
+    return Committer(context).commit([CommitMessage(EMPTY_ROW, bucket, 2, new_files=files)], identity)
+
+
+def compaction(before: list[DataFileMeta], after: list[DataFileMeta], bucket: int = 0) -> CommitMessage:
+    return CommitMessage(EMPTY_ROW, bucket, 2, compact_before=tuple(before), compact_after=tuple(after))
+
+
+def test_the_first_commit_makes_snapshot_1_with_an_empty_base(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    result = append(context, data_file("a"), data_file("b", rows=5))
+    (snapshot,) = result.snapshots
+    assert (snapshot.id, snapshot.commit_kind, snapshot.total_record_count, snapshot.delta_record_count) == (1, "APPEND", 15, 15)
+    assert (snapshot.commit_user, snapshot.commit_identifier, snapshot.schema_id) == ("me", BATCH_IDENTIFIER, 0)
+    assert context.manifests.manifest_list(snapshot.base_manifest_list) == []
+    assert (tmp_path / "t" / "snapshot" / "LATEST").read_text() == "1"
+    assert context.snapshots.latest() == snapshot
+    assert result.attempts == 1
+    for name, size in (
+        (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+        (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
+    ):
+        assert (tmp_path / "t" / "manifest" / name).stat().st_size == size
+
+
+def test_append_and_compact_halves_become_two_snapshots_of_one_identity(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    new, merged = data_file("new"), data_file("merged", level=5, rows=8)
+    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(new,), compact_before=(new,), compact_after=(merged,))
+    result = Committer(context).commit([message], CommitIdentity("me", 7))
+    assert [(s.commit_kind, s.commit_user, s.commit_identifier) for s in result.snapshots] == [
+        ("APPEND", "me", 7),
+        ("COMPACT", "me", 7),
+    ]
+    assert (result.snapshots[1].total_record_count, result.snapshots[1].delta_record_count) == (8, -2)
+    assert live_names(context, 1) == ["new@0"]
+    assert live_names(context, 2) == ["merged@5"]
+
+
+def test_an_upgraded_file_stays_alive_at_its_new_level(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    file = data_file("a")
+    append(context, file)
+    Committer(context).commit([compaction([file], [file.upgraded(5)])], ME)
+    assert live_names(context) == ["a@5"]
+
+
+def test_nothing_to_commit_makes_no_snapshot(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    assert Committer(context).commit([], ME) == CommitResult()
+    assert Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2)], ME, watermark=5) == CommitResult()
+    assert context.snapshots.latest() is None
+
+
+def test_an_empty_commit_makes_a_snapshot_where_the_table_asks_for_it(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"commit.force-create-snapshot": "true"})
+    (snapshot,) = Committer(context).commit([], ME).snapshots
+    assert (snapshot.id, snapshot.commit_kind, snapshot.delta_record_count) == (1, "APPEND", 0)
+
+
+def test_the_watermark_never_goes_back(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    committer = Committer(context)
+    marks = []
+    for number, watermark in enumerate((None, 50, 20, None, 70)):
+        message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(f"f{number}"),))
+        marks.append(committer.commit([message], ME, watermark=watermark).snapshots[0].watermark)
+    assert marks == [None, 50, 50, 50, 70]
+
+
+def test_time_never_goes_back_when_clocks_do(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    first = append(replace(context, clock=SteppingClock(2_000)), data_file("a")).snapshots[0]
+    second = append(replace(context, clock=SteppingClock(1_000)), data_file("b")).snapshots[0]
+    assert (first.time_millis, second.time_millis) == (2_000, 2_000)
+
+
+def test_a_repeated_commit_is_recognised(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    append(context, data_file("a"), identity=CommitIdentity("job", 1))
+    append(context, data_file("b"), identity=CommitIdentity("job", 2))
+    append(context, data_file("other"), identity=CommitIdentity("somebody", 99))
+    for identifier in (1, 2):
+        again = append(context, data_file("again"), identity=CommitIdentity("job", identifier))
+        assert again == CommitResult(already_committed=True)
+    assert not append(context, data_file("c"), identity=CommitIdentity("job", 3)).already_committed
+    assert live_names(context) == ["a@0", "b@0", "c@0", "other@0"]
+
+
+def test_batch_commits_of_one_user_are_never_taken_for_repetitions(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    append(context, data_file("a"))
+    append(context, data_file("b"))
+    assert live_names(context) == ["a@0", "b@0"]
+
+
+def test_a_fresh_identity_carries_the_prefix_of_the_table(tmp_path: Path) -> None:
+    plain = fresh_identity(make_table(tmp_path / "plain"))
+    prefixed = fresh_identity(make_table(tmp_path / "prefixed", {"commit.user-prefix": "etl"}))
+    assert len(plain.user) == 36 and not plain.is_repeatable
+    assert prefixed.user.startswith("etl_") and len(prefixed.user) == 40
+
+
+class RacingStorage(LocalStorage):
+    """Lets somebody else commit just before each of the first `races` publications."""
+
+    def __init__(self, rival: TableContext, races: int) -> None:
+        super().__init__()
+        self.rival, self.races, self.lost = rival, races, 0
+
+    def put_if_absent(self, path: str, data: bytes):  # type: ignore[no-untyped-def]
+        if self.lost < self.races:
+            self.lost += 1
+            append(self.rival, data_file(f"rival-{self.lost}"), identity=CommitIdentity("rival"))
+        return super().put_if_absent(path, data)
+
+
+def test_a_lost_race_is_run_again_on_top_of_the_winner(tmp_path: Path) -> None:
+    rival = make_table(tmp_path / "t")
+    append(rival, data_file("before"))
+    context = make_table(tmp_path / "t", storage=RacingStorage(rival, 3))
+    result = append(context, data_file("mine", rows=7))
+    assert result.attempts == 4
+    (snapshot,) = result.snapshots
+    assert (snapshot.id, snapshot.total_record_count) == (5, 47)
+    assert live_names(context) == ["before@0", "mine@0", "rival-1@0", "rival-2@0", "rival-3@0"]
+    assert manifest_files(context) == named_manifest_files(context), "a lost attempt leaves no files"
+
+
+def test_waits_grow_with_jitter_and_retries_end(tmp_path: Path) -> None:
+    rival = make_table(
+        tmp_path / "t", {"commit.max-retries": "4", "commit.min-retry-wait": "10 ms", "commit.max-retry-wait": "30 ms"}
+    )
+    clock = SteppingClock()
+    context = replace(make_table(tmp_path / "t", storage=RacingStorage(rival, 99)), clock=clock)
+    with pytest.raises(StorageUnavailable) as failure:
+        append(context, data_file("mine"))
+    assert failure.value.exit_code == 6 and failure.value.details["attempts"] == 5
+    for slept, wait in zip(clock.sleeps, (10, 20, 30, 30), strict=True):
+        assert wait <= slept * 1000 <= wait * 1.2
+    assert "mine@0" not in live_names(context)
+    assert manifest_files(context) == named_manifest_files(context)
+
+
+def test_the_timeout_ends_retries_too(tmp_path: Path) -> None:
+    rival = make_table(tmp_path / "t", {"commit.timeout": "60 ms", "commit.min-retry-wait": "10 ms"})
+    context = replace(make_table(tmp_path / "t", storage=RacingStorage(rival, 99)), clock=SteppingClock())
+    with pytest.raises(StorageUnavailable, match="was not made"):
+        append(context, data_file("mine"))
+    assert len(context.clock.sleeps) == 3  # type: ignore[attr-defined]
+
+
+def test_changelog_files_get_a_list_of_their_own(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("a"),), changelog_files=(data_file("changelog-a", rows=12),))
+    (snapshot,) = Committer(context).commit([message], ME).snapshots
+    assert snapshot.changelog_record_count == 12 and snapshot.changelog_manifest_list
+    (meta,) = context.manifests.manifest_list(snapshot.changelog_manifest_list)
+    assert [e.file.file_name for e in context.manifests.manifest(meta.file_name)] == ["changelog-a"]
+    assert live_names(context) == ["a@0"]
+
+
+def test_deletes_make_an_overwrite_snapshot_and_are_checked(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", primary_key=False)
+    old = data_file("old")
+    append(context, old)
+    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("rewritten"),), deleted_files=(old,))
+    (snapshot,) = Committer(context).commit([message], ME).snapshots
+    assert snapshot.commit_kind == "OVERWRITE"
+    assert live_names(context) == ["rewritten@0"]
+    with pytest.raises(FilesConflict):
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, deleted_files=(old,))], ME)
+
+
+def hash_index(name: str, rows: int = 1) -> IndexFileMeta:
+    return IndexFileMeta("HASH", name, 4 * rows, rows)
+
+
+def test_index_files_replace_those_in_their_place(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"bucket": "-1"})
+    committer = Committer(context)
+
+    def commit(bucket: int, index: IndexFileMeta) -> None:
+        file = data_file(f"for-{index.file_name}")
+        committer.commit([CommitMessage(EMPTY_ROW, bucket, -1, new_files=(file,), new_index_files=(index,))], ME)
+
+    commit(0, hash_index("i0"))
+    commit(1, hash_index("i1"))
+    commit(0, hash_index("i0-grown", 2))
+    latest = context.snapshots.latest()
+    assert latest is not None
+    assert sorted(e.index_file.file_name for e in context.manifests.index_entries(latest)) == ["i0-grown", "i1"]
+    (snapshot,) = append(context, data_file("plain")).snapshots
+    assert snapshot.index_manifest == latest.index_manifest, "a commit without index files repeats the name"
+
+
+def test_two_changes_of_the_same_vectors_are_a_conflict(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"deletion-vectors.enabled": "true"})
+
+    def vectors(name: str) -> IndexFileMeta:
+        return IndexFileMeta("DELETION_VECTORS", name, 30, 1, (DeletionVectorRange("a", 1, 22, 1),))
+
+    a, b, c = data_file("a", level=5), data_file("b", 20, 29), data_file("c", 30, 39)
+    first = CommitMessage(EMPTY_ROW, 0, 2, compact_after=(a,), compact_new_index_files=(vectors("dv-1"),))
+    Committer(context).commit([first], ME)
+
+    def next_vectors(before: str, name: str, file: DataFileMeta) -> CommitMessage:
+        return CommitMessage(
+            EMPTY_ROW,
+            0,
+            2,
+            compact_after=(file.upgraded(5),),
+            compact_new_index_files=(vectors(name),),
+            compact_deleted_index_files=(vectors(before),),
+        )
+
+    Committer(context).commit([next_vectors("dv-1", "dv-2", b)], ME)
+    with pytest.raises(FilesConflict, match=r"dv-1 of bucket-0 is not current"):
+        Committer(context).commit([next_vectors("dv-1", "dv-3", c)], ME)
+    assert manifest_files(context) == named_manifest_files(context)
+
+
+def test_overwrite_replaces_the_selected_partitions_only(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", partitioned=True)
+    committer = Committer(context)
+    one, two = partition("2024-01-01"), partition("2024-01-02")
+    committer.commit(
+        [CommitMessage(one, 0, 2, new_files=(data_file("a"),)), CommitMessage(two, 0, 2, new_files=(data_file("b"),))], ME
+    )
+    message = CommitMessage(one, 3, 4, new_files=(data_file("c", rows=1),))  # also with another bucket count
+    (snapshot,) = committer.overwrite([message], ME, keep_partition=lambda p: p == one).snapshots
+    assert (snapshot.commit_kind, snapshot.total_record_count, snapshot.delta_record_count) == ("OVERWRITE", 11, -9)
+    assert live_names(context) == ["b@0", "c@0"]
+    with pytest.raises(UsageError, match="dt=2024-01-02"):
+        committer.overwrite([CommitMessage(two, 0, 2, new_files=(data_file("d"),))], ME, keep_partition=lambda p: p == one)
+
+
+def test_overwrite_takes_files_of_lost_races_along(tmp_path: Path) -> None:
+    rival = make_table(tmp_path / "t")
+    append(rival, data_file("before"))
+    context = make_table(tmp_path / "t", storage=RacingStorage(rival, 2))
+    message = CommitMessage(EMPTY_ROW, 1, 2, new_files=(data_file("mine"),))
+    result = Committer(context).overwrite([message], ME, keep_partition=lambda p: True)
+    assert result.attempts == 3
+    assert live_names(context) == ["mine@0"]
+    assert result.snapshots[0].total_record_count == 10
+    assert manifest_files(context) == named_manifest_files(context)
+
+
+def test_overwriting_with_nothing_truncates(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"bucket": "-1"})
+    message = CommitMessage(EMPTY_ROW, 0, -1, new_files=(data_file("a"),), new_index_files=(hash_index("i"),))
+    Committer(context).commit([message], ME)
+    (snapshot,) = Committer(context).overwrite([], ME, keep_partition=lambda p: True).snapshots
+    assert snapshot.total_record_count == 0 and live_names(context) == []
+    assert context.manifests.index_entries(snapshot) == []
+    assert Committer(context).overwrite([], ME, keep_partition=lambda p: True) == CommitResult(attempts=1)

@@ -1,0 +1,141 @@
+"""Every contradiction between a commit and the latest snapshot is found and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.errors import FilesConflict
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
+from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files, partition
+
+ME, RIVAL = CommitIdentity("me"), CommitIdentity("rival")
+
+
+def commit(
+    context: TableContext, identity: CommitIdentity = ME, /, where: bytes = EMPTY_ROW, count: int = 2, **halves: object
+) -> None:
+    Committer(context).commit([CommitMessage(where, 0, count, **halves)], identity)  # type: ignore[arg-type]
+
+
+def compact(context: TableContext, before: list[DataFileMeta], after: list[DataFileMeta], **more: object) -> None:
+    commit(context, ME, compact_before=tuple(before), compact_after=tuple(after), **more)
+
+
+def test_a_file_that_is_gone_is_reported_with_who_took_it(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", partitioned=True)
+    where, file = partition("2024-01-01"), data_file("data-1.parquet")
+    commit(context, where=where, new_files=(file,))
+    commit(context, where=partition("2024-01-02"), new_files=(data_file("elsewhere"),))
+    commit(context, RIVAL, where=where, compact_before=(file,), compact_after=(data_file("theirs", level=5),))
+    commit(context, where=where, new_files=(data_file("later", 100, 110),))
+    with pytest.raises(FilesConflict) as failure:
+        compact(context, [file], [data_file("mine", level=5)], where=where, read_snapshot_id=1)
+    error = failure.value
+    assert error.what == "data file data-1.parquet of dt=2024-01-01/bucket-0 is not in the table any more"
+    assert error.why == "snapshot 3 (COMPACT, user rival) removed it"
+    assert error.exit_code == 5
+    assert error.details == {
+        "partition": "dt=2024-01-01",
+        "bucket": 0,
+        "file": "data-1.parquet",
+        "snapshot_id": 3,
+        "commit_user": "rival",
+        "published_snapshots": [],
+    }
+    assert manifest_files(context) == named_manifest_files(context), "a commit in conflict leaves no metadata"
+
+
+def test_a_conflict_of_the_compact_half_names_the_append_snapshot(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    with pytest.raises(FilesConflict) as failure:
+        commit(context, new_files=(data_file("new"),), compact_before=(data_file("gone"),))
+    assert failure.value.details["published_snapshots"] == [1]
+    assert live_names(context) == ["new@0"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "clash"), [(5, 15, True), (9, 9, True), (10, 19, False), (-9, -1, False), (-9, 99, True)]
+)
+def test_levels_above_0_stay_disjoint(tmp_path: Path, low: int, high: int, clash: bool) -> None:
+    context = make_table(tmp_path / "t")
+    compact(context, [], [data_file("there", 0, 9, level=3)])
+    if clash:
+        with pytest.raises(FilesConflict, match="does not fit into level 3"):
+            compact(context, [], [data_file("new", low, high, level=3)])
+    else:
+        compact(context, [], [data_file("new", low, high, level=3)])
+    compact(context, [], [data_file("other-level", low, high, level=4)])
+    commit(context, new_files=(data_file("level-0", low, high),))
+
+
+def test_key_ranges_may_meet_in_other_buckets_and_replaced_files(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    old = data_file("old", level=3)
+    compact(context, [], [old])
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 1, 2, compact_after=(data_file("bucket-1", level=3),))], ME)
+    compact(context, [old], [data_file("new", level=3)])
+    assert live_names(context) == ["bucket-1@3", "new@3"]
+
+
+def test_keys_compare_as_numbers_not_as_bytes(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    compact(context, [], [data_file("small", 1, 255, level=3)])
+    compact(context, [], [data_file("big", 256, 300, level=3)])  # 256 is 00 01 in little-endian bytes
+    compact(context, [], [data_file("negative", -300, 0, level=3)])
+    assert len(live_names(context)) == 3
+
+
+def test_one_commit_must_not_name_a_file_twice(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    file = data_file("a")
+    commit(context, new_files=(file,))
+    with pytest.raises(FilesConflict, match="occurs twice"):
+        compact(context, [file, file], [data_file("b", level=5)])
+    with pytest.raises(FilesConflict, match="occurs twice"):
+        compact(context, [file], [file])
+
+
+def test_a_file_can_be_added_once_only_where_appends_are_checked(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("a"),))
+    Committer(context).commit([message], ME)
+    with pytest.raises(FilesConflict, match="is in the table already"):
+        Committer(context).commit([message], ME, check_append_files=True)
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_the_bucket_count_of_a_partition_must_not_change(tmp_path: Path, checked: bool) -> None:
+    context = make_table(tmp_path / "t", partitioned=True)
+    one, two = partition("2024-01-01"), partition("2024-01-02")
+    commit(context, where=one, new_files=(data_file("a"),))
+    commit(context, where=two, new_files=(data_file("b"),), count=4)
+    for where, count in ((one, 4), (two, 2)):
+        with pytest.raises(FilesConflict, match="bucket count of dt=2024-01-0"):
+            Committer(context).commit(
+                [CommitMessage(where, 0, count, new_files=(data_file("c"),))], ME, check_append_files=checked
+            )
+    commit(context, where=one, new_files=(data_file("d"),))
+    commit(context, where=two, new_files=(data_file("e"),), count=4)
+
+
+def test_a_partition_that_was_emptied_may_get_another_bucket_count(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", partitioned=True)
+    one = partition("2024-01-01")
+    commit(context, where=one, new_files=(data_file("a"),))
+    Committer(context).overwrite([], ME, keep_partition=lambda p: True)
+    commit(context, where=one, new_files=(data_file("b"),), count=4)
+    assert live_names(context) == ["b@0"]
+
+
+def test_dynamic_buckets_have_no_count_to_disagree_on(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"bucket": "-1"})
+    commit(context, new_files=(data_file("a"),), count=-1)
+    commit(context, new_files=(data_file("b"),), count=-1)
+    compact(context, [data_file("a")], [data_file("c", level=5)], count=-1)
+    assert live_names(context) == ["b@0", "c@5"]

@@ -1,0 +1,123 @@
+"""Merged manifests mean the same as those they replace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.manifest_merging import fold
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, ManifestEntry
+from tests.commit.commit_tables import data_file, live_names, make_table, partition
+
+ME = CommitIdentity("me")
+
+
+def entry(kind: int, name: str, level: int = 0) -> ManifestEntry:
+    return ManifestEntry(kind, EMPTY_ROW, 0, 2, data_file(name, level=level))
+
+
+def test_a_fold_drops_pairs_and_keeps_deletes_of_older_files() -> None:
+    entries = [entry(ADD, "a"), entry(ADD, "b"), entry(DELETE, "a"), entry(ADD, "a", 5), entry(DELETE, "older")]
+    assert fold(entries) == [entry(ADD, "b"), entry(ADD, "a", 5), entry(DELETE, "older")]
+
+
+def test_many_small_manifests_are_folded_at_the_minimum_count(tmp_path: Path) -> None:
+    context = make_table(tmp_path, {"manifest.merge-min-count": "5"})
+    counts = []
+    for number in range(12):
+        message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(f"f{number:02}"),))
+        (snapshot,) = Committer(context).commit([message], ME).snapshots
+        counts.append(len(context.manifests.manifest_list(snapshot.base_manifest_list)))
+    assert counts == [0, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3]
+    assert live_names(context) == [f"f{number:02}@0" for number in range(12)]
+
+
+def compactions(tmp_path: Path, options: dict[str, str]) -> tuple[list[int], int]:
+    """Forty commits and compactions in four partitions; how many manifests each snapshot names, DELETE entries left at the end."""
+    context = make_table(tmp_path, options, partitioned=True)
+    committer = Committer(context)
+    counts = []
+    newest = {}
+    for number in range(40):
+        where = partition(f"2024-01-0{number % 4 + 1}")
+        file = data_file(f"f{number:02}")
+        message = CommitMessage(where, 0, 2, new_files=(file,))
+        if where in newest:
+            merged = data_file(f"m{number:02}", level=5)
+            message = CommitMessage(where, 0, 2, new_files=(file,), compact_before=(newest[where], file), compact_after=(merged,))
+            newest[where] = merged
+        else:
+            newest[where] = file
+        snapshot = committer.commit([message], ME).snapshots[-1]
+        counts.append(len(context.manifests.manifests_of(snapshot)))
+        assert {name.partition("@")[0] for name in live_names(context)} == {file.file_name for file in newest.values()}
+        assert snapshot.total_record_count == 10 * len(newest)
+    entries = [e for batch in context.manifests.entries(context.manifests.manifests_of(snapshot)) for e in batch]
+    return counts, sum(e.kind == DELETE for e in entries)
+
+
+def test_minor_merges_of_compacted_tables(tmp_path: Path) -> None:
+    counts, _ = compactions(tmp_path, {"manifest.merge-min-count": "6"})
+    assert max(counts) <= 7
+
+
+def test_full_merges_drop_every_delete_that_came_before(tmp_path: Path) -> None:
+    options = {"manifest.merge-min-count": "99", "manifest.full-compaction-threshold-size": "20 kb"}
+    counts, deletes = compactions(tmp_path, options)
+    assert max(counts) < 15
+    assert deletes < 15
+
+
+def test_merges_of_manifests_at_their_target_size(tmp_path: Path) -> None:
+    """Every manifest counts as big: only those with deletes, or whose partitions meet one, are rewritten."""
+    options = {
+        "manifest.target-file-size": "1 b",
+        "manifest.full-compaction-threshold-size": "1 b",
+        "manifest.merge-min-count": "99",
+    }
+    _, deletes = compactions(tmp_path, options)
+    assert deletes <= 2
+
+
+def test_a_full_merge_leaves_big_manifests_of_other_partitions_alone(tmp_path: Path) -> None:
+    context = make_table(tmp_path, {"manifest.target-file-size": "1 b", "manifest.full-compaction-threshold-size": "1 b"}, True)
+    committer = Committer(context)
+    one, two = partition("2024-01-01"), partition("2024-01-02")
+    a, b = data_file("a"), data_file("b")
+    first = committer.commit([CommitMessage(one, 0, 2, new_files=(a,))], ME).snapshots[0]
+    committer.commit([CommitMessage(two, 0, 2, new_files=(b,))], ME)
+    committer.commit([CommitMessage(two, 0, 2, compact_before=(b,), compact_after=(b.upgraded(5),))], ME)
+    last = committer.commit([CommitMessage(one, 1, 2, new_files=(data_file("c"),))], ME).snapshots[0]
+    kept = context.manifests.manifest_list(first.delta_manifest_list)[0].file_name
+    base = context.manifests.manifest_list(last.base_manifest_list)
+    assert kept in {meta.file_name for meta in base}
+    assert sum(meta.num_deleted_files for meta in base) == 0
+    assert live_names(context) == ["a@0", "b@5", "c@0"]
+
+
+def test_delta_manifests_roll_and_their_lines_tell_what_is_inside(tmp_path: Path) -> None:
+    context = make_table(tmp_path, {"manifest.target-file-size": "1 kb"}, partitioned=True)
+    messages = [
+        CommitMessage(
+            partition(f"2024-01-{day:02}"),
+            day % 2,
+            2,
+            new_files=tuple(data_file(f"{day}-{n}", level=day % 3) for n in range(250)),
+        )
+        for day in range(1, 11)
+    ]
+    (snapshot,) = Committer(context).commit(messages, ME).snapshots
+    metas = context.manifests.manifest_list(snapshot.delta_manifest_list)
+    assert [meta.num_added_files for meta in metas] == [1000, 1000, 500]
+    for meta in metas:
+        entries = context.manifests.manifest(meta.file_name)
+        days = [context.partition_values(e.partition)[0] for e in entries]
+        assert context.partition_values(meta.partition_stats.min_values) == (min(days),)
+        assert context.partition_values(meta.partition_stats.max_values) == (max(days),)
+        assert meta.partition_stats.null_counts == (0,)
+        assert (meta.min_bucket, meta.max_bucket) == (0, 1)
+        levels = [e.file.level for e in entries]
+        assert (meta.min_level, meta.max_level, meta.num_deleted_files) == (min(levels), max(levels), 0)
+        assert meta.file_size == (tmp_path / "manifest" / meta.file_name).stat().st_size

@@ -1,0 +1,128 @@
+"""Who won? Answers that get lost, come late, or lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.errors import CommitUnknown, Refused, StorageUnavailable
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
+from tests.commit.commit_tables import LyingStorage, data_file, live_names, make_table, manifest_files, named_manifest_files
+
+CREATED, EXISTS, UNKNOWN = PutOutcome.CREATED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
+ME = CommitIdentity("me")
+
+
+def message(name: str) -> CommitMessage:
+    return CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),))
+
+
+@pytest.mark.parametrize("answer", [EXISTS, UNKNOWN])
+def test_a_put_that_worked_but_says_otherwise_is_committed_once(tmp_path: Path, answer: PutOutcome) -> None:
+    context = make_table(tmp_path / "t", storage=LyingStorage([(True, answer)]))
+    result = Committer(context).commit([message("a")], ME)
+    assert (result.attempts, [s.id for s in result.snapshots]) == (1, [1])
+    assert context.snapshots.ids() == [1]
+
+
+def test_an_unclear_put_without_effect_is_repeated_with_the_same_content(tmp_path: Path) -> None:
+    storage = LyingStorage([(False, UNKNOWN), (False, UNKNOWN)])
+    context = make_table(tmp_path / "t", storage=storage)
+    result = Committer(context).commit([message("a")], ME)
+    assert (result.attempts, storage.puts) == (1, 3)
+    assert live_names(context) == ["a@0"]
+    assert manifest_files(context) == named_manifest_files(context)
+
+
+def test_an_outcome_that_stays_unclear_deletes_nothing(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", storage=LyingStorage([(False, UNKNOWN)] * 99))
+    with pytest.raises(CommitUnknown) as failure:
+        Committer(context).commit([message("a")], ME)
+    assert failure.value.exit_code == 11 and failure.value.details["snapshot_id"] == 1
+    assert len(manifest_files(context)) == 3, "base list, delta list and manifest are still there, should the snapshot appear"
+
+
+def test_somebody_elses_snapshot_under_an_unclear_answer_is_a_lost_race(tmp_path: Path) -> None:
+    rival = make_table(tmp_path / "t")
+
+    class Storage(LyingStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            if self.puts == 0:
+                Committer(rival).commit([message("theirs")], CommitIdentity("rival"))
+            return super().put_if_absent(path, data)
+
+    context = make_table(tmp_path / "t", storage=Storage([(False, UNKNOWN)]))
+    result = Committer(context).commit([message("mine")], ME)
+    assert (result.attempts, result.snapshots[0].id) == (2, 2)
+    assert live_names(context) == ["mine@0", "theirs@0"]
+
+
+def test_a_number_that_others_used_and_expired_is_not_revived(tmp_path: Path) -> None:
+    rival = make_table(tmp_path / "t")
+
+    class SlowStorage(LocalStorage):
+        """Between the check and the put, others publish three snapshots and expire the first two."""
+
+        slept = False
+
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            if not self.slept:
+                self.slept = True
+                for number in range(3):
+                    Committer(rival).commit([message(f"theirs-{number}")], CommitIdentity("rival"))
+                for number in (1, 2):
+                    (tmp_path / "t" / "snapshot" / f"snapshot-{number}").unlink()
+            return super().put_if_absent(path, data)
+
+    context = make_table(tmp_path / "t", storage=SlowStorage())
+    result = Committer(context).commit([message("mine")], ME)
+    assert (result.attempts, result.snapshots[0].id) == (2, 4)
+    assert context.snapshots.ids() == [3, 4]
+    assert live_names(context) == ["mine@0", "theirs-0@0", "theirs-1@0", "theirs-2@0"]
+
+
+def test_a_snapshot_followed_and_expired_around_at_once_still_counts(tmp_path: Path) -> None:
+    rival = make_table(tmp_path / "t")
+    Committer(rival).commit([message("before")], CommitIdentity("rival"))
+
+    class FastRivals(LocalStorage):
+        """Right after our put, somebody commits on top of it and expires its predecessor."""
+
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            outcome = super().put_if_absent(path, data)
+            Committer(rival).commit([message("after")], CommitIdentity("rival"))
+            (tmp_path / "t" / "snapshot" / "snapshot-1").unlink()
+            return outcome
+
+    context = make_table(tmp_path / "t", storage=FastRivals())
+    result = Committer(context).commit([message("mine")], ME)
+    assert (result.attempts, result.snapshots[0].id) == (1, 2)
+    assert live_names(context) == ["after@0", "before@0", "mine@0"]
+
+
+def test_a_failing_hint_is_none_of_the_commit(tmp_path: Path) -> None:
+    class NoHints(LocalStorage):
+        def overwrite(self, path: str, data: bytes) -> None:
+            raise StorageUnavailable("no hint today")
+
+    context = make_table(tmp_path / "t", storage=NoHints())
+    assert Committer(context).commit([message("a")], ME).snapshots[0].id == 1
+    assert Committer(context).commit([message("b")], ME).snapshots[0].id == 2
+    assert not (tmp_path / "t" / "snapshot" / "LATEST").exists()
+
+
+def test_a_storage_without_safe_commits_is_left_as_it_was(tmp_path: Path) -> None:
+    class Unsafe(LocalStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            raise Refused("no safe commit here")
+
+    context = make_table(tmp_path / "t", storage=Unsafe())
+    with pytest.raises(Refused):
+        Committer(context).commit([message("a")], ME)
+    assert manifest_files(context) == set()

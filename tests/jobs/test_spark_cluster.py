@@ -1,0 +1,76 @@
+"""A real standalone cluster: the package ships itself, writes agree, faults are told, attempts leave nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import BadInput
+from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.spark_engine import SparkEngine
+from paimon_cli.jobs.spark_session import SparkRequest
+from paimon_cli.jobs.write_job import WriteRequest, run_write
+from tests.jobs.spark_cluster import SparkCluster
+from tests.tables import data_files, live_files, make_table, rows
+
+
+@pytest.fixture(scope="module")
+def cluster_engine(spark_cluster: SparkCluster) -> Iterator[SparkEngine]:
+    engine = SparkEngine(SparkRequest(spark_cluster.url, spark_cluster.confs))
+    yield engine
+    engine.stop()
+
+
+def test_executors_import_the_shipped_package(cluster_engine: SparkEngine) -> None:
+    def task(number: int) -> tuple[str, str]:
+        import os
+        import time
+
+        import paimon_cli.write.sorted_rows_writer
+
+        time.sleep(1)  # long enough for the other executor to take a task too
+        return os.getcwd(), paimon_cli.write.sorted_rows_writer.__file__
+
+    places = cluster_engine.run_tasks(task, list(range(4)))
+    assert len({directory for directory, _ in places}) == 2
+    assert all(directory in file and ".zip/paimon_cli/" in file for directory, file in places)
+
+
+def test_a_write_and_a_compaction_on_the_cluster(cluster_engine: SparkEngine, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], bucket=3)
+    source = tmp_path / "in.jsonl"
+    for version in ("old", "new"):
+        given = [{"k": k, "v": f"{version} {k}"} for k in range(1000)]
+        source.write_text("".join(json.dumps(row) + "\n" for row in given))
+        run_write(context, WriteRequest((str(source),), "json"), cluster_engine, NoProgress())
+    assert rows(context) == sorted(given, key=json.dumps)
+    assert data_files(context) == live_files(context)
+    run_compact(context, CompactRequest(), cluster_engine, NoProgress())
+    assert rows(context) == sorted(given, key=json.dumps)
+    assert len(live_files(context)) == 3
+
+
+def test_a_task_that_fails_once_is_tried_again(cluster_engine: SparkEngine, tmp_path: Path) -> None:
+    def task(place: str) -> int:
+        from pathlib import Path
+
+        if not Path(place).exists():
+            Path(place).touch()
+            raise ConnectionResetError("the network had a hiccup")
+        return 1
+
+    assert cluster_engine.retries_tasks
+    assert cluster_engine.run_tasks(task, [str(tmp_path / "tried")]) == [1]
+
+
+def test_a_bad_row_on_the_cluster_leaves_no_file(cluster_engine: SparkEngine, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=2)
+    (tmp_path / "in.jsonl").write_text('{"k": 1}\n{"k": "x"}\n')
+    with pytest.raises(BadInput) as told:
+        run_write(context, WriteRequest((str(tmp_path / "in.jsonl"),), "json"), cluster_engine, NoProgress())
+    assert told.value.details["row"] == 2
+    assert data_files(context) == set()

@@ -1,0 +1,93 @@
+"""Tasks on Spark: results, errors, interruption. Task functions are nested so that executors get them by value."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import DamagedFile, PaimonError, UsageError
+from paimon_cli.jobs.engine import TasksFailed
+from paimon_cli.jobs.spark_engine import SparkEngine
+from paimon_cli.jobs.spark_session import SparkRequest
+
+
+def test_results_come_in_task_order_and_are_told_as_they_come(spark_engine: SparkEngine) -> None:
+    told: list[int] = []
+    assert spark_engine.run_tasks(abs, [-3, 1, -2], told.append) == [3, 1, 2]
+    assert sorted(told) == [1, 2, 3]
+    assert spark_engine.run_tasks(abs, []) == []
+
+
+def test_an_engine_without_work_starts_no_spark() -> None:
+    engine = SparkEngine(SparkRequest("spark://nowhere.invalid:1"))
+    assert engine.run_tasks(abs, []) == []
+    engine.stop()
+    engine.stop()
+
+
+def test_a_tasks_own_error_comes_out_whole_and_the_others_finish(spark_engine: SparkEngine) -> None:
+    def task(number: int) -> int:
+        if number == 2:
+            raise DamagedFile("what", "why", "hint", file="f.parquet", row=7)
+        return number * 10
+
+    with pytest.raises(TasksFailed) as failed:
+        spark_engine.run_tasks(task, [1, 2, 3])
+    error = failed.value.error
+    assert type(error) is DamagedFile
+    assert (error.what, error.why, error.hint, error.details) == ("what", "why", "hint", {"file": "f.parquet", "row": 7})
+    assert failed.value.finished == [10, 30]
+
+
+def test_any_other_exception_is_one_line_and_the_engine_goes_on(spark_engine: SparkEngine) -> None:
+    with pytest.raises(TasksFailed) as failed:
+        spark_engine.run_tasks(lambda number: 1 // number, [0])
+    error = failed.value.error
+    assert type(error) is PaimonError
+    assert (error.what, error.why) == ("a Spark task failed", "ZeroDivisionError: integer division or modulo by zero")
+    assert "ZeroDivisionError" in str(error.__cause__), "--trace shows the chain"
+    assert spark_engine.run_tasks(abs, [-1]) == [1]
+
+
+def test_a_module_that_executors_lack_is_named(spark_engine: SparkEngine) -> None:
+    def task(number: int) -> int:
+        import no_such_dependency  # type: ignore[import-not-found]
+
+        return number + len(no_such_dependency.__name__)
+
+    with pytest.raises(TasksFailed) as failed:
+        spark_engine.run_tasks(task, [1])
+    assert type(failed.value.error) is UsageError
+    assert "'no_such_dependency'" in failed.value.error.what
+
+
+def test_many_small_tasks_share_spark_tasks(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_cli.jobs.spark_engine.MOST_PARTITIONS", 3)
+    assert spark_engine.run_tasks(abs, [-n for n in range(100)]) == list(range(100))
+
+
+def test_ctrl_c_leaves_no_task_running(spark_engine: SparkEngine, tmp_path: Path) -> None:
+    beats = tmp_path / "beats"
+
+    def task(seconds: int) -> int:
+        for _ in range(seconds * 100):
+            with beats.open("a") as file:
+                file.write(".")
+            time.sleep(0.01)
+        return seconds
+
+    def interrupt(result: int) -> None:
+        assert result == 0
+        while not beats.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        spark_engine.run_tasks(task, [0, 60], interrupt)
+    size = beats.stat().st_size
+    time.sleep(0.5)
+    assert 0 < size == beats.stat().st_size

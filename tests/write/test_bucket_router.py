@@ -1,0 +1,86 @@
+"""Routing rows to partitions and buckets: as Java, vectorised, order of arrival kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from paimon_cli.datatypes.binary_row import deserialize_row, encode_row, row_hash
+from paimon_cli.errors import NotSupported
+from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import TableOptions
+from paimon_cli.write.bucket_router import BucketRouter
+from tests.write.incoming_tables import schema_of
+
+COLUMNS = {"dt": "STRING NOT NULL", "h": "INT NOT NULL", "k": "STRING NOT NULL", "v": "INT"}
+
+
+def router_of(schema: TableSchema) -> BucketRouter:
+    return BucketRouter(schema, TableOptions(schema.options))
+
+
+def test_rows_go_where_their_keys_hash_to() -> None:
+    schema = schema_of(COLUMNS, ("dt", "h", "k"), ("dt", "h"), {"bucket": "7"})
+    random = np.random.default_rng(5)
+    rows = 1000
+    batch = pa.record_batch(
+        {
+            "_SEQUENCE_NUMBER": np.arange(rows),
+            "dt": random.choice(["2024-01-01", "", "é" * 20], rows),
+            "h": pa.array(random.integers(-2, 2, rows), pa.int32()),
+            "k": [f"key-{n}" for n in random.integers(0, 200, rows)],
+        }
+    )
+    router = router_of(schema)
+    partitions, buckets = router.route(batch)
+    types = schema.types_of(("dt", "h"))
+    for row in batch.slice(0, 50).to_pylist():
+        n = row["_SEQUENCE_NUMBER"]
+        assert deserialize_row(partitions[n].as_py(), types) == (row["dt"], row["h"])
+        assert buckets[n] == abs(row_hash(encode_row([row["k"]], schema.types_of(["k"])))) % 7
+    pieces = list(router.split(batch))
+    assert sorted(n for _, _, piece in pieces for n in piece["_SEQUENCE_NUMBER"].to_pylist()) == list(range(rows))
+    assert len({(partition, bucket) for partition, bucket, _ in pieces}) == len(pieces)
+    for partition, bucket, piece in pieces:
+        order = piece["_SEQUENCE_NUMBER"].to_pylist()
+        assert order == sorted(order)
+        assert {partitions[n].as_py() for n in order} == {partition} and set(buckets[order]) == {bucket}
+
+
+def test_a_table_without_partitions_and_one_bucket_keeps_its_batches() -> None:
+    router = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "1"}))
+    batch = pa.record_batch({"k": pa.array([3, 1, 2], pa.int32())})
+    ((partition, bucket, piece),) = router.split(batch)
+    assert (partition, bucket) == (EMPTY_ROW, 0) and piece.equals(batch)
+    assert list(router.split(batch.slice(0, 0))) == []
+
+
+def test_null_partitions_are_partitions_of_their_own() -> None:
+    schema = schema_of({"dt": "STRING", "k": "INT NOT NULL"}, ("dt", "k"), ("dt",), {"bucket": "1"})
+    batch = pa.record_batch({"dt": [None, "a", None, ""], "k": pa.array([1, 2, 3, 4], pa.int32())})
+    found = {
+        deserialize_row(partition, schema.types_of(["dt"]))[0]: piece["k"].to_pylist()
+        for partition, _, piece in router_of(schema).split(batch)
+    }
+    assert found == {None: [1, 3], "a": [2], "": [4]}
+
+
+def test_the_bucket_key_may_be_a_part_of_the_key() -> None:
+    schema = schema_of({"a": "INT NOT NULL", "b": "BIGINT NOT NULL"}, ("a", "b"), options={"bucket": "5", "bucket-key": "b"})
+    batch = pa.record_batch({"a": pa.array([1, 2, 3], pa.int32()), "b": pa.array([1, 1, 1], pa.int64())})
+    assert router_of(schema).route(batch)[1].tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("bucket", ["-1", "-2"])
+def test_tables_without_fixed_buckets_are_refused(bucket: str) -> None:
+    with pytest.raises(NotSupported, match="bucket = -") as caught:
+        router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": bucket}))
+    assert "fixed number" in caught.value.hint
+
+
+def test_partitions_whose_directory_names_differ_by_writer_are_refused() -> None:
+    schema = schema_of({"p": "DOUBLE NOT NULL", "k": "INT NOT NULL"}, ("p", "k"), ("p",))
+    with pytest.raises(NotSupported, match="column 'p'"):
+        router_of(schema)
