@@ -7,21 +7,24 @@ cli=${PAIMON_CLI:-paimon-cli}
 engine=${ENGINE:-local}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-table=$work/warehouse/shop.db/orders
+cd "$work"
+table=warehouse/shop.db/orders
 
 run() {
-  printf '$ paimon-cli %s\n' "${*//$work/.}"
-  $cli "$@"
+  printf '$ paimon-cli'
+  printf ' %q' "$@"
+  printf '\n'
+  "$cli" "$@"
 }
 
-printf '%s\n' '{"id":1,"item":"tea","amount":"3.50"}' '{"id":2,"item":"milk","amount":"1.20"}' > "$work/monday.json"
-printf '%s\n' '{"id":2,"item":"oat milk","amount":"1.90"}' '{"id":3,"item":"bread","amount":"2.80"}' > "$work/tuesday.json"
-printf '%s\n' '{"id":1}' > "$work/cancelled.json"
+printf '%s\n' '{"id":1,"item":"tea","amount":"3.50"}' '{"id":2,"item":"milk","amount":"1.20"}' > monday.json
+printf '%s\n' '{"id":2,"item":"oat milk","amount":"1.90"}' '{"id":3,"item":"bread","amount":"2.80"}' > tuesday.json
+printf '%s\n' '{"id":1}' > cancelled.json
 
 run create "$table" -C 'id BIGINT NOT NULL' -C 'item STRING' -C 'amount DECIMAL(10, 2)' --primary-key id --bucket 2 --option write-only=true
-run write "$table" "$work/monday.json" --engine "$engine"
-run write "$table" "$work/tuesday.json" --engine "$engine"
-run write "$table" "$work/cancelled.json" --op delete --engine "$engine"
+run write "$table" monday.json --engine "$engine"
+run write "$table" tuesday.json --engine "$engine"
+run write "$table" cancelled.json --op delete --engine "$engine"
 before=$(run read "$table" -o ndjson | grep '^{')
 run compact "$table" --dedicated --strategy full --engine "$engine"
 run snapshots ls "$table"

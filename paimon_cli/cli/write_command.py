@@ -60,9 +60,7 @@ def register(app: typer.Typer, panel: str) -> None:
 def write(
     call: Call,
     table: TableName,
-    sources: Annotated[
-        list[str], typer.Argument(metavar="SRC", help="Files or globs, or - for stdin.", show_default=False)
-    ],
+    sources: Annotated[list[str], typer.Argument(metavar="SRC", help="Files or globs, or - for stdin.", show_default=False)],
     source_format: Annotated[
         SourceFormat | None, typer.Option("--format", help="Format of the sources; else by their endings.")
     ] = None,

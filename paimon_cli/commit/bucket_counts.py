@@ -39,7 +39,9 @@ def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: S
             return
         if not may_hold_any(meta.partition_stats, context.partition_types, values.values()):
             continue
-        newest = {e.partition: e.total_buckets for e in context.manifests.manifest(meta.file_name) if e.kind == ADD}
+        newest = {
+            e.partition: e.total_buckets for e in context.manifests.manifest(meta.file_name, meta.file_size) if e.kind == ADD
+        }
         doubtful = {p for p in values if newest.get(p, 0) > 0 and newest[p] != counts[p]}
         if doubtful:
             _check_live_files(context, latest, doubtful, added)

@@ -7,7 +7,7 @@ step of the storage; so a commit happens whole or not at all, wherever it stops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_cli.commit.attempts import attempts
 from paimon_cli.commit.commit_cleanup import discard, discarded_on
@@ -31,7 +31,7 @@ class CommitResult:
     `already_committed`: an earlier run made this commit, nothing was done now.
     """
 
-    snapshots: tuple[Snapshot, ...] = ()
+    snapshots: list[Snapshot] = field(default_factory=list)
     attempts: int = 0
     already_committed: bool = False
 
@@ -82,6 +82,13 @@ class Committer:
             plans.append(lambda latest: compact)
         return self._commit(plans, identity, watermark)
 
+    def is_committed(self, identity: CommitIdentity) -> bool:
+        """Whether the newest snapshot of this user has reached the identifier (Java filterCommitted)."""
+        for snapshot in self._context.snapshots.newest_first():
+            if snapshot.commit_user == identity.user:
+                return snapshot.commit_identifier >= identity.identifier
+        return False
+
     def _commit(self, plans: Sequence[ChangesOn], identity: CommitIdentity, watermark: int | None) -> CommitResult:
         if identity.is_repeatable and self.is_committed(identity):
             return CommitResult(already_committed=True)
@@ -92,7 +99,7 @@ class Committer:
             except FilesConflict as conflict:
                 conflict.details["published_snapshots"] = [snapshot.id for snapshot in done.snapshots]
                 raise
-            made = () if snapshot is None else (snapshot,)
+            made = [] if snapshot is None else [snapshot]
             done = CommitResult(done.snapshots + made, done.attempts + attempt)
         return done
 
@@ -125,13 +132,6 @@ class Committer:
 
     def _is_needless(self, changes: SnapshotChanges) -> bool:
         return changes.is_empty and not self._context.options.commit_force_create_snapshot
-
-    def is_committed(self, identity: CommitIdentity) -> bool:
-        """Whether the newest snapshot of this user has reached the identifier (Java filterCommitted)."""
-        for snapshot in self._context.snapshots.newest_first():
-            if snapshot.commit_user == identity.user:
-                return snapshot.commit_identifier >= identity.identifier
-        return False
 
     def _spent(self, attempt: int) -> StorageUnavailable:
         return StorageUnavailable(

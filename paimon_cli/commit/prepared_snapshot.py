@@ -14,7 +14,6 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 
-
 ListName = tuple[str, int]
 """Name and size of a manifest list."""
 

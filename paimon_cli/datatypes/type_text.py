@@ -14,7 +14,7 @@ from paimon_cli.datatypes.data_type import MAX_DECIMAL_PRECISION, MAX_LENGTH, MA
 from paimon_cli.datatypes.java_text import is_java_blank, is_java_whitespace
 from paimon_cli.errors import UsageError
 
-_TOKEN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|[(),<>]|[^\s(),<>'`]+|\S")
+_TOKEN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|[(),<>:]|[^\s(),<>'`:]+|\S")
 _PLAIN = {
     "BOOLEAN": "BOOLEAN",
     "TINYINT": "TINYINT",
@@ -108,7 +108,7 @@ class _Reader:
             "GEOGRAPHY": lambda: DataType("GEOGRAPHY", arguments=self._raw_arguments()),
         }
         if self._sql:
-            types |= {"ARRAY": self._array, "MULTISET": self._multiset, "MAP": self._map, "ROW": self._row}
+            types |= {"ARRAY": self._array, "MULTISET": self._multiset, "MAP": self._map, "ROW": self._row, "STRUCT": self._row}
         return types
 
     def _double(self) -> DataType:

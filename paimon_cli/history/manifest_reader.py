@@ -36,24 +36,24 @@ class ManifestReader:
     threads: int = 8
     _lists: dict[str, list[ManifestFileMeta]] = field(default_factory=dict, compare=False, repr=False)
 
-    def manifest_list(self, name: str) -> list[ManifestFileMeta]:
+    def manifest_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
         """The lists read last are kept: a commit asks for those of the latest snapshot more than once."""
         manifests = self._lists.get(name)
         if manifests is None:
             path = self.layout.manifest(name)
-            manifests = decode_manifest_list(self._content(path), path)
+            manifests = decode_manifest_list(self._content(path, size), path)
             if len(self._lists) >= _LISTS_KEPT:
                 self._lists.clear()
             self._lists[name] = manifests
         return list(manifests)
 
-    def manifest(self, name: str) -> list[ManifestEntry]:
+    def manifest(self, name: str, size: int | None = None) -> list[ManifestEntry]:
         path = self.layout.manifest(name)
-        return decode_manifest(self._content(path), path)
+        return decode_manifest(self._content(path, size), path)
 
     def index_manifest(self, name: str) -> list[IndexManifestEntry]:
         path = self.layout.manifest(name)
-        return decode_index_manifest(self._content(path), path)
+        return decode_index_manifest(self._content(path, None), path)
 
     def index_entries(self, snapshot: Snapshot) -> list[IndexManifestEntry]:
         """Index files of a snapshot."""
@@ -67,18 +67,19 @@ class ManifestReader:
     def manifests_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of a snapshot, oldest first: those of the base list, then those of the delta list."""
         try:
-            return self.manifest_list(snapshot.base_manifest_list) + self.manifest_list(snapshot.delta_manifest_list)
+            base = self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+            return base + self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
         except DamagedFile as error:
             raise self._expired(snapshot, error) from error
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[list[ManifestEntry]]:
         """Entries of each manifest, in order; many manifests are fetched side by side."""
-        names = [meta.file_name for meta in manifests]
+        names, sizes = [meta.file_name for meta in manifests], [meta.file_size for meta in manifests]
         if len(names) <= _FEW or self.threads < 2:
-            yield from map(self.manifest, names)
+            yield from map(self.manifest, names, sizes)
             return
         with ThreadPoolExecutor(self.threads) as pool:
-            yield from pool.map(self.manifest, names)
+            yield from pool.map(self.manifest, names, sizes)
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """What the commit of this snapshot added and deleted."""
@@ -101,11 +102,16 @@ class ManifestReader:
         except DamagedFile as error:
             raise self._expired(snapshot, error) from error
 
-    def _content(self, path: str) -> bytes:
+    def _content(self, path: str, size: int | None) -> bytes:
+        """`size` is what the metadata above says: a file that was cut between two blocks looks whole otherwise."""
         try:
-            return self.storage.read_bytes(path)
+            content = self.storage.read_bytes(path)
         except FileNotFoundError:
             raise DamagedFile(f"{path} is missing", "a snapshot names it", "go back to an older snapshot", path=path) from None
+        if size is not None and len(content) != size:
+            why = f"it has {len(content)} bytes where {size} were written"
+            raise DamagedFile(f"{path} is damaged", why, "restore the file, or go back to an older snapshot", path=path)
+        return content
 
     def _expired(self, snapshot: Snapshot, error: DamagedFile) -> NotFound | DamagedFile:
         """A missing manifest is no damage if its snapshot has been expired while we were reading."""

@@ -13,6 +13,7 @@ from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 _CARRIED = re.compile(r"paimon-cli-error<([A-Za-z0-9+/=]+)>")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
+_JAVA_EXCEPTION = re.compile(r"^(?:Caused by|): (?:[\w$]+\.)*([\w$]+(?:Exception|Error): [^\n]*)", re.MULTILINE)
 _LOST = re.compile(
     r"(ExecutorLostFailure[^\n]*|Master removed our application[^\n]*|Job \d+ cancelled because SparkContext[^\n]*)"
 )
@@ -68,8 +69,14 @@ def _environment_error(text: str) -> PaimonError | None:
         )
     if lost := _LOST.search(text):
         return StorageUnavailable("Spark lost its executors", lost[1], "the memory of executors is the usual cause")
+    if "Python worker exited unexpectedly" in text:
+        return StorageUnavailable(
+            "a Python worker of Spark died",
+            "it was killed or crashed",
+            "lack of memory is the usual cause: use fewer cores at once",
+        )
     if "Py4JNetworkError" in text or "Answer from Java side is empty" in text or "Connection refused" in text:
-        return StorageUnavailable("Spark's JVM is gone", _last_line(text), "it was killed, most often for lack of memory")
+        return StorageUnavailable("Spark's JVM is gone", "it ended while a job was running", "lack of memory is the usual cause")
     return None
 
 
@@ -78,8 +85,9 @@ def _matching_line(text: str, needle: str) -> str:
 
 
 def _last_line(text: str) -> str:
-    """The last line of the innermost Python traceback, else the first line of the message."""
-    tracebacks = _TRACEBACK.findall(text)
-    lines = (tracebacks[0] if tracebacks else text.split("\n", 1)[0]).strip().splitlines()
-    told = [line for line in lines if line and not line.startswith(" ")]
-    return told[-1] if told else "no reason was given"
+    """The last line of the innermost Python traceback, else the innermost Java exception, else the message's first line."""
+    if traceback := _TRACEBACK.search(text):
+        told = [line for line in traceback[1].splitlines() if line and not line.startswith(" ")]
+        return told[-1] if told else "no reason was given"
+    causes = _JAVA_EXCEPTION.findall(text)
+    return causes[-1] if causes else text.split("\n", 1)[0]

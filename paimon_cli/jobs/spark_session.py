@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import shutil
+import re
 import site
 import sys
 import tempfile
@@ -25,7 +26,9 @@ from paimon_cli.jobs.java_runtime import find_java
 from paimon_cli.jobs.package_archive import write_package_archive
 
 LOCAL_MASTER = "local[*]"
-LOG_LINES_SHOWN = 5
+LOG_PREFIX = re.compile(r"^[\d/]+ [\d:]+ (?:ERROR|WARN) ")
+ERROR_WORD = re.compile(r"Exception|Error\b|[Gg]iving up")
+MOST_ERRORS_SHOWN = 2
 SMALLEST_HEAP, LARGEST_HEAP = 1 << 30, 4 << 30
 
 FIXED_CONFS = {
@@ -40,6 +43,9 @@ FIXED_CONFS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),  # bounds a Python worker's memory for wide rows
 }
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class SparkRequest:
 class RunningSpark:
     """A session and the temporary directory it owns. `is_ours` is false for a session this process had already."""
 
-    def __init__(self, session: SparkSession, directory: Path | None) -> None:
+    def __init__(self, session: SparkSession, directory: tempfile.TemporaryDirectory[str] | None) -> None:
         self.session = session
         self.is_ours = directory is not None
         self._directory = directory
@@ -74,8 +80,10 @@ class RunningSpark:
             return
         try:
             self.session.stop()
-        finally:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        except (Py4JError, OSError) as failure:
+            log.debug("the JVM was gone before its session was stopped: %s", failure)
+            _forget_jvm()
+        self._directory.cleanup()
 
 
 def start_spark(request: SparkRequest) -> RunningSpark:
@@ -86,23 +94,21 @@ def start_spark(request: SparkRequest) -> RunningSpark:
     running = SparkSession.getActiveSession()
     if running is not None and SparkContext._active_spark_context is not None:
         return RunningSpark(running, None)
-    directory = Path(tempfile.mkdtemp(prefix="paimon-cli-spark-"))
-    log = directory / "jvm.log"
+    directory = tempfile.TemporaryDirectory(prefix="paimon-cli-spark-", ignore_cleanup_errors=True)
+    jvm_log = Path(directory.name) / "jvm.log"
     try:
         with _environment(_spark_environment(request)):
-            context = _spark_context(request, spark_confs(request, directory), log)
+            context = _spark_context(request, spark_confs(request, Path(directory.name)), jvm_log)
+        context._accumulatorServer.handle_error = _report_broke_off  # type: ignore[method-assign]
         if not request.is_local:
-            context.addPyFile(str(write_package_archive(directory)))
+            context.addPyFile(str(write_package_archive(Path(directory.name))))
         return RunningSpark(SparkSession(context), directory)
     except (Py4JError, PySparkException, OSError) as error:
-        why = _end_of(log) or str(error).splitlines()[0]
-        shutil.rmtree(directory, ignore_errors=True)
         raise StorageUnavailable(
-            f"Spark did not start with master {request.master}", why, "check --master and --spark-conf; -v shows Spark's own log"
+            f"Spark did not start with master {request.master}",
+            _told_in(jvm_log) or str(error).split("\n", 1)[0],
+            "check --master and --spark-conf; -v shows Spark's own log",
         ) from error
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
 
 
 def spark_confs(request: SparkRequest, directory: Path) -> dict[str, str]:
@@ -126,11 +132,11 @@ def default_heap(cgroup_limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
     return max(SMALLEST_HEAP, min(LARGEST_HEAP, memory // 4))
 
 
-def _spark_context(request: SparkRequest, confs: Mapping[str, str], log: Path) -> SparkContext:
+def _spark_context(request: SparkRequest, confs: Mapping[str, str], jvm_log: Path) -> SparkContext:
     """A JVM of our own, its output kept out of the terminal; a JVM that this process has already is used again."""
     if SparkContext._gateway is None:
         conf = SparkConf(loadDefaults=False).setAll(list(confs.items()))
-        with log.open("wb") as sink:
+        with jvm_log.open("wb") as sink:
             output = sys.stderr if request.verbose else sink
             gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
         return SparkContext(conf=conf, gateway=gateway)
@@ -169,10 +175,20 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _end_of(log: Path) -> str:
-    """The last lines that are no stack trace."""
-    if not log.exists():
-        return ""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
-    telling = [line for line in lines if line and not line.startswith(("at ", "... "))]
-    return " | ".join(telling[-LOG_LINES_SHOWN:])
+def _told_in(jvm_log: Path) -> str:
+    """What the JVM's log gives as its errors, else its last line."""
+    lines = jvm_log.read_text(errors="replace").splitlines() if jvm_log.exists() else []
+    lines = [LOG_PREFIX.sub("", line).strip() for line in lines if line.strip() and not line.startswith("\t")]
+    errors = [line for line in lines if ERROR_WORD.search(line)]
+    return " | ".join(dict.fromkeys(errors[:MOST_ERRORS_SHOWN] or lines[-1:]))
+
+
+def _report_broke_off(request: object, client_address: object) -> None:
+    """Instead of a traceback on stderr: the JVM died while it sent what tasks report, and the job's own error tells so."""
+    log.debug("the JVM at %s broke off", client_address, exc_info=True)
+
+
+def _forget_jvm() -> None:
+    """Let the next session launch a new JVM: PySpark keeps the one of this process, even when it is dead."""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None

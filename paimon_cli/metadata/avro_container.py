@@ -116,6 +116,8 @@ def _decode(data: bytes, expected: AvroSchema) -> list[dict[str, Any]]:
     _check_fields(_plain(schema), expected, "record")
     codec = header.get("avro.codec", b"null").decode()
     marker = source.read(_SYNC_SIZE)
+    if len(marker) < _SYNC_SIZE:
+        raise ValueError("its header is cut off")
     records: list[dict[str, Any]] = []
     while source.tell() < len(data):
         count, size = _read(source, "long"), _read(source, "long")

@@ -1,0 +1,1 @@
+"""The read phase: which snapshot, which files, which rows. Reads only."""

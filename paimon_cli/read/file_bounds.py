@@ -13,9 +13,6 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta, SimpleStats
 from paimon_cli.read.column_bounds import BoundsOf, ColumnBounds
 
-NO_FIELDS = bytes(4)
-"""Arity 0 in front of a serialised row: nothing was recorded."""
-
 
 class TableBounds:
     """Bounds for one table context; decoded rows of partitions are kept."""
@@ -71,6 +68,8 @@ class TableBounds:
         stored = self._stored_fields(file, fields)
         recorded = self._context.schemas.get(file.schema_id)
         names = recorded.field_names if file.value_stats_cols is None else file.value_stats_cols
+        if any(name not in recorded.field_names for name in names):
+            return {}
         by_name = self._decoded(file.value_stats, file.row_count, recorded.fields_of(names), file.file_name)
         known: dict[str, ColumnBounds] = {}
         for field, old in zip(fields, stored, strict=True):
@@ -88,8 +87,8 @@ class TableBounds:
         return [by_id.get(field.id) for field in fields]
 
     def _decoded(self, stats: SimpleStats, rows: int, fields: Sequence[DataField], file_name: str) -> dict[str, ColumnBounds]:
-        """Bounds by column name; columns without any are left out."""
-        if stats.min_values[:4] == NO_FIELDS or stats.max_values[:4] == NO_FIELDS or not stats.min_values:
+        """Bounds by column name; columns without any are left out. A row of another arity tells nothing."""
+        if {_arity(stats.min_values), _arity(stats.max_values)} != {len(fields)}:
             return {}
         types = [field.type for field in fields]
         lows, highs = (_row(row, types, file_name) for row in (stats.min_values, stats.max_values))
@@ -103,6 +102,11 @@ class TableBounds:
             if low is not None or high is not None or count is not None:
                 known[field.name] = ColumnBounds(rows, count, low, high)
         return known
+
+
+def _arity(row: bytes) -> int:
+    """Number of fields of a serialised row."""
+    return int.from_bytes(row[:4], "big")
 
 
 def _trusted_floats(low: Any, high: Any, file_name: str) -> bool:

@@ -13,6 +13,7 @@ from paimon_cli.options.option_text import TypedOption, read_option
 from paimon_cli.options.table_options import TableOptions
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
+OF_COLUMNS = "fields."
 NEARLY = 0.85
 """Likeness of a misspelled key to the one that was meant; engines keep keys of their own in tables, which are none of ours."""
 
@@ -44,7 +45,7 @@ def check_option_values(options: Mapping[str, str]) -> None:
 def misspelled_keys(options: Mapping[str, str]) -> list[str]:
     """One sentence for each key that Paimon does not know but nearly does."""
     keys = [option.key for option in OPTIONS]
-    unknown = [key for key in options if find_option(key) is None]
+    unknown = [key for key in options if find_option(key) is None and not key.startswith(OF_COLUMNS)]
     nearest = {key: get_close_matches(key, keys, 1, NEARLY) for key in unknown}
     return [f"option '{key}' is unknown to Paimon; did you mean '{found[0]}'?" for key, found in nearest.items() if found]
 

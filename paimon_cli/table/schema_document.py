@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from itertools import repeat
+from itertools import count
 from typing import Any
 
 from paimon_cli.datatypes.field_types import field_from_json
 from paimon_cli.errors import UsageError
-from paimon_cli.table.field_numbering import UNNUMBERED
 from paimon_cli.table.table_definition import TableDefinition
 
 
 def parse_schema_document(text: str, what: str) -> TableDefinition:
-    """A schema file, or the same without ids and bookkeeping. Key columns may lack NOT NULL: creation adds it, as Java does."""
+    """A schema file, or the same without bookkeeping. Ids may be missing, key columns may lack NOT NULL: creation gives them."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
@@ -25,9 +24,10 @@ def parse_schema_document(text: str, what: str) -> TableDefinition:
             f"{what} has no fields",
             hint='a schema looks like {"fields": [{"name": "id", "type": "BIGINT"}], "primaryKeys": ["id"]}',
         )
+    ids = count()
     comment = _member(document, "comment", str, what)
     return TableDefinition(
-        fields=tuple(field_from_json(column, repeat(UNNUMBERED)) for column in fields),
+        fields=tuple(field_from_json(column, ids) for column in fields),
         primary_keys=_names(document, "primaryKeys", what),
         partition_keys=_names(document, "partitionKeys", what),
         options={str(key): _option_text(value) for key, value in (_member(document, "options", dict, what) or {}).items()},

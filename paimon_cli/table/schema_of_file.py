@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from paimon_cli.datatypes.arrow_types import type_from_arrow
 from paimon_cli.datatypes.field_types import DataField
 from paimon_cli.errors import BadInput, NotFound, UsageError
-from paimon_cli.table.field_numbering import UNNUMBERED, unnumbered
 from paimon_cli.table.table_definition import TableDefinition
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def definition_of_file(path: str) -> TableDefinition:
     if extension not in FORMAT_OF_EXTENSION:
         raise UsageError(f"cannot tell the format of {path}", f"known endings: {', '.join(FORMAT_OF_EXTENSION)}")
     schema = _arrow_schema(path, FORMAT_OF_EXTENSION[extension])
-    return TableDefinition(unnumbered(tuple(_field(column) for column in schema)))
+    return TableDefinition(tuple(_field(column) for column in schema))
 
 
 def _field(column: pa.Field) -> DataField:
@@ -35,7 +34,7 @@ def _field(column: pa.Field) -> DataField:
 
     if pa.types.is_null(column.type):
         raise UsageError(f"column '{column.name}' holds only nulls", "its type cannot be inferred", "declare the columns with -C")
-    return DataField(UNNUMBERED, column.name, type_from_arrow(column.type, column.nullable))
+    return DataField(0, column.name, type_from_arrow(column.type, column.nullable))
 
 
 def _arrow_schema(path: str, file_format: str) -> pa.Schema:

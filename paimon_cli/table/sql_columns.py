@@ -1,11 +1,10 @@
-"""Columns spelled in SQL: `id BIGINT NOT NULL COMMENT 'x'`. Types are left to `datatypes`; field ids are given later."""
+"""Columns spelled in SQL: `id BIGINT NOT NULL COMMENT 'x'`. Types are left to `datatypes`; field ids mean nothing yet."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from paimon_cli.datatypes.field_types import DataField, parse_sql_type
-from paimon_cli.table.field_numbering import UNNUMBERED, unnumbered
 from paimon_cli.table.sql_tokens import END, WORD, SqlTokens
 
 _BEHIND_TYPE = ("NOT", "NULL", "COMMENT", "PRIMARY", "AS", "METADATA", "GENERATED", "DEFAULT")
@@ -48,8 +47,7 @@ def read_column(tokens: SqlTokens) -> SqlColumn:
         else:
             break
     data_type = data_type.with_nullable(nullable is not False)
-    (field,) = unnumbered((DataField(UNNUMBERED, name, data_type, comment),))
-    return SqlColumn(field, is_key, nullable is True)
+    return SqlColumn(DataField(0, name, data_type, comment), is_key, nullable is True)
 
 
 def _type_text(tokens: SqlTokens) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.datatypes.field_types import DataField
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.table.field_numbering import all_ids, numbered
+from paimon_cli.table.field_numbering import numbered
 
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """Columns in order, without ids unless the source had them; `declared_null`: columns declared `NULL` in so many words."""
+    """Columns in order, their ids without meaning; `declared_null`: columns declared `NULL` in so many words."""
 
     fields: tuple[DataField, ...]
     primary_keys: tuple[str, ...] = ()
@@ -64,11 +64,11 @@ def to_schema(definition: TableDefinition, now_millis: int) -> TableSchema:
 
     Version-3 readers know the defaults, older ones assume others: hence the two explicit options (format section 2).
     """
-    fields = numbered(tuple(_key_field(f) if f.name in definition.primary_keys else f for f in definition.fields))
+    fields, highest_id = numbered(tuple(_key_field(f) if f.name in definition.primary_keys else f for f in definition.fields))
     return TableSchema(
         id=0,
         fields=fields,
-        highest_field_id=max(all_ids(fields), default=-1),
+        highest_field_id=highest_id,
         partition_keys=definition.partition_keys,
         primary_keys=definition.primary_keys,
         options={"bucket": "-1", "file.format": "parquet", **definition.options},

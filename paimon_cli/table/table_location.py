@@ -107,10 +107,10 @@ def tables_of_database(database: str, warehouse: str | None = None) -> list[Tabl
 
 
 def _is_path(table: str, warehouse: Warehouse) -> bool:
-    """Anything with a slash; and, when no warehouse could hold `db.table`, a directory of that name."""
-    if "/" in table or table in (".", "..", "~"):
+    """Whatever cannot be `db.table`; and a directory with a dot in its name when there is no warehouse."""
+    if "/" in table or "." not in table or table in (".", ".."):
         return True
-    return os.path.isdir(table) and (warehouse.url is None or "." not in table)
+    return warehouse.url is None and os.path.isdir(table)
 
 
 def _split_name(table: str) -> tuple[str, str]:

@@ -43,10 +43,11 @@ class BucketRouter:
         order = np.argsort(places, kind="stable")
         sorted_places = places[order]
         starts = np.flatnonzero(np.append(True, sorted_places[1:] != sorted_places[:-1]))
-        grouped = batch if len(starts) == 1 else batch.take(pa.array(order))
         for start, end in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
             code, bucket = divmod(int(sorted_places[start]), self.total_buckets)
-            yield partitions[code].as_py(), bucket, grouped.slice(start, end - start)
+            # Copies, not slices of one sorted batch: a flushed bucket must not be kept in memory by its neighbours.
+            piece = batch if len(starts) == 1 else batch.take(pa.array(order[start:end]))
+            yield partitions[code].as_py(), bucket, piece
 
     def _buckets(self, batch: pa.RecordBatch) -> np.ndarray:
         keys = [batch.column(name) for name in self._bucket_keys]

@@ -65,9 +65,7 @@ def attempt(array: pa.Array, convert: Callable[[pa.Array], pa.Array], why: str) 
     """`convert(array)`; where Arrow refuses, BadCell of the first row that it refuses, found by halving."""
     try:
         return convert(array)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
-        if not _refuses(array, convert):
-            raise
+    except pa.ArrowInvalid as problem:
         low, high = 0, len(array)
         while high - low > 1:
             middle = (low + high) // 2

@@ -23,10 +23,11 @@ BATCH_ROWS = 65536
 def csv_batches(open_source: Callable[[], BinaryIO], split: SourceSplit, delimiter: str) -> Iterator[pa.RecordBatch]:
     """Binary columns with the cells' UTF-8 text; an empty cell is null, a quoted empty one the empty text.
 
-    `open_source` is called twice: for the header and for the rows. Raises BadInput: no usable header, a row with too few
-    or too many cells.
+    The first batch has no rows, so that the header is checked even if none follow. `open_source` is called twice: for the
+    header and for the rows. Raises BadInput: no usable header, a row with too few or too many cells.
     """
     names = _header(open_source, split, delimiter)
+    yield pa.RecordBatch.from_arrays([pa.array([], pa.binary()) for _ in names], names=names)
     faulty: list[pacsv.InvalidRow] = []
     row = 0
     for batch in _parsed(open_source, split, names, delimiter, faulty):

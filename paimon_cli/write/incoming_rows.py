@@ -65,8 +65,10 @@ class IncomingRows:
         """
         row = 0
         for batch in self._raw_batches(split):
-            yield self.conform(batch, split, row)
+            rows = self.conform(batch, split, row)
             row += batch.num_rows
+            if rows.num_rows:
+                yield rows
 
     def _raw_batches(self, split: SourceSplit) -> Iterator[pa.RecordBatch]:
         storage, path = storage_for_url(split.path, self.storage_options)
@@ -102,6 +104,9 @@ class IncomingRows:
 
     def _check_columns(self, names: list[str], split: SourceSplit) -> None:
         expected = [*self.schema.field_names, *([self.kind_column] if self.kind_column is not None else [])]
+        repeated = [name for name in names if names.count(name) > 1]
+        if repeated:
+            raise BadInput(f"{split.name}: column '{repeated[0]}' appears twice", source=split.name, column=repeated[0])
         unknown = [name for name in names if name not in expected]
         missing = [name for name in expected if name not in names and self._is_needed(name)]
         if unknown or missing:

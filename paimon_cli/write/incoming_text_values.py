@@ -113,7 +113,8 @@ def _timestamps(array: pa.Array, t: DataType) -> pa.Array:
     local = _seconds(array, _part(parts, "day", EPOCH_DAY), _part(parts, "clock", MIDNIGHT))
     precision = t.precision if t.precision is not None else 6
     digits = 3 if precision <= 3 else 6
-    units = (local - _zone_seconds(parts)) * 10**digits + _fraction(array, parts, precision, digits)
+    utc = local - _zone_seconds(parts) if t.root == "TIMESTAMP_LTZ" else local
+    units = utc * 10**digits + _fraction(array, parts, precision, digits)
     return pa.array(units, pa.int64(), mask=_nulls(array)).view(arrow_type(t))
 
 

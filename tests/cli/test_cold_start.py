@@ -25,7 +25,16 @@ sys.exit(f"loaded {{loaded}}" if loaded else 0)
 
 @pytest.mark.parametrize(
     "command",
-    ["snapshots ls", "snapshots ls -o json", "snapshots show", "manifests ls", "schemas ls", "schemas show", "options ls", "tags ls"],
+    [
+        "snapshots ls",
+        "snapshots ls -o json",
+        "snapshots show",
+        "manifests ls",
+        "schemas ls",
+        "schemas show",
+        "options ls",
+        "tags ls",
+    ],
 )
 def test_metadata_commands_load_no_engine(tmp_path: Path, command: str) -> None:
     table = golden_table("java-0.9", "tags_and_expire", tmp_path)

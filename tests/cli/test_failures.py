@@ -15,8 +15,8 @@ import pytest
 from paimon_cli.cli import snapshot_commands
 from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotSupported, PartialSuccess, Refused, StorageUnavailable
 from paimon_cli.table.table import Table
+from tests.cli.calling import Run
 from tests.goldens import golden_table
-from tests.cli.conftest import Run
 
 
 def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -49,8 +49,8 @@ def test_json_error(run: Run, tmp_path: Path) -> None:
         (["nonsense"], "nonsense"),
         (["snapshots", "ls"], "TABLE"),
         (["snapshots", "ls", "t", "--frobnicate"], "frobnicate"),
-        (["snapshots", "ls", "t", "--limit", "many"], "many"),
-        (["snapshots", "ls", "t", "--limit", "0"], "0"),
+        (["snapshots", "ls", "t", "--limit", "many"], "--limit"),
+        (["snapshots", "ls", "t", "--limit", "0"], "--limit"),
         (["snapshots", "ls", "t", "-o", "xml"], "xml"),
         (["snapshots", "lss", "t"], "ls"),
         (["files", "ls", "./t", "--columns", "nope"], "nope"),

@@ -10,10 +10,13 @@ import pytest
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.errors import FilesConflict, StorageUnavailable, UsageError
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, DeletionVectorRange, IndexFileMeta
+from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage_for_url import storage_for_url
 from tests.commit.commit_tables import (
     SteppingClock,
     data_file,
@@ -95,6 +98,17 @@ def test_the_watermark_never_goes_back(tmp_path: Path) -> None:
         message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(f"f{number}"),))
         marks.append(committer.commit([message], ME, watermark=watermark).snapshots[0].watermark)
     assert marks == [None, 50, 50, 50, 70]
+
+
+def test_commits_in_memory(tmp_path: Path) -> None:
+    url = f"memory://{tmp_path.name}-{fresh_identity(make_table(tmp_path)).user}/t"
+    storage, root = storage_for_url(url)
+    SchemaHistory(storage, TableLayout(root)).commit(make_table(tmp_path).schema)
+    context = TableContext.open(url)
+    for name in ("a", "b", "c"):
+        append(context, data_file(name))
+    assert live_names(context) == ["a@0", "b@0", "c@0"]
+    assert context.snapshots.ids() == [1, 2, 3]
 
 
 def test_time_never_goes_back_when_clocks_do(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.errors import FilesConflict
+from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
@@ -122,6 +122,18 @@ def test_the_bucket_count_of_a_partition_must_not_change(tmp_path: Path, checked
             )
     commit(context, where=one, new_files=(data_file("d"),))
     commit(context, where=two, new_files=(data_file("e"),), count=4)
+
+
+def test_an_append_onto_the_snapshot_that_its_writer_saw_reads_no_manifest(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    commit(context, new_files=(data_file("a"),))
+    commit(context, new_files=(data_file("b"),))
+    for path in (tmp_path / "t" / "manifest").glob("manifest-*-0"):
+        if not path.name.startswith("manifest-list"):
+            path.write_bytes(b"")
+    commit(context, new_files=(data_file("c"),), read_snapshot_id=2)
+    with pytest.raises(DamagedFile):
+        commit(context, new_files=(data_file("d"),), read_snapshot_id=1)
 
 
 def test_a_partition_that_was_emptied_may_get_another_bucket_count(tmp_path: Path) -> None:

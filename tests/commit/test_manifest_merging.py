@@ -35,7 +35,7 @@ def test_many_small_manifests_are_folded_at_the_minimum_count(tmp_path: Path) ->
 
 
 def compactions(tmp_path: Path, options: dict[str, str]) -> tuple[list[int], int]:
-    """Forty commits and compactions in four partitions; how many manifests each snapshot names, DELETE entries left at the end."""
+    """Forty commits and compactions in four partitions: how many manifests each snapshot names, DELETEs left at the end."""
     context = make_table(tmp_path, options, partitioned=True)
     committer = Committer(context)
     counts = []

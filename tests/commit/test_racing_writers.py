@@ -19,7 +19,7 @@ OPTIONS = {"manifest.merge-min-count": "8", "commit.max-retries": "50"}
 
 def write(folder: str, commits: int, writer: int) -> int:
     """Commit one file after the other as one of the writers; how many attempts it took."""
-    context = make_table(Path(folder), {"manifest.merge-min-count": "8"})
+    context = make_table(Path(folder), OPTIONS)
     spent = 0
     for number in range(commits):
         message = CommitMessage(EMPTY_ROW, writer % 2, 2, new_files=(data_file(f"w{writer}-{number}", rows=writer + 1),))

@@ -8,12 +8,12 @@ import pytest
 
 from paimon_cli.jobs.spark_engine import SparkEngine
 from paimon_cli.jobs.spark_session import SparkRequest
-from tests.jobs.spark_cluster import SparkCluster
+from tests.jobs.spark_cluster import QUICK_JVM, SparkCluster
 
 
 @pytest.fixture(scope="module")
 def spark_engine() -> Iterator[SparkEngine]:
-    engine = SparkEngine(SparkRequest("local[2]"))
+    engine = SparkEngine(SparkRequest("local[2]", {"spark.driver.extraJavaOptions": QUICK_JVM}))
     yield engine
     engine.stop()
 

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pyspark
 
+import paimon_cli
 from paimon_cli.jobs.java_runtime import find_java
 
 START_SECONDS = 60
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Tests are over before better compiled code pays."""
 SPARK_HOME = Path(pyspark.__file__).parent
 
 
@@ -40,6 +43,9 @@ class SparkCluster:
             "spark.executor.cores": "1",
             "spark.executor.memory": "512m",
             "spark.pyspark.python": sys.executable,
+            "spark.executorEnv.PYTHONPATH": str(Path(paimon_cli.__file__).parent.parent),  # as if an older version were installed
+            "spark.executor.extraJavaOptions": QUICK_JVM,
+            "spark.driver.extraJavaOptions": QUICK_JVM,
         }
 
     def start(self, workers: int) -> None:
@@ -66,7 +72,7 @@ class SparkCluster:
         """Start one daemon in an environment without this checkout on the Python path; returns its log."""
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         environment |= {"SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(find_java(os.environ).home)}
-        environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+        environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
         log = self._directory / f"{name}.log"
         with log.open("wb") as sink:
             command = [str(SPARK_HOME / "bin" / "spark-class"), *command]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ NESTED_ROW = """{"type": "ROW", "fields": [
     {"id": 90, "name": "a", "type": "TIME(3)"},
     {"id": 91, "name": "b", "type": {"type": "ARRAY", "element": {"type": "ROW", "fields": [
         {"id": 92, "name": "c", "type": "DATE"}, {"id": 93, "name": "d", "type": "INT NOT NULL"}]}}}]}"""
-VALUES = {
+VALUES: dict[str, list[Any]] = {
     "BOOLEAN": [True, None, False],
     "TINYINT": [-128, None, 127],
     "BIGINT": [-(2**63), None, 2**63 - 1],
@@ -53,4 +54,4 @@ def test_a_slice_of_every_type_survives(text: str) -> None:
     carried = to_carrier([column], carrier)
     back = from_carrier(carried, pa.schema([pa.field("x", t)]))
     assert back.column(0).equals(column)
-    assert not any(isinstance(f.dataType, DateType | TimestampType | TimestampNTZType) for f in spark_schema(carrier))
+    assert not any(isinstance(f.dataType, (DateType, TimestampType, TimestampNTZType)) for f in spark_schema(carrier))

@@ -9,9 +9,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.data_type import NESTED_ROOTS
 from paimon_cli.datatypes.field_types import DataField, DataType, parse_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_schema import TableSchema
@@ -78,7 +81,7 @@ def _random_condition(source: random.Random) -> str:
     return f" {source.choice(['AND', 'OR'])} ".join(parts)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_pruned_scans_of_random_tables(seed: int, tmp_path: Path) -> None:
     source = random.Random(seed)
     options = {"target-file-size": "1 kb", "num-sorted-run.compaction-trigger": "100"}
@@ -90,7 +93,7 @@ def test_pruned_scans_of_random_tables(seed: int, tmp_path: Path) -> None:
             write(context, rows)
         if source.random() < 0.3:
             compact(context, strategy="full")
-    assert assert_pruning_changes_nothing(context, [_random_condition(source) for _ in range(25)]) > 0
+    assert assert_pruning_changes_nothing(context, [_random_condition(source) for _ in range(15)]) > 0
 
 
 def test_an_older_row_that_matches_stays_hidden(tmp_path: Path) -> None:
@@ -193,25 +196,29 @@ def _literal(value: Any, t: DataType) -> str:
 def test_pruned_scans_of_golden_tables(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
     rows = expected_rows(golden)
-    snapshot, names = context.snapshots.latest(), list(context.schema.trimmed_primary_keys)
-    everything = plan_scan(context, snapshot)
+    snapshot = context.snapshots.latest()
+    fields = [field for field in context.schema.fields if field.type.root not in NESTED_ROOTS]
+    names = [field.name for field in fields]
+    everything = _table(context, plan_scan(context, snapshot), names, None)
     source = random.Random(7)
-    for field in context.schema.fields:
+    for field in fields:
         values = [row[field.name] for row in rows if row[field.name] is not None]
-        if field.type.root in ("ARRAY", "MAP", "MULTISET", "ROW") or not values:
+        if not values:
             continue
+        pair = list(dict.fromkeys([names[0], field.name]))
         column, literal = f'"{field.name}"', _literal(source.choice(values), field.type)
         for sql in (f"{column} = {literal}", f"{column} > {literal}", f"NOT {column} >= {literal}", f"{column} IS NULL"):
             predicate = parse_predicate(sql, context.schema)
-            columns = list(dict.fromkeys([*names, field.name]))
-            found = [
-                sorted(
-                    str(row)
-                    for split in plan.splits
-                    for b in read_split(context, split, columns, predicate)
-                    for row in b.to_pylist()
-                )
-                for plan in (everything, plan_scan(context, snapshot, predicate))
-            ]
-            assert found[0] == found[1], sql
-            assert found[0] or "=" not in sql or ">" in sql or field.type.root in ("FLOAT", "DOUBLE"), sql
+            expected = everything.filter(predicate.expression)
+            found = _table(context, plan_scan(context, snapshot, predicate), pair, predicate)
+            assert str(found.to_pylist()) == str(expected.select(pair).to_pylist()), sql
+        assert (
+            everything.filter(parse_predicate(f"{column} IN ({literal})", context.schema).expression).num_rows
+            or literal == "'NaN'"
+        )
+
+
+def _table(context: TableContext, plan: ScanPlan, names: list[str], predicate: Predicate | None) -> pa.Table:
+    batches = [batch for split in plan.splits for batch in read_split(context, split, names, predicate)]
+    schema = pa.schema([arrow_field(field) for field in context.schema.fields_of(names)])
+    return pa.Table.from_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema)

@@ -204,6 +204,10 @@ def test_columns_must_be_those_of_the_table() -> None:
     with pytest.raises(BadInput, match="column 'name' is missing") as caught:
         incoming.conform(pa.record_batch({"k": [1], "Name": ["a"]}), SPLIT, 0)
     assert caught.value.hint == "did you mean 'Name'?"
+    with pytest.raises(BadInput, match="column 'k' appears twice"):
+        incoming.conform(
+            pa.RecordBatch.from_arrays([pa.array([1]), pa.array([1]), pa.array(["a"])], ["k", "k", "name"]), SPLIT, 0
+        )
     with pytest.raises(BadInput, match="no column 'nam'") as caught:
         incoming.conform(pa.record_batch({"k": [1], "name": ["a"], "nam": [1]}), SPLIT, 0)
     assert caught.value.hint == "did you mean 'name'?"

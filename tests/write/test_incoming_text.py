@@ -113,6 +113,7 @@ def test_another_delimiter(tmp_path: Path) -> None:
     [
         ("", "no usable header", "empty"),
         ("k,v,v\n1,a,b\n", "no usable header", "appears twice"),
+        ("k,w\n", "column 'v' is missing", ""),
         ("k,v\n1,a\n2\n", "row 2", "1 cells, the header has 2"),
         ("k,v\n1,a\n2,b,c\n3,d\n", "row 2", "3 cells"),
         ('k,v\n1,a\n"2,b\n3,c\n', "row 2", "1 cells"),

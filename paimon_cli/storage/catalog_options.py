@@ -1,0 +1,34 @@
+"""Which of the options that a user gives belong to the catalog: where the storage is, who may enter, which lock it has.
+
+They come from `paimon.yaml` and from `--option`, under Paimon's own names, and never end up in a table:
+
+- `s3.endpoint`, `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region`, `s3.path.style.access` (also below
+  `fs.s3.`, as pypaimon has them, and `fs.s3a.`); without them S3 takes what the environment says (`AWS_...`);
+- `fs.<scheme>.<name>`: option `name` of the fsspec file system of any other scheme;
+- `lock.enabled`, `lock.type`, `lock-acquire-timeout`, `lock-check-max-sleep`, `lock-key-max-length`, `metastore`, `uri`,
+  `jdbc.user`, `jdbc.password`, `catalog-key`: the commit lock (`storage.commit_lock`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_PREFIXES = ("s3.", "s3a.", "fs.", "jdbc.", "lock.", "lock-")
+_NAMES = {"metastore", "uri", "catalog-key", "warehouse"}
+
+
+def is_catalog_option(key: str) -> bool:
+    return key in _NAMES or key.startswith(_PREFIXES)
+
+
+def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Options of the catalog, options of the table."""
+    catalog = {key: value for key, value in options.items() if is_catalog_option(key)}
+    return catalog, {key: value for key, value in options.items() if key not in catalog}
+
+
+def file_system_options(scheme: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options for the fsspec file system of a scheme: those below `fs.<scheme>.`, and names that are nobody else's."""
+    prefix = f"fs.{scheme}."
+    plain = {key: value for key, value in options.items() if "." not in key and not is_catalog_option(key)}
+    return plain | {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}

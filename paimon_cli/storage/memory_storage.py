@@ -1,0 +1,136 @@
+"""Files in the memory of this process, with one real lock for all: what tests and simulations write to."""
+
+from __future__ import annotations
+
+import io
+import threading
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import BinaryIO
+
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.storage.clock_and_names import Clock, SystemClock
+from paimon_cli.storage.storage import FileStatus, PutOutcome
+
+
+@dataclass
+class _Space:
+    """Content and modification time (epoch millis) by path."""
+
+    files: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+_spaces: dict[str, _Space] = {}
+_spaces_lock = threading.Lock()
+
+
+class MemoryStorage:
+    """`Storage` over paths of any form; directories are whatever stands before a slash.
+
+    All storages of one `space` name in one process see the same files, so a pickled copy finds them again. A file appears
+    whole, when its writer closes it. As on disk, the name of a new file must not be taken.
+    """
+
+    def __init__(self, space: str = "", clock: Clock | None = None) -> None:
+        self._name = space
+        self._clock = clock or SystemClock()
+        with _spaces_lock:
+            self._space = _spaces.setdefault(space, _Space())
+
+    def __reduce__(self) -> tuple[type[MemoryStorage], tuple[str, Clock]]:
+        return MemoryStorage, (self._name, self._clock)
+
+    def read_bytes(self, path: str) -> bytes:
+        return self._file(path)[0]
+
+    def open_input(self, path: str) -> BinaryIO:
+        return io.BytesIO(self.read_bytes(path))
+
+    def open_output(self, path: str) -> BinaryIO:
+        if self.exists(path):
+            raise _taken(path)
+        return _MemorySink(self, path)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        if self.put_if_absent(path, data) is PutOutcome.EXISTS:
+            raise _taken(path)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        with self._space.lock:
+            if path in self._space.files:
+                return PutOutcome.EXISTS
+            self.overwrite(path, data)
+            return PutOutcome.CREATED
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        with self._space.lock:
+            self._space.files[path] = (bytes(data), self._clock.now_millis())
+
+    def exists(self, path: str) -> bool:
+        with self._space.lock:
+            return path in self._space.files or self._is_directory(path)
+
+    def file_size(self, path: str) -> int:
+        return len(self._file(path)[0])
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        prefix = path.rstrip("/") + "/"
+        found: dict[str, FileStatus] = {}
+        with self._space.lock:
+            for name, (data, modified) in self._space.files.items():
+                if name.startswith(prefix):
+                    child, slash, _ = name[len(prefix) :].partition("/")
+                    size = 0 if slash else len(data)
+                    found.setdefault(child, FileStatus(prefix + child, child, size, bool(slash), modified))
+        return list(found.values())
+
+    def delete(self, path: str) -> None:
+        with self._space.lock:
+            self._space.files.pop(path, None)
+
+    def delete_directory(self, path: str) -> None:
+        prefix = path.rstrip("/") + "/"
+        with self._space.lock:
+            for name in [name for name in self._space.files if name.startswith(prefix)]:
+                del self._space.files[name]
+
+    def _file(self, path: str) -> tuple[bytes, int]:
+        with self._space.lock:
+            if path not in self._space.files:
+                raise FileNotFoundError(path)
+            return self._space.files[path]
+
+    def _is_directory(self, path: str) -> bool:
+        prefix = path.rstrip("/") + "/"
+        return any(name.startswith(prefix) for name in self._space.files)
+
+
+class _MemorySink(io.BytesIO):
+    """Becomes a file when it is closed; a block that fails leaves none."""
+
+    def __init__(self, storage: MemoryStorage, path: str) -> None:
+        super().__init__()
+        self._storage = storage
+        self._path = path
+
+    def close(self) -> None:
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._storage.write_new(self._path, data)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            super().close()
+
+    def __del__(self) -> None:
+        super().close()
+
+
+def _taken(path: str) -> StorageUnavailable:
+    return StorageUnavailable(f"the storage refused {path}", "a file of that name exists", path=path)

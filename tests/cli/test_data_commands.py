@@ -1,0 +1,207 @@
+"""create, write, read and compact, from the command line to the files and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.calling import Run
+from tests.goldens import expected_rows, golden, golden_table
+
+LOCAL = ("--engine", "local")
+
+
+@pytest.fixture
+def orders(run: Run, tmp_path: Path) -> Path:
+    table = tmp_path / "shop.db" / "orders"
+    columns = ("-C", "id BIGINT NOT NULL", "-C", "dt DATE NOT NULL", "-C", "name STRING", "-C", "amount DECIMAL(10, 2)")
+    run("create", table, *columns, "--primary-key", "id,dt", "--partition-by", "dt", "--bucket", 2)
+    return table
+
+
+def jsonl(folder: Path, *rows: dict[str, object]) -> Path:
+    path = folder / f"{len(list(folder.iterdir()))}.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def row(key: int, name: str | None, day: str = "2024-01-01", amount: str | None = "1.50", **more: object) -> dict[str, object]:
+    return {"id": key, "dt": day, "name": name, "amount": amount, **more}
+
+
+def rows_of(run: Run, table: Path, *options: object) -> list[dict[str, object]]:
+    return run("read", table, "-o", "ndjson", *options).lines
+
+
+def test_write_and_read_back(run: Run, orders: Path, tmp_path: Path) -> None:
+    rows = [row(1, "a"), row(2, None), row(3, "", "2024-01-02", None)]
+    summary = run("write", orders, jsonl(tmp_path, *rows), *LOCAL, "-o", "json").json
+    assert summary["kind"] == "WriteSummary"
+    assert (summary["item"]["rows"], summary["item"]["snapshots"], summary["item"]["engine"]) == (3, [1], "local")
+    assert sorted(rows_of(run, orders), key=lambda r: r["id"]) == rows
+    assert run("read", orders, "--count").out == "3\n"
+
+
+def test_the_output_of_read_is_an_input_of_write(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, 'x "q", y'), row(2, None), row(3, "")), *LOCAL)
+    before = rows_of(run, orders)
+    for form, text in (("json", run("read", orders, "-o", "ndjson").out), ("csv", run("read", orders, "-o", "csv").out)):
+        run("write", orders, "-", "--format", form, *LOCAL, stdin=text)
+        assert rows_of(run, orders) == before
+
+
+def test_operations_and_row_kinds(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a"), row(2, "b"), row(3, "c")), *LOCAL)
+    changes = jsonl(tmp_path, row(1, "a2", op="+U"), row(2, "b", op="-D"))
+    run("write", orders, changes, "--op-column", "op", *LOCAL)
+    run("write", orders, jsonl(tmp_path, row(3, "c")), "--op", "delete", *LOCAL)
+    assert rows_of(run, orders) == [row(1, "a2")]
+    kinds = {r["id"]: r["rowkind"] for r in rows_of(run, orders, "--row-kind")}
+    assert kinds == {1: "+U", 2: "-D", 3: "-D"}
+
+
+def test_select_where_limit_and_time_travel(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a"), row(2, "b"), row(3, "c")), *LOCAL)
+    run("write", orders, jsonl(tmp_path, row(1, "new")), *LOCAL)
+    assert rows_of(run, orders, "-s", "name,id", "-w", "id = 1") == [{"name": "new", "id": 1}]
+    assert rows_of(run, orders, "--snapshot", 1, "-w", "id = 1") == [row(1, "a")]
+    assert len(rows_of(run, orders, "-l", 2)) == 2
+    assert rows_of(run, orders, "-l", 0) == []
+    assert run("read", orders, "--count", "-l", 2).out == "2\n"
+    assert run("read", orders, "--count", "-w", "name = 'nobody'", "-o", "json").json["item"] == {"count": 0}
+    assert "nope" in run("read", orders, "-s", "nope", code=2).err
+    assert run("read", orders, "--snapshot", 9, code=3)
+    assert run("read", orders, "--count", "--explain", code=2)
+
+
+def test_explain_says_what_is_skipped(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a"), row(1, "b", "2024-01-02")), *LOCAL)
+    plan = run("read", orders, "-w", "dt = DATE '2024-01-02'", "--explain", "-o", "json").json
+    assert plan["kind"] == "ScanPlan"
+    assert (plan["item"]["partitions"], plan["item"]["partitions_skipped"], plan["item"]["rows"]) == (2, 1, 1)
+
+
+def test_rows_as_text_and_json(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a\x1b[31mred"), row(20, None)), *LOCAL)
+    text = run("read", orders, "-s", "id,name").out
+    assert sorted(text.splitlines()) == sorted(["id  name", " 1  a\\x1b[31mred", "20  NULL", "2 rows"])
+    document = run("read", orders, "-o", "json").json
+    assert (document["kind"], document["apiVersion"]) == ("RowList", "paimon-cli/v1")
+    assert document["items"] == rows_of(run, orders)
+    assert run("read", orders, "-w", "id = 7", "-o", "json").json["items"] == []
+
+
+def test_export_to_parquet(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a"), row(2, "b", "2024-01-02")), *LOCAL)
+    target = tmp_path / "export"
+    summary = run("read", orders, "-s", "id,name", "--output-path", target, *LOCAL, "-o", "json").json["item"]
+    assert summary["rows"] == 2
+    assert sorted(pq.read_table(target)["id"].to_pylist()) == [1, 2]
+    assert run("read", orders, "--output-path", target, *LOCAL, code=2)
+
+
+def test_a_commit_is_made_once_per_identifier(run: Run, orders: Path, tmp_path: Path) -> None:
+    once = ("--commit-user", "etl", "--commit-id", 7, *LOCAL, "-o", "json")
+    first = run("write", orders, jsonl(tmp_path, row(1, "a")), *once).json["item"]
+    again = run("write", orders, jsonl(tmp_path, row(1, "b")), *once).json["item"]
+    assert (first["already_committed"], again["already_committed"]) == (False, True)
+    assert rows_of(run, orders) == [row(1, "a")]
+    assert run("write", orders, jsonl(tmp_path, row(1, "b")), "--commit-id", 8, *LOCAL, code=2)
+
+
+def test_overwrite(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a"), row(2, "b", "2024-01-02")), *LOCAL)
+    run("write", orders, jsonl(tmp_path, row(3, "c")), "--overwrite", "--partition", "dt=2024-01-01", *LOCAL)
+    assert {r["id"] for r in rows_of(run, orders)} == {2, 3}
+    assert run("snapshots", "ls", orders, "--limit", 1, "-o", "json").json["items"][0]["kind"] == "OVERWRITE"
+    assert run("write", orders, jsonl(tmp_path, row(3, "c")), "--partition", "dt=2024-01-01", *LOCAL, code=2)
+
+
+def test_bad_input_commits_nothing(run: Run, orders: Path, tmp_path: Path) -> None:
+    answer = run("write", orders, jsonl(tmp_path, row(1, "a"), {**row(2, "b"), "id": None}), *LOCAL, code=2)
+    assert "row 2" in answer.err and "'id'" in answer.err
+    assert run("snapshots", "ls", orders, "-o", "json").json["items"] == []
+    assert run("write", orders, tmp_path / "nope.csv", *LOCAL, code=3)
+    assert run("write", orders, "--op", "delete", "--op-column", "op", jsonl(tmp_path, row(1, "a")), *LOCAL, code=2)
+
+
+def test_compact_plans_then_compacts(run: Run, tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "write_only_never_compacted", tmp_path)
+    plan = run("compact", table, "--dry-run", "-o", "json").json
+    assert plan["kind"] == "CompactionPlan"
+    assert [(item["reason"], item["runs_before"], item["output_level"]) for item in plan["items"]] == [("full", 9, 5)]
+    assert run("snapshots", "ls", table, "--limit", 1, "-o", "json").json["items"][0]["id"] == 9
+    summary = run("compact", table, "--dedicated", *LOCAL, "-o", "json").json
+    assert summary["kind"] == "CompactSummary"
+    assert (summary["item"]["files_before"], summary["item"]["files_after"], summary["item"]["snapshots"]) == (9, 1, [10])
+    expected = expected_rows(golden("java-0.9", "write_only_never_compacted"))
+    assert rows_of(run, table) == sorted(expected, key=lambda r: r["k"])
+    assert run("compact", table, *LOCAL).out == f"{table}: nothing to compact\n"
+
+
+def test_compact_warns_beside_writers_that_compact(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
+    assert "write-only" in run("compact", orders, "--dedicated", *LOCAL).err
+    assert run("compact", orders, *LOCAL).err == ""
+
+
+def test_compact_a_database_and_choose_buckets(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        golden_table("java-0.9", "write_only_never_compacted", tmp_path / "x").rename(tmp_path / f"shop.{name}")
+    (tmp_path / "shop.db").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / f"shop.{name}").rename(tmp_path / "shop.db" / name)
+    (tmp_path / "shop.db" / "no_table").mkdir()
+    nothing = run("compact", "--database", "shop", "--warehouse", tmp_path, "--bucket", 7, *LOCAL, "-o", "json").json
+    assert [(item["table"], item["buckets"]) for item in nothing["items"]] == [("shop.a", 0), ("shop.b", 0)]
+    done = run("compact", "--database", "shop", "--warehouse", tmp_path, *LOCAL, "-o", "json").json
+    assert [(item["table"], item["files_before"]) for item in done["items"]] == [("shop.a", 9), ("shop.b", 9)]
+    assert run("compact", "--database", "nope", "--warehouse", tmp_path, code=3)
+    assert run("compact", code=2)
+    assert run("compact", "shop.a", "--database", "shop", "--warehouse", tmp_path, code=2)
+
+
+def test_one_failing_table_does_not_keep_others_from_their_turn(run: Run, tmp_path: Path) -> None:
+    good = golden_table("java-0.9", "write_only_never_compacted", tmp_path)
+    answer = run("compact", tmp_path / "nope", good, *LOCAL, code=9)
+    assert "1 of 2 tables" in answer.err
+    assert "9 files -> 1" in answer.out
+    assert run("compact", tmp_path / "nope", *LOCAL, code=3)
+
+
+def test_watch_goes_round_by_round(run: Run, tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "write_only_never_compacted", tmp_path)
+    watch = ("--watch", "--max-rounds", 2, "--interval", "1 ms")
+    first, second = run("compact", table, *watch, *LOCAL).out.splitlines()
+    assert "9 files -> 1" in first
+    assert second.endswith("nothing to compact")
+    assert run("compact", table, "--watch", "--dry-run", code=2)
+    assert run("compact", table, table, *watch, *LOCAL, code=2)
+
+
+def test_write_with_compaction_behind(run: Run, orders: Path, tmp_path: Path) -> None:
+    for number in range(5):
+        run("write", orders, jsonl(tmp_path, row(1, f"v{number}")), *LOCAL)
+    done = run("write", orders, jsonl(tmp_path, row(1, "last")), "--compact", "after", *LOCAL)
+    assert "snapshot 6" in done.out and "snapshot 7" in done.err
+    (file,) = run("files", "ls", orders, "-o", "json").json["items"]
+    assert (file["level"], file["rows"]) == (5, 1)
+    assert rows_of(run, orders) == [row(1, "last")]
+
+
+def test_local_engine_takes_no_spark_settings(run: Run, orders: Path, tmp_path: Path) -> None:
+    source = jsonl(tmp_path, row(1, "a"))
+    assert "--master" in run("write", orders, source, *LOCAL, "--master", "local[1]", code=2).err
+    assert run("write", orders, source, *LOCAL, "--spark-conf", "a=b", code=2)
+
+
+def test_read_optimized_view_and_dynamic_options(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
+    assert rows_of(run, Path(f"{orders}$ro")) == []
+    run("compact", orders, *LOCAL)
+    assert rows_of(run, Path(f"{orders}$ro")) == [row(1, "a")]
+    plan = run("compact", orders, "--strategy", "minor", "-n", "--option", "num-sorted-run.compaction-trigger=1", "-o", "json")
+    assert plan.json["items"][0]["runs_before"] == 1

@@ -1,0 +1,195 @@
+"""Inspection of tables that Java, pypaimon and paimon-rust wrote: stable JSON names and figures that add up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import Run
+from tests.goldens import golden_table
+
+NAMES = {
+    "snapshots": "id kind time commit_user commit_identifier schema_id delta_record_count total_record_count files_added "
+    "files_deleted watermark tags",
+    "files": "partition bucket level file rows delete_rows size min_key max_key min_seq max_seq source schema_id created "
+    "dv_cardinality",
+    "manifests": "list file size added deleted schema_id",
+}
+
+
+@pytest.fixture
+def partitioned(tmp_path: Path) -> Path:
+    return golden_table("java-0.9", "dedup_partitioned", tmp_path)
+
+
+@pytest.fixture
+def never_compacted(tmp_path: Path) -> Path:
+    return golden_table("java-0.9", "write_only_never_compacted", tmp_path)
+
+
+@pytest.mark.parametrize("noun", NAMES)
+def test_item_names_are_stable(run: Run, partitioned: Path, noun: str) -> None:
+    document = run(noun, "ls", partitioned, "-o", "json").json
+    assert document["apiVersion"] == "paimon-cli/v1"
+    assert document["kind"] == f"{noun.removesuffix('s').capitalize()}List"
+    assert document["table"] == str(partitioned)
+    assert list(document["items"][0])[: len(NAMES[noun].split())] == NAMES[noun].split()
+
+
+def test_snapshots_come_newest_first_with_exact_values(run: Run, partitioned: Path) -> None:
+    items = run("snapshots", "ls", partitioned, "-o", "json").json["items"]
+    assert [item["id"] for item in items] == list(range(15, 0, -1))
+    newest = items[0]
+    assert (newest["kind"], newest["commit_identifier"], newest["watermark"], newest["tags"]) == ("COMPACT", "10", None, [])
+    assert newest["time"].endswith("Z") and newest["time"][10] == "T"
+    assert (newest["files_added"], newest["files_deleted"]) == (1, 5)
+    assert (newest["delta_record_count"], newest["total_record_count"]) == (-13, 88)
+
+
+def test_snapshot_filters(run: Run, partitioned: Path) -> None:
+    def ids(*options: object) -> list[int]:
+        return [item["id"] for item in run("snapshots", "ls", partitioned, "-o", "json", *options).json["items"]]
+
+    assert ids("--limit", 2) == [15, 14]
+    assert ids("--kind", "COMPACT") == [15, 13, 10, 8, 6]
+    assert ids("--kind", "COMPACT", "--limit", 1) == [15]
+    assert ids("--user", "nobody") == []
+
+
+def test_forms_of_output_agree(run: Run, partitioned: Path) -> None:
+    items = run("snapshots", "ls", partitioned, "-o", "json").json["items"]
+    assert run("snapshots", "ls", partitioned, "-o", "ndjson").lines == items
+    header, first, *others = run("snapshots", "ls", partitioned, "-o", "csv").out.splitlines()
+    assert header.split(",") == list(items[0])
+    assert first.split(",")[:3] == ["15", "COMPACT", items[0]["time"]]
+    assert len(others) == len(items) - 1
+    text = run("snapshots", "ls", partitioned).out.splitlines()
+    assert text[0].split()[:3] == ["ID", "Kind", "Time"]
+    assert text[-1] == "15 of 15 snapshots, 1 to 15"
+
+
+def test_show_snapshot_by_number_and_name(run: Run, partitioned: Path) -> None:
+    latest = run("snapshots", "show", partitioned, "-o", "json").json
+    assert latest["kind"] == "Snapshot"
+    assert latest["item"]["id"] == 15
+    assert latest["item"]["delta_manifest_list"].startswith("manifest-list-")
+    assert run("snapshots", "show", partitioned, "earliest", "-o", "json").json["item"]["id"] == 1
+    assert run("snapshots", "show", partitioned, "7", "-o", "json").json["item"]["id"] == 7
+    assert run("snapshots", "show", partitioned, "99", code=3).out == ""
+    assert "'newest'" in run("snapshots", "show", partitioned, "newest", code=3).err
+
+
+def test_tags_and_the_snapshots_they_name(run: Run, tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "tags_and_expire", tmp_path)
+    tags = run("tags", "ls", table, "-o", "json").json["items"]
+    assert [(tag["name"], tag["snapshot_id"]) for tag in tags] == [("t2", 2), ("t5", 6)]
+    assert run("tags", "show", table, "t2", "-o", "json").json["item"] == tags[0]
+    assert run("tags", "show", table, "nope", code=3).err.startswith("error: no tag 'nope'")
+
+
+def test_files_add_up_to_the_snapshot(run: Run, partitioned: Path) -> None:
+    files = run("files", "ls", partitioned, "-o", "json").json["items"]
+    snapshot = run("snapshots", "show", partitioned, "-o", "json").json["item"]
+    assert sum(file["rows"] for file in files) == snapshot["total_record_count"]
+    buckets = run("buckets", "ls", partitioned, "-o", "json").json["items"]
+    partitions = run("partitions", "ls", partitioned, "-o", "json").json["items"]
+    for figure in ("rows", "size"):
+        assert sum(f[figure] for f in files) == sum(b[figure] for b in buckets) == sum(p[figure] for p in partitions)
+    assert len(files) == sum(b["files"] for b in buckets)
+    assert [p["partition"] for p in partitions] == ["dt=2024-01-01", "dt=2024-01-02"]
+
+
+def test_file_filters(run: Run, partitioned: Path) -> None:
+    def files(*options: object) -> list[dict[str, object]]:
+        return run("files", "ls", partitioned, "-o", "json", *options).json["items"]
+
+    assert {file["partition"] for file in files("--partition", "dt=2024-01-02")} == {"dt=2024-01-02"}
+    assert {file["bucket"] for file in files("--bucket", 1, "--bucket", 3)} == {1, 3}
+    assert {file["level"] for file in files("--level", 5)} == {5}
+    assert len(files("--partition", "dt=2024-01-01", "--partition", "dt=2024-01-02")) == len(files())
+    assert len(files("--snapshot", 1)) == 7
+    assert set(files("--columns", "file,size")[0]) == {"file", "size"}
+    assert "region" in run("files", "ls", partitioned, "--partition", "region=x", code=2).err
+
+
+def test_file_values_are_readable(run: Run, partitioned: Path) -> None:
+    file = run("files", "ls", partitioned, "-o", "json").json["items"][0]
+    assert isinstance(file["min_seq"], str) and int(file["min_seq"]) <= int(file["max_seq"])
+    assert isinstance(file["min_key"], list) and file["min_key"] <= file["max_key"]
+    assert file["source"] in ("APPEND", "COMPACT")
+    assert file["created"].endswith("Z")
+    shown = run("files", "show", partitioned, file["file"], "-o", "json").json["item"]
+    assert {name: shown[name] for name in file} == file
+    assert Path(shown["path"]).stat().st_size == file["size"]
+    assert [column["column"] for column in shown["columns"]] == ["dt", "k", "v", "n"]
+    assert run("files", "show", partitioned, "nope.parquet", code=3)
+
+
+def test_manifests_and_their_entries(run: Run, partitioned: Path) -> None:
+    manifests = run("manifests", "ls", partitioned, "-o", "json").json["items"]
+    assert [item["list"] for item in manifests] == sorted((item["list"] for item in manifests), key=["base", "delta"].index)
+    for manifest in manifests:
+        entries = run("manifests", "show", partitioned, manifest["file"], "-o", "json").json["items"]
+        kinds = [entry["kind"] for entry in entries]
+        assert (kinds.count("ADD"), kinds.count("DELETE")) == (manifest["added"], manifest["deleted"])
+    delta = run("manifests", "ls", partitioned, "--list", "delta", "-o", "json").json["items"]
+    assert (sum(m["added"] for m in delta), sum(m["deleted"] for m in delta)) == (1, 5)
+    assert run("manifests", "show", partitioned, "manifest-nope", code=3)
+
+
+def test_deletion_vectors_show_at_their_files(run: Run, tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "dv_dedup", tmp_path)
+    lists = [item["list"] for item in run("manifests", "ls", table, "-o", "json").json["items"]]
+    assert lists[-1] == "index"
+
+
+def test_lsm_tree(run: Run, never_compacted: Path) -> None:
+    (bucket,) = run("lsm", "show", never_compacted, "-o", "json").json["items"]
+    runs = bucket["runs"]
+    assert [r["run"] for r in runs] == list(range(1, 10))
+    assert {r["level"] for r in runs} == {0}
+    assert bucket["read_amplification"] == 9
+    assert all(1 <= r["overlap"] <= 9 and 0 <= r["span"][0] <= r["span"][1] <= 1 for r in runs)
+    assert all(r["picked"] for r in runs) and bucket["output_level"] == 5
+    assert "size-amplification" in bucket["would_compact"]
+    text = run("lsm", "show", never_compacted).out
+    assert "next compaction: runs 1-9 -> level 5 by size-amplification" in text
+    assert "=" * 10 in text
+
+
+def test_lsm_of_an_append_table_is_refused(run: Run, tmp_path: Path) -> None:
+    assert "no primary key" in run("lsm", "show", golden_table("java-0.9", "append_unaware", tmp_path), code=2).err
+
+
+def test_schemas_newest_first(run: Run, tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "schema_evolution", tmp_path)
+    assert [item["id"] for item in run("schemas", "ls", table, "-o", "json").json["items"]] == [3, 2, 1, 0]
+    first = run("schemas", "show", table, "0", "-o", "json").json["item"]
+    assert [field["name"] for field in first["fields"]] == ["k", "a", "b", "c"]
+    assert first["primary_keys"] == ["k"]
+    assert run("schemas", "show", table, "9", code=3)
+
+
+def test_options(run: Run, never_compacted: Path) -> None:
+    own = run("options", "ls", never_compacted, "-o", "json").json["items"]
+    assert all(option["is_set"] for option in own)
+    every = {option["key"]: option for option in run("options", "ls", never_compacted, "--all", "-o", "json").json["items"]}
+    assert every["write-only"]["value"] == "true"
+    assert (every["num-sorted-run.compaction-trigger"]["value"], every["merge-engine"]["immutable"]) == ("5", True)
+
+
+@pytest.mark.parametrize(
+    "command", ["snapshots ls", "files ls", "manifests ls", "partitions ls", "buckets ls", "lsm show", "tags ls"]
+)
+def test_a_table_without_snapshots_is_empty_not_an_error(run: Run, tmp_path: Path, command: str) -> None:
+    run("create", tmp_path / "t", "-C", "id INT", "--primary-key", "id", "--bucket", 1)
+    assert run(*command.split(), tmp_path / "t", "-o", "json").json["items"] == []
+    run(*command.split(), tmp_path / "t")
+
+
+@pytest.mark.parametrize("writer", ["pypaimon-2.1", "rust-0.4"])
+def test_tables_of_other_writers(run: Run, tmp_path: Path, writer: str) -> None:
+    table = golden_table(writer, "dedup_partitioned", tmp_path)
+    for command in ("snapshots ls", "manifests ls", "files ls", "lsm show", "partitions ls", "buckets ls", "schemas ls"):
+        assert run(*command.split(), table, "-o", "json").json["items"]

@@ -1,0 +1,118 @@
+"""Opening tables: what a phase gets, what is refused, and what travels to a Spark task."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from tests.commit.commit_tables import data_file, make_table, partition
+from tests.goldens import golden_table
+
+
+def test_a_place_without_a_table(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no table at"):
+        TableContext.open(str(tmp_path))
+    with pytest.raises(NotFound):
+        TableContext.open(str(tmp_path / "missing"))
+
+
+def test_dynamic_options_lie_on_top_of_the_schemas(tmp_path: Path) -> None:
+    make_table(tmp_path, {"commit.max-retries": "3"})
+    assert TableContext.open(str(tmp_path)).options.commit_max_retries == 3
+    context = TableContext.open(f"{tmp_path}/", {"commit.max-retries": "4"})
+    assert context.options.commit_max_retries == 4 and context.url == str(tmp_path)
+    assert context.schema.options["commit.max-retries"] == "3"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("row-tracking.enabled", "true"),
+        ("data-evolution.enabled", "TRUE"),
+        ("chain-table.enabled", "true"),
+        ("pk-clustering-override", "true"),
+        ("sequence.snapshot-ordering", "true"),
+        ("query-auth.enabled", "true"),
+        ("data-file.external-paths", "s3://b"),
+        ("data-file.path-directory", "data"),
+        ("index-file-in-data-file-dir", "true"),
+        ("pk-vector.index.columns", "v"),
+        ("blob-field", "v"),
+        ("vector-field", "v"),
+        ("type", "format-table"),
+        ("branch", "b1"),
+        ("bucket-function.type", "hive"),
+    ],
+)
+def test_options_that_change_the_meaning_of_files_are_refused(tmp_path: Path, option: tuple[str, str]) -> None:
+    with pytest.raises(NotSupported) as failure:
+        make_table(tmp_path, dict([option]))
+    assert f"{option[0]}={option[1]}" in failure.value.what and failure.value.exit_code == 8
+
+
+def test_options_that_are_off_are_no_obstacle(tmp_path: Path) -> None:
+    options = {"row-tracking.enabled": "false", "type": "TABLE", "branch": "main", "bucket-function.type": "default"}
+    assert make_table(tmp_path, options).options.bucket == 2
+
+
+def test_a_context_travels(tmp_path: Path) -> None:
+    context = make_table(tmp_path, partitioned=True)
+    assert context.partition_path_of(partition("a/b")) == "dt=a%2Fb/"
+    assert context.schemas.latest() and context.snapshots.latest() is None
+    there = pickle.loads(pickle.dumps(context))
+    assert (there.url, there.schema, there.options.raw) == (context.url, context.schema, context.options.raw)
+    assert there.data_file_path(partition("x"), 3, data_file("f")) == f"{tmp_path}/dt=x/bucket-3/f"
+    assert there.snapshots.latest() is None
+
+
+def test_keys_and_partitions_are_decoded(tmp_path: Path) -> None:
+    context = make_table(tmp_path, partitioned=True)
+    assert context.partition_values(partition("2024-01-01")) == ("2024-01-01",)
+    assert context.key_of(serialize_row([-3], [parse_type("INT NOT NULL")])) == (-3,)
+    assert context.partition_types == (parse_type("STRING NOT NULL"),)
+    for damaged in (b"", b"\0\0\0\x01", partition("x")[:-1]):
+        with pytest.raises(DamagedFile, match="damaged partition"):
+            context.partition_values(damaged)
+
+
+def test_a_file_outside_of_the_table_is_refused(tmp_path: Path) -> None:
+    context = make_table(tmp_path)
+    with pytest.raises(NotSupported, match="outside of the table"):
+        context.data_file_path(b"", 0, data_file("f", external_path="/elsewhere/f"))
+
+
+def test_buckets_of_a_real_table_with_their_vectors(tmp_path: Path) -> None:
+    context = TableContext.open(str(golden_table("java-0.9", "dv_partitioned", tmp_path)))
+    latest = context.snapshots.latest()
+    assert latest is not None
+    buckets = bucket_files(context, latest)
+    assert sum(file.row_count for bucket in buckets.values() for file in bucket.files) == latest.total_record_count
+    indexes = {index.file_name for bucket in buckets.values() for index in bucket.index_files}
+    assert indexes and indexes <= {e.index_file.file_name for e in context.manifests.index_entries(latest)}
+    one = next(iter(buckets))
+    assert set(bucket_files(context, latest, lambda p: p == one[0], [one[1]])) == {one}
+    assert bucket_files(context, latest, buckets=[99]) == {}
+    assert bucket_files(context, None) == {}
+
+
+def test_at_schema_changes_the_columns_and_keeps_the_options(tmp_path: Path) -> None:
+    context = TableContext.open(str(golden_table("java-0.9", "schema_evolution", tmp_path)), {"commit.max-retries": "1"})
+    first = context.at_schema(0)
+    assert first.schema.id == 0 and first.schema.field_names != context.schema.field_names
+    assert first.options.commit_max_retries == 1
+    assert context.at_schema(context.schema.id) is context
+
+
+def test_metadata_alone_loads_no_arrow_and_no_avro() -> None:
+    heavy = "{'pyarrow', 'fastavro', 'fsspec', 'numpy'}"
+    code = f"import sys, paimon_cli.history.table_state; print(sorted({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -1,0 +1,179 @@
+"""Manifests, manifest lists and index manifests: those of real writers are read, ours have Java's schema."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.metadata.data_file import (
+    ADD,
+    EMPTY_ROW,
+    DataFileMeta,
+    DeletionVectorRange,
+    IndexFileMeta,
+    IndexManifestEntry,
+    ManifestEntry,
+    ManifestFileMeta,
+    SimpleStats,
+)
+from paimon_cli.metadata.index_manifest import decode_index_manifest, encode_index_manifest
+from paimon_cli.metadata.manifest_file import decode_manifest, encode_manifest, encode_manifests
+from paimon_cli.metadata.manifest_list import decode_manifest_list, encode_manifest_list
+from tests.goldens import GOLDENS, Golden, golden_table
+
+STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, (1, None))
+FILE = DataFileMeta("data-1.parquet", 10, 3, EMPTY_ROW, EMPTY_ROW, STATS, STATS, 0, 2, 0, 0, creation_time_millis=5)
+ENTRY = ManifestEntry(ADD, EMPTY_ROW, 0, 2, FILE)
+INDEX = IndexFileMeta("DELETION_VECTORS", "index-1", 40, 1, (DeletionVectorRange("data-1.parquet", 1, 22, 3),))
+
+
+def schema_of(data: bytes) -> Any:
+    return json.loads(fastavro.reader(io.BytesIO(data)).metadata["avro.schema"])
+
+
+def java_fields(schema: Any) -> dict[str, Any]:
+    return {field["name"]: field for field in schema["fields"]}
+
+
+@pytest.mark.parametrize("table", GOLDENS, ids=str)
+def test_everything_that_real_writers_wrote_survives_the_round_trip(table: Golden, tmp_path: Path) -> None:
+    folder = golden_table(table.writer, table.name, tmp_path)
+    count = 0
+    for path in folder.rglob("manifest/*"):
+        data, name = path.read_bytes(), str(path)
+        if path.name.startswith("manifest-list"):
+            lists = decode_manifest_list(data, name)
+            assert decode_manifest_list(encode_manifest_list(lists), name) == lists
+        elif path.name.startswith("index-manifest"):
+            indexes = decode_index_manifest(data, name)
+            assert decode_index_manifest(encode_index_manifest(indexes), name) == indexes
+        else:
+            entries = decode_manifest(data, name)
+            assert decode_manifest(encode_manifest(entries), name) == entries
+            assert all(isinstance(entry.file.creation_time_millis, int) for entry in entries)
+        count += 1
+    assert count >= 3
+
+
+def test_manifests_extend_javas_own_schema(tmp_path: Path) -> None:
+    folder = golden_table("java-0.9", "dv_partitioned", tmp_path) / "manifest"
+    samples = (
+        ("manifest-list-", encode_manifest_list([])),
+        ("manifest-", encode_manifest([])),
+        ("index-manifest-", encode_index_manifest([])),
+    )
+    for prefix, ours in samples:
+        theirs = next(p for p in sorted(folder.iterdir()) if p.name.startswith(prefix) and prefix + "list" not in p.name)
+        java, own = schema_of(theirs.read_bytes()), schema_of(ours)
+        assert {key: value for key, value in own.items() if key != "fields"} == {k: v for k, v in java.items() if k != "fields"}
+        assert list(java_fields(own))[: len(java["fields"])] == list(java_fields(java))
+        for name, field in java_fields(java).items():
+            if name == "_FILE":
+                nested = java_fields(field["type"])
+                assert java_fields(java_fields(own)["_FILE"]["type"]).items() >= nested.items()
+            elif name != "_DELETIONS_VECTORS_RANGES":  # ours also has the cardinality
+                assert java_fields(own)[name] == field
+
+
+def test_the_fields_newer_than_0_9_are_nullable_and_null_first() -> None:
+    file = java_fields(java_fields(schema_of(encode_manifest([])))["_FILE"]["type"])
+    assert len(file) == 20 and list(file)[-4:] == ["_VALUE_STATS_COLS", "_EXTERNAL_PATH", "_FIRST_ROW_ID", "_WRITE_COLS"]
+    for field in list(file.values())[12:]:
+        assert field["type"][0] == "null" and len(field["type"]) == 2 and field["default"] is None
+    items = java_fields(schema_of(encode_index_manifest([])))["_DELETIONS_VECTORS_RANGES"]["type"][1]["items"]
+    assert items[0] == "null" and [f["name"] for f in items[1]["fields"]] == ["f0", "f1", "f2", "_CARDINALITY"]
+
+
+def test_big_manifests_roll_between_blocks() -> None:
+    entries = [ManifestEntry(ADD, EMPTY_ROW, number, 2, FILE) for number in range(3500)]
+    rolled = list(encode_manifests(entries, 1))
+    assert [len(inside) for _, inside in rolled] == [1000, 1000, 1000, 500]
+    assert [entry for data, _ in rolled for entry in decode_manifest(data, "m")] == entries
+    assert [len(inside) for _, inside in encode_manifests(entries, 1 << 20)] == [3500]
+    assert list(encode_manifests([], 1)) == []
+
+
+def test_index_manifests_keep_ranges() -> None:
+    entries = [
+        IndexManifestEntry(ADD, EMPTY_ROW, 0, INDEX),
+        IndexManifestEntry(ADD, EMPTY_ROW, 1, IndexFileMeta("HASH", "index-2", 8, 2)),
+        IndexManifestEntry(ADD, EMPTY_ROW, 2, IndexFileMeta("DELETION_VECTORS", "index-3", 1, 0, ())),
+    ]
+    assert decode_index_manifest(encode_index_manifest(entries), "i") == entries
+
+
+def altered(data: bytes, schema: Any, change: Any) -> bytes:
+    """The records of a container, changed, under a changed schema."""
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [change(record) for record in fastavro.reader(io.BytesIO(data))])
+    return out.getvalue()
+
+
+def test_other_versions_are_refused() -> None:
+    manifest, manifests = encode_manifest([ENTRY]), encode_manifest_list([ManifestFileMeta("m", 1, 1, 0, STATS, 0)])
+    index = encode_index_manifest([IndexManifestEntry(ADD, EMPTY_ROW, 0, INDEX)])
+    for data, decode, version in (
+        (manifest, decode_manifest, 1),
+        (manifests, decode_manifest_list, 1),
+        (index, decode_index_manifest, 2),
+    ):
+        other = altered(data, schema_of(data), lambda record, version=version: {**record, "_VERSION": version})
+        with pytest.raises(NotSupported, match=f"version {version}"):
+            decode(other, "f")
+
+
+def test_old_python_writers_spell_the_source_of_a_file() -> None:
+    data = encode_manifest([ENTRY])
+    schema = schema_of(data)
+    java_fields(java_fields(schema)["_FILE"]["type"])["_FILE_SOURCE"]["type"] = ["null", "string"]
+    for spelled, meant in (("APPEND", 0), ("COMPACT", 1), ("?", None)):
+
+        def spell(record: dict[str, Any], source: str = spelled) -> dict[str, Any]:
+            return {**record, "_FILE": {**record["_FILE"], "_FILE_SOURCE": source}}
+
+        assert decode_manifest(altered(data, schema, spell), "m")[0].file.file_source == meant
+
+
+def test_missing_fields_and_statistics_are_unknown() -> None:
+    data = encode_manifest([ENTRY])
+    schema = schema_of(data)
+    file = java_fields(schema)["_FILE"]["type"]
+    file["fields"] = [field for field in file["fields"] if field["name"] != "_EXTRA_FILES"][:11]
+    java_fields(file)["_VALUE_STATS"]["type"] = ["null", java_fields(file)["_VALUE_STATS"]["type"]]
+
+    def strip(record: dict[str, Any]) -> dict[str, Any]:
+        return {**record, "_FILE": {**record["_FILE"], "_VALUE_STATS": None}}
+
+    (entry,) = decode_manifest(altered(data, schema, strip), "m")
+    assert entry.file.value_stats == SimpleStats() and entry.file.key_stats == STATS
+    assert (entry.file.extra_files, entry.file.creation_time_millis, entry.file.delete_row_count) == ((), None, None)
+
+
+@pytest.mark.parametrize("name", ["../escape", "a/b", "..", ".", "", "a\\b", "a\0b"])
+def test_names_that_lead_out_of_the_directory_are_damage(name: str) -> None:
+    file = DataFileMeta(name, 1, 1, EMPTY_ROW, EMPTY_ROW, STATS, STATS, 0, 0, 0, 0)
+    extra = DataFileMeta("ok", 1, 1, EMPTY_ROW, EMPTY_ROW, STATS, STATS, 0, 0, 0, 0, (name,))
+    for bad in (file, extra):
+        with pytest.raises(DamagedFile, match="names a file"):
+            decode_manifest(encode_manifest([ManifestEntry(ADD, EMPTY_ROW, 0, 1, bad)]), "m")
+    with pytest.raises(DamagedFile, match="names a file"):
+        decode_manifest_list(encode_manifest_list([ManifestFileMeta(name, 1, 1, 0, STATS, 0)]), "l")
+    with pytest.raises(DamagedFile, match="names a file"):
+        index = IndexFileMeta("HASH", name, 1, 1)
+        decode_index_manifest(encode_index_manifest([IndexManifestEntry(ADD, EMPTY_ROW, 0, index)]), "i")
+
+
+def test_global_indexes_are_refused() -> None:
+    data = encode_index_manifest([IndexManifestEntry(ADD, EMPTY_ROW, 0, INDEX)])
+    schema = schema_of(data)
+    ranges = {"type": "record", "name": "record__GLOBAL_INDEX", "fields": [{"name": "_ROW_RANGE_START", "type": "long"}]}
+    schema["fields"].append({"name": "_GLOBAL_INDEX", "type": ["null", ranges], "default": None})
+    assert decode_index_manifest(altered(data, schema, lambda record: record), "i")[0].index_file == INDEX
+    with pytest.raises(NotSupported, match="global index"):
+        decode_index_manifest(altered(data, schema, lambda r: {**r, "_GLOBAL_INDEX": {"_ROW_RANGE_START": 0}}), "i")

@@ -1,0 +1,71 @@
+"""The range of partitions in a manifest never excludes a partition that is inside."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import product
+from typing import Any
+
+import pytest
+
+from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
+from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.metadata.data_file import EMPTY_ROW, SimpleStats
+from paimon_cli.metadata.partition_range import PartitionRange, may_hold_any, partition_stats
+
+INT, STRING = parse_type("INT"), parse_type("STRING")
+
+
+def test_least_greatest_and_nulls_count_entries() -> None:
+    rows = [(1, "b"), (1, "b"), (None, "a"), (300, None), (-5, "é")]
+    stats = partition_stats((serialize_row(row, [INT, STRING]) for row in rows), [INT, STRING])
+    assert deserialize_row(stats.min_values, [INT, STRING]) == (-5, "a")
+    assert deserialize_row(stats.max_values, [INT, STRING]) == (300, "é")
+    assert stats.null_counts == (1, 1)
+
+
+def test_an_unpartitioned_table_has_empty_rows() -> None:
+    assert partition_stats([EMPTY_ROW, EMPTY_ROW], []) == SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
+    assert may_hold_any(SimpleStats(EMPTY_ROW, EMPTY_ROW, ()), [], [()])
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("INT", [None, -3, 0, 7]),
+        ("STRING", [None, "", "a", "a longer text", "\U0001f600"]),
+        ("DOUBLE", [None, -1.5, -0.0, 0.0, float("inf"), float("nan")]),
+        ("DECIMAL(20, 2)", [None, Decimal("-1.00"), Decimal("123456789012345.67")]),
+        ("BOOLEAN", [None, False, True]),
+        ("BYTES", [None, b"", b"\xff", b"abcdefghij"]),
+    ],
+)
+def test_every_value_inside_is_found(text: str, values: list[Any]) -> None:
+    types = [parse_type(text)]
+    for inside in product(values, repeat=2):
+        stats = partition_stats((serialize_row([value], types) for value in inside), types)
+        assert all(may_hold_any(stats, types, [(value,)]) for value in inside)
+
+
+def test_values_outside_are_excluded() -> None:
+    stats = partition_stats([serialize_row([value], [INT]) for value in (3, 5)], [INT])
+    assert [may_hold_any(stats, [INT], [(value,)]) for value in (2, 3, 4, 5, 6, None)] == [False, True, True, True, False, False]
+    assert not may_hold_any(stats, [INT], [])
+    assert may_hold_any(stats, [INT], [(2,), (5,)])
+
+
+@pytest.mark.parametrize(
+    "stats",
+    [
+        SimpleStats(),
+        SimpleStats(b"", b"", None),
+        SimpleStats(serialize_row([None], [INT]), serialize_row([None], [INT]), None),
+        SimpleStats(serialize_row([None], [INT]), serialize_row([None], [INT]), (None,)),
+    ],
+)
+def test_unknown_statistics_exclude_nothing(stats: SimpleStats) -> None:
+    assert may_hold_any(stats, [INT], [(7,)]) and may_hold_any(stats, [INT], [(None,)])
+
+
+def test_statistics_of_another_arity_say_nothing() -> None:
+    assert PartitionRange.of(partition_stats([serialize_row([1, "a"], [INT, STRING])], [INT, STRING]), [INT]) is None

@@ -1,0 +1,83 @@
+"""Bounds from the statistics of manifests: full, dense, missing, of old schemas, and those not to be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.errors import DamagedFile
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
+from paimon_cli.read.column_bounds import ColumnBounds
+from paimon_cli.read.file_bounds import TableBounds
+from tests.tables import make_table
+
+NAN = float("nan")
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> TableContext:
+    return make_table(tmp_path / "t", {"k": "INT NOT NULL", "s": "STRING", "g": "DOUBLE"}, ("k",))
+
+
+def _stats(
+    context: TableContext, names: list[str], low: list[Any], high: list[Any], nulls: tuple[int | None, ...]
+) -> SimpleStats:
+    types = context.schema.types_of(names)
+    return SimpleStats(serialize_row(low, types), serialize_row(high, types), nulls)
+
+
+def _file(context: TableContext, values: SimpleStats, **changes: Any) -> DataFileMeta:
+    keys = _stats(context, ["k"], [3], [7], (0,))
+    file = DataFileMeta("data-1.parquet", 1, 10, keys.min_values, keys.max_values, keys, values, 0, 9, 0, 0)
+    return replace(file, **changes)
+
+
+def _all(context: TableContext, file: DataFileMeta) -> dict[str, ColumnBounds | None]:
+    bounds_of = TableBounds(context).of_file(EMPTY_ROW, file)
+    return {name: bounds_of(name) for name in context.schema.field_names}
+
+
+def test_full_statistics(context: TableContext) -> None:
+    stats = _stats(context, ["k", "s", "g"], [3, "a", None], [7, None, None], (0, 2, None))
+    found = _all(context, _file(context, stats))
+    assert found == {"k": ColumnBounds(10, 0, 3, 7), "s": ColumnBounds(10, 2, "a", None), "g": None}
+
+
+def test_dense_statistics_name_their_columns(context: TableContext) -> None:
+    stats = _stats(context, ["g"], [0.5], [1.5], (1,))
+    assert _all(context, _file(context, stats, value_stats_cols=("g",)))["g"] == ColumnBounds(10, 1, 0.5, 1.5)
+    none = _all(context, _file(context, SimpleStats(), value_stats_cols=()))
+    assert none == {"k": ColumnBounds(10, 0, 3, 7), "s": None, "g": None}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "name"), [(NAN, 1.5, "data-1.parquet"), (0.5, NAN, "data-1.parquet"), (0.5, 1.5, "data-1.orc")]
+)
+def test_bounds_of_floats_that_may_hide_a_nan(context: TableContext, low: float, high: float, name: str) -> None:
+    stats = _stats(context, ["g"], [low], [high], (1,))
+    assert _all(context, _file(context, stats, value_stats_cols=("g",), file_name=name))["g"] == ColumnBounds(10, 1)
+
+
+def test_the_first_key_column_is_known_without_statistics(context: TableContext) -> None:
+    unknown = _stats(context, ["k"], [None], [None], (None,))
+    for key_stats in (unknown, SimpleStats()):
+        assert _all(context, _file(context, SimpleStats(), key_stats=key_stats))["k"] == ColumnBounds(10, None, 3, 7)
+
+
+def test_statistics_of_another_arity_tell_nothing(context: TableContext) -> None:
+    assert _all(context, _file(context, _stats(context, ["s"], ["a"], ["b"], (0,))))["s"] is None
+    assert _all(context, _file(context, SimpleStats(b"", b"", None)))["s"] is None
+
+
+def test_damaged_statistics_name_the_file(context: TableContext) -> None:
+    broken = SimpleStats(b"\x00\x00\x00\x03" + bytes(9), b"\x00\x00\x00\x03" + bytes(9), (0, 0, 0))
+    with pytest.raises(DamagedFile, match=r"data-1\.parquet"):
+        _all(context, _file(context, broken))
+    counts = _stats(context, ["k", "s", "g"], [3, "a", None], [7, "b", None], (0,))
+    with pytest.raises(DamagedFile, match="statistics"):
+        _all(context, _file(context, counts))

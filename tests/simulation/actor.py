@@ -1,0 +1,126 @@
+"""One process of the simulation: a greenlet that runs shipped code until its next call that others could notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from greenlet import getcurrent, greenlet
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.storage.storage import FileStatus
+from tests.simulation.schedule import CRASH, GO
+from tests.simulation.sim_storage import Crash, SimStorage
+
+if TYPE_CHECKING:
+    from tests.simulation.run import Run
+
+Job = Callable[["Actor"], None]
+"""What an actor does from its start to its end, with `actor.context`; it tells `actor.run.oracle` how its commits ended."""
+
+BEGIN_MILLIS = 1_700_000_000_000
+SKEW_MILLIS = 5_000
+"""Clocks of two actors differ by so much: no order of times follows from the order of events."""
+
+
+class Actor:
+    """`history` folds everything that the actor has seen: with the same history it will do the same."""
+
+    def __init__(self, run: Run, number: int, job: Job) -> None:
+        self.run = run
+        self.number = number
+        self.job = job
+        self.life = 0
+        self.outage = 0
+        self.greenlet: greenlet | None = None
+        self.dead = False
+        self.begin()
+
+    def begin(self) -> None:
+        """A new life: a fresh process knows nothing of the one that crashed."""
+        self.life += 1
+        self.dead = self.finished = False
+        self.outage = 0
+        self.history = self.life
+        self.pending: tuple[str, str] | None = None
+        self.passed = self.crash_after = 0
+        scenario = self.run.scenario
+        storage = SimStorage(self.run.disk, scenario.layout, self, scenario.files_vanish)
+        clock, names = ActorClock(self.number), ActorNames(self.number, self.life)
+        self.context = TableContext(
+            scenario.layout.root, storage, scenario.schema, scenario.options, clock, names, read_threads=1
+        )
+        self.greenlet = greenlet(self._live)
+
+    def _live(self) -> None:
+        try:
+            self.job(self)
+        except Crash:
+            return
+        self.finished = True
+
+    # called from the scheduler
+
+    def resume(self, fault: str = GO, place: int = 0) -> None:
+        """Run to the next call that waits, or to the end."""
+        assert self.greenlet is not None
+        self.passed, self.crash_after = 0, place if fault == CRASH else 0
+        self.pending = None
+        self.greenlet.switch(GO if place else fault)
+
+    def discard(self) -> None:
+        """End a greenlet that is still waiting, without any effect."""
+        self.dead = True
+        if self.greenlet is not None and self.greenlet:
+            self.greenlet.throw(Crash)
+
+    @property
+    def waits(self) -> bool:
+        return self.pending is not None and not self.dead
+
+    @property
+    def state(self) -> Any:
+        return "dead" if self.dead else (self.history, self.outage)
+
+    # called from the actor's own storage
+
+    def wait(self, operation: str, path: str) -> str:
+        self.pending = (operation, path)
+        return getcurrent().parent.switch()  # type: ignore[union-attr,no-any-return]
+
+    def pass_by(self) -> str:
+        self.passed += 1
+        return CRASH if self.passed == self.crash_after else GO
+
+    def saw(self, operation: str, path: str, result: Any) -> None:
+        if isinstance(result, list):
+            result = tuple(entry.name for entry in result if isinstance(entry, FileStatus))
+        self.history = hash((self.history, operation, path, result))
+
+
+class ActorClock:
+    """Time that passes only when the actor sleeps."""
+
+    def __init__(self, number: int) -> None:
+        self._now = BEGIN_MILLIS + number * SKEW_MILLIS
+
+    def now_millis(self) -> int:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += int(seconds * 1000)
+
+
+class ActorNames:
+    """UUIDs that tell actor, life and count, so that a name in a message can be read."""
+
+    def __init__(self, number: int, life: int) -> None:
+        self._begin = f"{number:08x}-{life:04x}-4000-8000-"
+        self._count = 0
+
+    def uuid(self) -> str:
+        self._count += 1
+        return f"{self._begin}{self._count:012x}"
+
+    def jitter(self) -> float:
+        return 0.5

@@ -1,0 +1,114 @@
+"""One schedule, carried out: actors take their steps in its order, the oracle looks on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tests.simulation.actor import Actor, Job
+from tests.simulation.oracle import Oracle
+from tests.simulation.scenario import Scenario
+from tests.simulation.schedule import CRASH, GO, PUT_FAULTS, RESTART, Step, schedule_text
+from tests.simulation.sim_disk import SimDisk
+
+MOST_STEPS = 2_000
+"""A schedule that is longer than this runs in circles."""
+
+
+@dataclass
+class Trace:
+    """What each step was: for people who replay a schedule."""
+
+    lines: list[str] = field(default_factory=list)
+
+
+class Run:
+    """The state of one schedule. After `begin`, take steps until `choices` is empty."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.disk = SimDisk(scenario.files)
+        self.oracle = Oracle(scenario, self.disk)
+        self.steps: list[Step] = []
+        self.faults = 0
+        self.restarts = 0
+        jobs: Sequence[Job] = scenario.jobs
+        self.actors = [Actor(self, number, job) for number, job in enumerate(jobs)]
+        for actor in self.actors:
+            actor.resume()
+
+    def changed(self, actor: Actor, path: str) -> None:
+        self.oracle.changed(actor, path)
+
+    @property
+    def key(self) -> int:
+        """Equal for states that can only go on in the same way."""
+        states = tuple(actor.state if actor.waits or actor.dead else "done" for actor in self.actors)
+        return hash((self.oracle.digest, self.faults, self.restarts, states))
+
+    def choices(self) -> Iterator[Step]:
+        """All steps that can come next; crashes between two steps are not among them, see `crash_places`."""
+        for actor in self.actors:
+            if actor.waits:
+                yield Step(actor.number)
+        if self.faults < self.scenario.most_faults:
+            for actor in self.actors:
+                if actor.waits:
+                    yield from self._faults_of(actor)
+        if self.restarts < self.scenario.most_restarts:
+            for actor in self.actors:
+                if actor.dead:
+                    yield Step(actor.number, RESTART)
+
+    def _faults_of(self, actor: Actor) -> Iterator[Step]:
+        for fault in self.scenario.faults:
+            if fault == CRASH or (actor.pending is not None and actor.pending[0] == "put_if_absent" and fault in PUT_FAULTS):
+                yield Step(actor.number, fault)
+
+    def take(self, step: Step) -> int:
+        """Carry out a step; how many calls the actor made behind it that nobody else can notice."""
+        actor = self.actors[step.actor]
+        self.steps.append(step)
+        if len(self.steps) > MOST_STEPS:
+            raise RuntimeError(f"endless schedule {self}")
+        if step.fault == RESTART:
+            self.restarts += 1
+            actor.begin()
+            actor.resume()
+            return actor.passed
+        self.faults += step.is_fault
+        actor.resume(step.fault, step.place)
+        return actor.passed
+
+    @property
+    def is_over(self) -> bool:
+        return not any(actor.waits for actor in self.actors)
+
+    @property
+    def violations(self) -> list[str]:
+        return self.oracle.violations
+
+    def finish(self) -> list[str]:
+        """At the end of a schedule: the thorough look."""
+        if not self.violations:
+            self.oracle.look_at_the_end(self.actors)
+        return self.violations
+
+    def discard(self) -> None:
+        for actor in self.actors:
+            actor.discard()
+
+    def __str__(self) -> str:
+        return schedule_text(self.steps)
+
+
+def replay(scenario: Scenario, steps: Sequence[Step]) -> Run:
+    """The given steps, then whoever can in the order of actors, to the end."""
+    run = Run(scenario)
+    for step in steps:
+        run.take(step)
+    while not run.violations and not run.is_over:
+        run.take(next(step for step in run.choices() if step.fault == GO))
+    run.finish()
+    run.discard()
+    return run

@@ -1,0 +1,53 @@
+"""Schedules as text: `0,1,1c,0c3,1u` says which actor goes next and what befalls it.
+
+    3     actor 3 makes the call that it waits with, and goes on to its next call that others can notice
+    3c    it crashes instead of making the call
+    3c2   it makes the call and crashes at the second call after it, one that nobody else can notice
+    3u    (a put) it takes effect, the answer is lost
+    3n    (a put) it takes no effect, and no answer comes
+    3o    (a put) it takes effect, the answer is lost, and so are the actor's next calls: an outage
+    3r    a crashed actor comes back and runs its job again
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+GO, CRASH, LOST_ANSWER, LOST_REQUEST, OUTAGE, RESTART = "", "c", "u", "n", "o", "r"
+PUT_FAULTS = (LOST_ANSWER, LOST_REQUEST, OUTAGE)
+
+_STEP = re.compile(r"(\d+)([cunor]?)(\d*)")
+
+
+class Step(NamedTuple):
+    """One decision of the scheduler."""
+
+    actor: int
+    fault: str = GO
+    place: int = 0
+    """For a crash: how many calls later; 0 is the call itself."""
+
+    def __str__(self) -> str:
+        return f"{self.actor}{self.fault}{self.place or ''}"
+
+    @property
+    def is_fault(self) -> bool:
+        return self.fault not in (GO, RESTART)
+
+
+def parse_schedule(text: str) -> list[Step]:
+    """The steps of a replay line; ValueError names what is none."""
+    steps = []
+    for word in filter(None, text.split(",")):
+        found = _STEP.fullmatch(word.strip())
+        if found is None:
+            raise ValueError(f"'{word}' is no step of a schedule")
+        actor, fault, place = found.groups()
+        steps.append(Step(int(actor), fault, int(place or 0)))
+    return steps
+
+
+def schedule_text(steps: Iterable[Step]) -> str:
+    return ",".join(map(str, steps))

@@ -1,0 +1,66 @@
+"""What all actors share: a disk in memory, and its rolling digest by which equal states are recognised."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from paimon_cli.storage.storage import FileStatus
+
+
+class SimDisk:
+    """Files by absolute path, with the directories that follow from them."""
+
+    def __init__(self, files: dict[str, bytes] | None = None) -> None:
+        self.files: dict[str, bytes] = {}
+        self.makers: dict[str, int] = {}
+        """Which actor made a file; files of the beginning have no maker."""
+        self._directories: dict[str, dict[str, bool]] = {}
+        for path, data in (files or {}).items():
+            self.put(path, data)
+
+    def read(self, path: str) -> bytes:
+        data = self.files.get(path)
+        if data is None:
+            raise FileNotFoundError(path)
+        return data
+
+    def put(self, path: str, data: bytes) -> None:
+        if path not in self.files:
+            self._enter(path, False)
+        self.files[path] = data
+
+    def _enter(self, path: str, is_directory: bool) -> None:
+        parent, _, name = path.rpartition("/")
+        entries = self._directories.get(parent)
+        if entries is None:
+            entries = self._directories[parent] = {}
+            if parent:
+                self._enter(parent, True)
+        entries[name] = is_directory
+
+    def remove(self, path: str) -> bool:
+        """Whether there was such a file."""
+        if self.files.pop(path, None) is None:
+            return False
+        parent, _, name = path.rpartition("/")
+        del self._directories[parent][name]
+        return True
+
+    def below(self, directory: str) -> list[str]:
+        return [path for path in self.files if path.startswith(directory + "/")]
+
+    def listing(self, directory: str) -> list[FileStatus]:
+        return list(self._statuses(directory))
+
+    def _statuses(self, directory: str) -> Iterator[FileStatus]:
+        for name, is_directory in sorted(self._directories.get(directory, {}).items()):
+            path = f"{directory}/{name}"
+            yield FileStatus(path, name, 0 if is_directory else len(self.files[path]), is_directory, 0)
+
+    def image(self) -> str:
+        """A digest of every byte: equal for equal disks, also between processes."""
+        digest = hashlib.blake2b(digest_size=16)
+        for path, data in sorted(self.files.items()):
+            digest.update(f"{path}\0{len(data)}\0".encode() + data)
+        return digest.hexdigest()

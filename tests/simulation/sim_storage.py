@@ -1,0 +1,153 @@
+"""One actor's access to the simulated disk: every call that others could notice waits for the scheduler.
+
+Calls on files that only this actor knows of (new data files, manifests) commute with everything others do, so they are
+carried out at once: schedules that differ in their order only would be equal (partial-order reduction).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.storage.storage import FileStatus, PutOutcome
+from tests.simulation.schedule import CRASH, LOST_REQUEST, OUTAGE, PUT_FAULTS
+from tests.simulation.sim_disk import SimDisk
+
+if TYPE_CHECKING:
+    from tests.simulation.actor import Actor
+
+OUTAGE_CALLS = 9
+"""So many calls fail behind the put that began an outage: all tries of a publication, and no more."""
+
+_CHANGES = frozenset({"write_new", "put_if_absent", "overwrite", "delete"})
+
+
+class Crash(BaseException):
+    """The actor is dead: whatever it still does has no effect."""
+
+
+class SimStorage:
+    """`Storage` of one actor. `files_vanish`: somebody deletes files that others read, so reads of any file are noticed."""
+
+    def __init__(self, disk: SimDisk, layout: TableLayout, actor: Actor, files_vanish: bool) -> None:
+        self._disk = disk
+        self._actor = actor
+        self._files_vanish = files_vanish
+        self._schemas = layout.schema_directory
+        self._shared = tuple(f"{d}/" for d in (layout.snapshot_directory, layout.tag_directory, f"{layout.root}/consumer"))
+
+    def _is_shared(self, operation: str, path: str) -> bool:
+        if path.startswith(self._shared):
+            return True
+        if path.startswith(self._schemas):
+            return False
+        if operation in ("write_new", "open_output"):
+            return False
+        if operation == "list_directory":
+            return True
+        mine = self._disk.makers.get(path) == self._actor.number
+        return not mine and (self._files_vanish or operation in ("delete", "put_if_absent", "overwrite"))
+
+    def _call(self, operation: str, path: str, effect: Callable[..., Any], *arguments: Any) -> Any:
+        actor = self._actor
+        if actor.dead:
+            raise Crash
+        fault = actor.wait(operation, path) if self._is_shared(operation, path) else actor.pass_by()
+        if fault == CRASH:
+            actor.dead = True
+            raise Crash
+        if actor.outage:
+            actor.outage -= 1
+            actor.saw(operation, path, "outage")
+            raise StorageUnavailable(f"{operation} failed", "an outage")
+        if fault in PUT_FAULTS:
+            return self._put_without_answer(path, fault, *arguments)
+        try:
+            result = effect(path, *arguments)
+        except FileNotFoundError:
+            actor.saw(operation, path, None)
+            raise
+        actor.saw(operation, path, result)
+        if operation in _CHANGES and result is not PutOutcome.EXISTS:
+            actor.run.changed(actor, path)
+        return result
+
+    def _put_without_answer(self, path: str, fault: str, data: bytes) -> PutOutcome:
+        if fault != LOST_REQUEST and self._put_if_absent(path, data) is PutOutcome.CREATED:
+            self._actor.run.changed(self._actor, path)
+        if fault == OUTAGE:
+            self._actor.outage = OUTAGE_CALLS
+        self._actor.saw("put_if_absent", path, fault)
+        return PutOutcome.UNKNOWN
+
+    # the protocol
+
+    def read_bytes(self, path: str) -> bytes:
+        return self._call("read_bytes", path, self._disk.read)  # type: ignore[no-any-return]
+
+    def open_input(self, path: str) -> BinaryIO:
+        return io.BytesIO(self._call("open_input", path, self._disk.read))
+
+    def open_output(self, path: str) -> BinaryIO:
+        return _NewFile(self, path)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self._call("write_new", path, self._write_new, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        return self._call("put_if_absent", path, self._put_if_absent, data)  # type: ignore[no-any-return]
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self._call("overwrite", path, self._overwrite, data)
+
+    def exists(self, path: str) -> bool:
+        return self._call("exists", path, self._disk.files.__contains__)  # type: ignore[no-any-return]
+
+    def file_size(self, path: str) -> int:
+        return len(self._call("file_size", path, self._disk.read))
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        return self._call("list_directory", path, self._disk.listing)  # type: ignore[no-any-return]
+
+    def delete(self, path: str) -> None:
+        self._call("delete", path, self._disk.remove)
+
+    def delete_directory(self, path: str) -> None:
+        for inside in self._disk.below(path):
+            self.delete(inside)
+
+    # effects
+
+    def _write_new(self, path: str, data: bytes) -> None:
+        if path in self._disk.files:
+            raise AssertionError(f"two files of one name: {path}")
+        self._disk.put(path, data)
+        self._disk.makers[path] = self._actor.number
+
+    def _put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        if path in self._disk.files:
+            return PutOutcome.EXISTS
+        self._overwrite(path, data)
+        return PutOutcome.CREATED
+
+    def _overwrite(self, path: str, data: bytes) -> None:
+        self._disk.put(path, data)
+        self._disk.makers[path] = self._actor.number
+
+
+class _NewFile(io.BytesIO):
+    """Appears on the disk when it is closed; a writer that dies leaves nothing (half files are the fault tests' business)."""
+
+    def __init__(self, storage: SimStorage, path: str) -> None:
+        super().__init__()
+        self._storage = storage
+        self._path = path
+
+    def close(self) -> None:
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._storage.write_new(self._path, data)

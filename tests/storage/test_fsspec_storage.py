@@ -1,0 +1,111 @@
+"""Storages behind fsspec: the same promises on memory://, an honest refusal elsewhere, never a secret in a message."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.storage.fsspec_storage import FsspecStorage
+from paimon_cli.storage.redaction import redact, without_user_info
+from paimon_cli.storage.storage import PutOutcome
+
+
+@pytest.fixture
+def root() -> str:
+    return f"memory://{uuid.uuid4()}/t"
+
+
+def test_files_are_written_listed_and_deleted(root: str) -> None:
+    storage = FsspecStorage(root)
+    with storage.open_output(f"{root}/bucket-0/data") as sink:
+        sink.write(b"abc")
+    storage.write_new(f"{root}/snapshot/snapshot-1", b"{}")
+    storage.overwrite(f"{root}/snapshot/LATEST", b"1")
+    storage.overwrite(f"{root}/snapshot/LATEST", b"2")
+    assert storage.read_bytes(f"{root}/snapshot/LATEST") == b"2"
+    with storage.open_input(f"{root}/bucket-0/data") as source:
+        source.seek(1)
+        assert source.read() == b"bc"
+    assert storage.exists(f"{root}/bucket-0/data") and storage.file_size(f"{root}/bucket-0/data") == 3
+    listed = {entry.name: entry for entry in storage.list_directory(root)}
+    assert {name: entry.is_directory for name, entry in listed.items()} == {"bucket-0": True, "snapshot": True}
+    (file,) = storage.list_directory(f"{root}/bucket-0")
+    assert (file.path, file.size, file.is_directory) == (f"{root}/bucket-0/data", 3, False)
+    assert file.modified_millis > 1_700_000_000_000
+    storage.delete(f"{root}/bucket-0/data")
+    assert not storage.exists(f"{root}/bucket-0/data")
+    storage.delete_directory(root)
+    assert storage.list_directory(root) == []
+
+
+def test_missing_files(root: str) -> None:
+    storage = FsspecStorage(root)
+    for read in (storage.read_bytes, storage.open_input, storage.file_size):
+        with pytest.raises(FileNotFoundError):
+            read(f"{root}/missing")
+    storage.delete(f"{root}/missing")
+    storage.delete_directory(f"{root}/missing")
+
+
+def test_puts_to_memory_have_one_winner(root: str) -> None:
+    storage = FsspecStorage(root)
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(20):
+            path = f"{root}/snapshot-{number}"
+            outcomes = list(pool.map(lambda n, path=path: storage.put_if_absent(path, b"%d" % n), range(8)))
+            assert outcomes.count(PutOutcome.CREATED) == 1
+            assert storage.read_bytes(path) == b"%d" % outcomes.index(PutOutcome.CREATED)
+
+
+def test_commits_elsewhere_are_refused(tmp_path: Path) -> None:
+    url = f"local://{tmp_path}"
+    storage = FsspecStorage(url)
+    storage.write_new(f"{url}/a/b", b"x")
+    assert storage.read_bytes(f"{url}/a/b") == b"x"
+    with pytest.raises(Refused, match="no safe commit on local://"):
+        storage.put_if_absent(f"{url}/snapshot-1", b"x")
+
+
+def test_a_storage_travels_and_opens_again(root: str) -> None:
+    storage = FsspecStorage(root, {"skip_instance_cache": True})
+    storage.write_new(f"{root}/f", b"x")
+    assert pickle.loads(pickle.dumps(storage)).read_bytes(f"{root}/f") == b"x"
+
+
+def test_failures_are_unavailable_without_secrets(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = FsspecStorage(root, {"client_kwargs": {"secret_key": "s3cr3t-value"}})
+
+    def fail(self: object, path: str, *args: object) -> bytes:
+        raise PermissionError("denied for s3cr3t-value at https://user:pw@host/x?sig=abc")
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", fail)
+    with pytest.raises(StorageUnavailable) as failure:
+        storage.read_bytes(f"{root}/f")
+    assert failure.value.why == "PermissionError: denied for *** at https://host/x"
+    assert "s3cr3t" not in str(failure.value) and failure.value.__cause__ is None
+
+
+def test_bugs_are_not_taken_for_failures_of_the_store(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def bug(self: object, path: str, *args: object) -> bytes:
+        raise KeyError("bug")
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", bug)
+    with pytest.raises(KeyError):
+        FsspecStorage(root).read_bytes(f"{root}/f")
+
+
+def test_an_unknown_or_uninstalled_store_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="cannot open nosuch://bucket/t"):
+        FsspecStorage("nosuch://user:pw@bucket/t")
+
+
+def test_redaction() -> None:
+    assert without_user_info("sftp://me:pw@host/t") == "sftp://host/t"
+    assert without_user_info("https://host/t?token=abc") == "https://host/t"
+    assert redact("key AKIA1 secret xyz", {"key": "AKIA1", "secret": "xyz", "endpoint_url": "key"}) == "key *** secret ***"

@@ -1,0 +1,62 @@
+"""Columns taken from data files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import BadInput, NotFound, UsageError
+from paimon_cli.table.schema_of_file import definition_of_file
+
+
+def columns(path: Path) -> dict[str, str]:
+    return {field.name: type_to_sql(field.type) for field in definition_of_file(str(path)).fields}
+
+
+def test_parquet(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64(), nullable=False),
+            pa.field("d", pa.decimal128(10, 2)),
+            pa.field("t", pa.timestamp("ms", "UTC")),
+            pa.field("s", pa.struct([pa.field("x", pa.list_(pa.int32()))])),
+        ]
+    )
+    pa.parquet.write_table(schema.empty_table(), tmp_path / "a.parquet")
+    assert columns(tmp_path / "a.parquet") == {
+        "id": "BIGINT NOT NULL",
+        "d": "DECIMAL(10, 2)",
+        "t": "TIMESTAMP(3) WITH LOCAL TIME ZONE",
+        "s": "ROW<`x` ARRAY<INT>>",
+    }
+
+
+def test_orc(tmp_path: Path) -> None:
+    pa.orc.write_table(pa.table({"id": pa.array([1], pa.int32()), "v": ["x"]}), tmp_path / "a.orc")
+    assert columns(tmp_path / "a.orc") == {"id": "INT", "v": "STRING"}
+
+
+def test_csv_and_json_are_inferred(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,name,day\n1,a,2024-01-01\n")
+    assert columns(tmp_path / "a.csv") == {"id": "BIGINT", "name": "STRING", "day": "DATE"}
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "ok": true, "more": {"x": 1.5}}\n')
+    assert columns(tmp_path / "a.jsonl") == {"id": "BIGINT", "ok": "BOOLEAN", "more": "ROW<`x` DOUBLE>"}
+
+
+def test_files_that_give_no_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "a.parquet").write_text("not parquet")
+    (tmp_path / "nulls.csv").write_text("id,nothing\n1,\n")
+    with pytest.raises(UsageError, match="format"):
+        definition_of_file(str(tmp_path / "a.txt"))
+    with pytest.raises(BadInput, match="parquet"):
+        definition_of_file(str(tmp_path / "a.parquet"))
+    with pytest.raises(UsageError, match="'nothing' holds only nulls"):
+        definition_of_file(str(tmp_path / "nulls.csv"))
+    with pytest.raises(NotFound):
+        definition_of_file(str(tmp_path / "nope.csv"))
