@@ -66,6 +66,12 @@ class FilesConflict(Conflict):
     code = "PC-CONFLICT-FILE"
 
 
+class DataConflict(Conflict):
+    """Somebody wrote where this job writes, after the snapshot that the job had read."""
+
+    code = "PC-CONFLICT-DATA"
+
+
 class StorageUnavailable(PaimonError):
     """The storage does not answer, a lock was not had, or the commit's retries are spent."""
 

@@ -1,4 +1,4 @@
-"""Prints a result in the form that `-o` asks for; Rich is loaded for tables only."""
+"""Prints a result in the form that `-o` asks for; each form is loaded when it is wanted."""
 
 from __future__ import annotations
 

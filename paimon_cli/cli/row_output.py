@@ -62,9 +62,12 @@ def _print_json(table: str, rows: Iterable[dict[str, Any]]) -> None:
 
 
 def _print_text(names: Sequence[str], fields: Sequence[DataField], rows: Iterable[dict[str, Any]]) -> None:
-    from paimon_cli.cli.text_view import stream_rows
+    from paimon_cli.cli.text_view import print_table
 
     numeric = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
-    right = [False] * (len(names) - len(fields)) + [field.type.root in numeric for field in fields]
-    count = stream_rows(names, right, ([NULL if value is None else cell_text(value) for value in row.values()] for row in rows))
+    rights = [False] * (len(names) - len(fields)) + [field.type.root in numeric for field in fields]
+    count = print_table(
+        list(zip(names, rights, strict=True)),
+        ([NULL if value is None else cell_text(value) for value in row.values()] for row in rows),
+    )
     print(counted(count, "row"))

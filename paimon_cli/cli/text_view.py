@@ -1,31 +1,28 @@
-"""Results for people: Rich tables as wide as the terminal, and never cut when stdout is a pipe."""
+"""Results for people: aligned columns, as wide as the terminal, and never cut when stdout is a pipe or file."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.cells import cell_len, set_cell_size
 
 from paimon_cli.cli.results import Item, Listing
 from paimon_cli.cli.value_kinds import Records, cell_text
 
-UNLIMITED_WIDTH = 1 << 20
 WIDTH_SAMPLE_ROWS = 1000
 """Rows of a stream whose width decides the columns; later, wider cells shift their line."""
+GAP = "  "
+NARROWEST_TEXT = 16
+"""Columns of text are cut to this at most; a terminal that is narrower still wraps the lines."""
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
-
-def stdout_console() -> Console:
-    """Colours and width of the terminal (NO_COLOR, COLUMNS are Rich's business); no limit for pipes and files."""
-    terminal = sys.stdout.isatty()
-    return Console(
-        file=sys.stdout, width=None if terminal else UNLIMITED_WIDTH, soft_wrap=False, highlight=False, markup=False, emoji=False
-    )
+Header = tuple[str, bool]
+"""Title of a column, and whether it is right-aligned."""
 
 
 def show(result: Listing | Item) -> None:
@@ -40,8 +37,8 @@ def _show_listing(listing: Listing) -> None:
     if listing.heading:
         print(listing.heading)
     if listing.rows:
-        cells = [[column.kind.text(getattr(row, column.name)) for column in shown] for row in listing.rows]
-        _print_table([(str(column.title), column.kind.right_aligned) for column in shown], cells)
+        headers = [(str(column.title), column.kind.right_aligned) for column in shown]
+        print_table(headers, ([column.kind.text(getattr(row, column.name)) for column in shown] for row in listing.rows))
     if listing.footer:
         print(listing.footer)
 
@@ -54,50 +51,55 @@ def _show_item(item: Item) -> None:
         print(f"{column.title:<{width}}  {column.kind.text(getattr(item.row, column.name))}".rstrip())
     for column in titled:
         if isinstance(column.kind, Records):
-            _show_records(str(column.title), column.kind, getattr(item.row, column.name))
+            _show_records(str(column.title), column.kind.names, getattr(item.row, column.name))
     if item.footer:
         print(item.footer)
 
 
-def _show_records(title: str, kind: Records, rows: Sequence[Any]) -> None:
+def _show_records(title: str, names: Sequence[str], rows: Sequence[Any]) -> None:
     print(f"\n{title}" if rows else f"{title}: none")
     if rows:
-        _print_table(
-            [(name, False) for name in kind.names], [[cell_text(getattr(row, name)) for name in kind.names] for row in rows]
-        )
+        print_table([(name, False) for name in names], ([cell_text(getattr(row, name)) for name in names] for row in rows))
 
 
-def _print_table(columns: Sequence[tuple[str, bool]], cells: list[list[str]]) -> None:
-    """`columns`: title and whether it is right-aligned."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for title, right in columns:
-        table.add_column(title, justify="right" if right else "left", no_wrap=True)
-    for row in cells:
-        table.add_row(*map(Text, row))
-    console = stdout_console()
-    with console.capture() as capture:
-        console.print(table)
-    sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
-
-
-def stream_rows(names: Sequence[str], right_aligned: Sequence[bool], rows: Iterable[Sequence[str]]) -> int:
-    """Print rows of text as they come, columns as wide as the first rows need; the number of rows printed."""
+def print_table(headers: Sequence[Header], rows: Iterable[Sequence[str]]) -> int:
+    """Print rows as they come, columns as wide as the first rows need; the number of rows printed."""
     rows = iter(rows)
     sample = list(islice(rows, WIDTH_SAMPLE_ROWS))
-    widths = [max(map(cell_len, column)) for column in zip(names, *sample, strict=True)]
-    print(_line(names, widths, right_aligned))
+    titles, rights = zip(*headers, strict=True)
+    widths = [max(map(cell_len, column)) for column in zip(titles, *sample, strict=True)]
+    terminal = sys.stdout.isatty()
+    if terminal:
+        widths = _fitted(widths, rights, shutil.get_terminal_size().columns)
+    head = _line(titles, widths, rights, cut=terminal)
+    coloured = terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    print(f"{BOLD}{head}{PLAIN}" if coloured else head)
     count = 0
     for row in chain(sample, rows):
-        print(_line(row, widths, right_aligned))
+        print(_line(row, widths, rights, cut=terminal))
         count += 1
     return count
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], right_aligned: Sequence[bool]) -> str:
-    padded = (_pad(cell, width, right) for cell, width, right in zip(cells, widths, right_aligned, strict=True))
-    return "  ".join(padded).rstrip()
+def _fitted(widths: Sequence[int], rights: Sequence[bool], available: int) -> list[int]:
+    """Narrower columns of text, the widest first, until the line fits or none can give way."""
+    fitted = list(widths)
+    texts = [index for index, right in enumerate(rights) if not right]
+    while sum(fitted) + len(GAP) * (len(fitted) - 1) > available:
+        widest = max(texts, key=fitted.__getitem__, default=None)
+        if widest is None or fitted[widest] <= NARROWEST_TEXT:
+            break
+        fitted[widest] -= 1
+    return fitted
 
 
-def _pad(cell: str, width: int, right: bool) -> str:
-    space = " " * max(0, width - cell_len(cell))
+def _line(cells: Sequence[str], widths: Sequence[int], rights: Sequence[bool], *, cut: bool) -> str:
+    sized = (_sized(cell, width, right, cut) for cell, width, right in zip(cells, widths, rights, strict=True))
+    return GAP.join(sized).rstrip()
+
+
+def _sized(cell: str, width: int, right: bool, cut: bool) -> str:
+    space = " " * (width - cell_len(cell))
+    if cut and cell_len(cell) > width:
+        return set_cell_size(cell, width - 1) + "…"
     return space + cell if right else cell + space

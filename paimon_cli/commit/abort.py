@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
+from paimon_cli.errors import CommitUnknown, PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import ADD
@@ -20,6 +22,18 @@ def delete_created_files(context: TableContext, messages: Sequence[CommitMessage
     for path in doomed:
         context.storage.delete(path)
     return len(doomed)
+
+
+@contextlib.contextmanager
+def removed_on_refusal(context: TableContext, messages: Sequence[CommitMessage]) -> Iterator[None]:
+    """Around a commit of `messages`: when it is refused their files go, when its outcome is unknown nothing does."""
+    try:
+        yield
+    except CommitUnknown:
+        raise
+    except PaimonError:
+        delete_created_files(context, messages)
+        raise
 
 
 def _created_files(context: TableContext, messages: Sequence[CommitMessage]) -> list[tuple[str, str]]:

@@ -4,19 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 
 _JITTER = 0.2
 
 
-def attempts(context: TableContext) -> Iterator[int]:
-    """1, 2, ... with a growing wait before each but the first; ends when `commit.max-retries` or `commit.timeout` is spent."""
-    options, clock = context.options, context.clock
-    start = clock.now_millis()
-    for retry in range(options.commit_max_retries + 1):
-        if retry:
-            wait = min(options.commit_min_retry_wait * 2 ** (retry - 1), options.commit_max_retry_wait)
-            clock.sleep(wait * (1 + _JITTER * context.names.jitter()) / 1000)
-            if options.commit_timeout is not None and clock.now_millis() - start > options.commit_timeout:
+class Attempts:
+    """1, 2, ... with a growing wait in between, until `commit.max-retries` or `commit.timeout` is spent.
+
+    As in Java there is one attempt more than retries, and the time is looked at before a wait, not behind it.
+    """
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._begin = context.clock.now_millis()
+        self._made = 0
+
+    def __iter__(self) -> Iterator[int]:
+        options, context = self._context.options, self._context
+        for retry in range(options.commit_max_retries + 1):
+            self._made = retry + 1
+            yield self._made
+            if options.commit_timeout is not None and self._elapsed_millis > options.commit_timeout:
                 return
-        yield retry + 1
+            if retry < options.commit_max_retries:
+                wait = min(options.commit_min_retry_wait * 2**retry, options.commit_max_retry_wait)
+                context.clock.sleep(wait * (1 + _JITTER * context.names.jitter()) / 1000)
+
+    @property
+    def _elapsed_millis(self) -> int:
+        return self._context.clock.now_millis() - self._begin
+
+    def spent(self) -> StorageUnavailable:
+        """The error behind the last attempt, with all figures."""
+        options = self._context.options
+        limits = f"commit.max-retries={options.commit_max_retries}"
+        if options.commit_timeout is not None:
+            limits += f", commit.timeout={options.commit_timeout} ms"
+        return StorageUnavailable(
+            f"the commit to {self._context.url} was not made",
+            f"other commits were faster in all {self._made} attempts, {self._elapsed_millis / 1000:.1f} s ({limits})",
+            "run the job again, or raise commit.max-retries and commit.timeout",
+            attempts=self._made,
+            elapsed_millis=self._elapsed_millis,
+            max_retries=options.commit_max_retries,
+            timeout_millis=options.commit_timeout,
+        )

@@ -7,17 +7,19 @@ step of the storage; so a commit happens whole or not at all, wherever it stops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from paimon_cli.commit.attempts import attempts
+from paimon_cli.commit.attempts import Attempts
 from paimon_cli.commit.commit_cleanup import discard, discarded_on
+from paimon_cli.commit.data_conflict import CheckData, check_of_partitions, check_of_places, unchecked
 from paimon_cli.commit.files_conflict import check_files
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.commit.own_commits import OwnCommits
 from paimon_cli.commit.prepared_snapshot import DeltaManifests, prepare_snapshot
 from paimon_cli.commit.snapshot_changes import ChangesOn, SnapshotChanges, append_changes, compact_changes, overwrite_changes
 from paimon_cli.commit.snapshot_publish import announce, publish
-from paimon_cli.errors import FilesConflict, PaimonError, Refused, StorageUnavailable
+from paimon_cli.errors import Conflict, PaimonError, Refused
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -28,12 +30,24 @@ from paimon_cli.metadata.snapshot import Snapshot
 class CommitResult:
     """The snapshots that a commit made, oldest first, and how many attempts they took in all.
 
-    `already_committed`: an earlier run made this commit, nothing was done now.
+    `already_committed`: an earlier run, or a twin of this process, made this commit. Files of the messages that no snapshot
+    names are then the caller's to delete, as after a conflict.
     """
 
-    snapshots: list[Snapshot] = field(default_factory=list)
+    snapshots: tuple[Snapshot, ...] = ()
     attempts: int = 0
     already_committed: bool = False
+
+    def followed_by(self, other: CommitResult) -> CommitResult:
+        return CommitResult(self.snapshots + other.snapshots, self.attempts + other.attempts, other.already_committed)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One snapshot to make."""
+
+    changes_on: ChangesOn
+    check_data: CheckData = unchecked
 
 
 class Committer:
@@ -52,16 +66,16 @@ class Committer:
     ) -> CommitResult:
         """An APPEND snapshot for the append halves, then a COMPACT snapshot for the compact halves; none for nothing.
 
-        Raises `FilesConflict` if other commits contradict this one (its data files are the caller's to delete, see
-        `commit.abort`), `StorageUnavailable` if all retries lost the race, `CommitUnknown` if the outcome cannot be told.
+        Raises `FilesConflict` or `DataConflict` if other commits contradict this one (its data files are the caller's to delete,
+        see `commit.abort`), `StorageUnavailable` if all retries lost the race, `CommitUnknown` if the outcome cannot be told.
         """
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
-        plans: list[ChangesOn] = []
+        steps: list[_Step] = []
         if not append.is_empty or (compact.is_empty and self._context.options.commit_force_create_snapshot):
-            plans.append(lambda latest: append)
-        if not compact.is_empty:
-            plans.append(lambda latest: compact)
-        return self._commit(plans, identity, watermark)
+            places = {(message.partition, message.bucket) for message in messages if message.has_append}
+            check = check_of_places(self._context, identity, places, append.read_snapshot_id)
+            steps.append(_Step(lambda latest: append, check))
+        return self._commit([*steps, *_compaction(compact)], identity, watermark)
 
     def overwrite(
         self,
@@ -70,49 +84,47 @@ class Committer:
         *,
         keep_partition: Callable[[bytes], bool],
         watermark: int | None = None,
+        read_snapshot_id: int | None = None,
     ) -> CommitResult:
         """An OVERWRITE snapshot: the new files take the place of all that lives in the partitions that `keep_partition` selects.
 
-        What lives there is found out anew at every attempt, so files that others added meanwhile go too. Compact halves
-        follow as a COMPACT snapshot. Errors as `commit`.
+        What lives there is found out anew at every attempt, so files that others added meanwhile go too, unless the data
+        conflict check is on: it looks from `read_snapshot_id` onwards. Compact halves follow as a COMPACT snapshot. Errors
+        as `commit`.
         """
-        compact = compact_changes(messages)
-        plans: list[ChangesOn] = [lambda latest: overwrite_changes(self._context, messages, keep_partition, latest)]
-        if not compact.is_empty:
-            plans.append(lambda latest: compact)
-        return self._commit(plans, identity, watermark)
+        check = check_of_partitions(self._context, identity, keep_partition, read_snapshot_id)
+        step = _Step(lambda latest: overwrite_changes(self._context, messages, keep_partition, latest), check)
+        return self._commit([step, *_compaction(compact_changes(messages))], identity, watermark)
 
-    def is_committed(self, identity: CommitIdentity) -> bool:
-        """Whether the newest snapshot of this user has reached the identifier (Java filterCommitted)."""
-        for snapshot in self._context.snapshots.newest_first():
-            if snapshot.commit_user == identity.user:
-                return snapshot.commit_identifier >= identity.identifier
-        return False
-
-    def _commit(self, plans: Sequence[ChangesOn], identity: CommitIdentity, watermark: int | None) -> CommitResult:
-        if identity.is_repeatable and self.is_committed(identity):
+    def _commit(self, steps: Sequence[_Step], identity: CommitIdentity, watermark: int | None) -> CommitResult:
+        own = OwnCommits(self._context, identity)
+        if own.made_before():
             return CommitResult(already_committed=True)
         done = CommitResult()
-        for changes_on in plans:
+        for step in steps:
             try:
-                snapshot, attempt = self._publish(changes_on, identity, watermark)
-            except FilesConflict as conflict:
+                done = done.followed_by(self._publish(step, identity, own, watermark))
+            except Conflict as conflict:
                 conflict.details["published_snapshots"] = [snapshot.id for snapshot in done.snapshots]
                 raise
-            made = [] if snapshot is None else [snapshot]
-            done = CommitResult(done.snapshots + made, done.attempts + attempt)
+            if done.already_committed:
+                break
         return done
 
-    def _publish(self, changes_on: ChangesOn, identity: CommitIdentity, watermark: int | None) -> tuple[Snapshot | None, int]:
+    def _publish(self, step: _Step, identity: CommitIdentity, own: OwnCommits, watermark: int | None) -> CommitResult:
         context, writer = self._context, MetadataWriter(self._context)
         delta: DeltaManifests | None = None
-        for attempt in attempts(context):
+        attempts = Attempts(context)
+        for attempt in attempts:
             try:
                 with discarded_on(context, writer, PaimonError, KeyboardInterrupt):
                     latest = context.snapshots.latest()
-                    changes = changes_on(latest)
-                    if self._is_needless(changes):
-                        return None, attempt
+                    changes = step.changes_on(latest)
+                    is_made = own.made_meanwhile(latest, changes.kind)
+                    if is_made or self._is_needless(changes):
+                        discard(context, writer.written)
+                        return CommitResult(attempts=attempt, already_committed=is_made)
+                    step.check_data(latest)
                     check_files(context, latest, changes)
                     if delta is None or delta.changes is not changes:
                         discard(context, delta.files if delta else ())
@@ -125,18 +137,18 @@ class Committer:
                 published = publish(context, prepared.snapshot)
             if published:
                 announce(context, prepared.snapshot)
-                return prepared.snapshot, attempt
+                return CommitResult((prepared.snapshot,), attempt)
             discard(context, prepared.files)
         discard(context, writer.written)
-        raise self._spent(attempt)
+        raise attempts.spent()
 
     def _is_needless(self, changes: SnapshotChanges) -> bool:
         return changes.is_empty and not self._context.options.commit_force_create_snapshot
 
-    def _spent(self, attempt: int) -> StorageUnavailable:
-        return StorageUnavailable(
-            f"the commit to {self._context.url} was not made",
-            f"other writers were faster in all {attempt} attempts",
-            "run the job again, or raise commit.max-retries and commit.timeout",
-            attempts=attempt,
-        )
+    def is_committed(self, identity: CommitIdentity) -> bool:
+        """Whether an earlier run made this commit (Java filterCommitted); always False for identities that are never repeated."""
+        return OwnCommits(self._context, identity).made_before()
+
+
+def _compaction(compact: SnapshotChanges) -> list[_Step]:
+    return [] if compact.is_empty else [_Step(lambda latest: compact)]

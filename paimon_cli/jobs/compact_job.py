@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.commit.abort import delete_created_files
+from paimon_cli.bucket.stamped_files import delete_stamped_files
+from paimon_cli.commit.abort import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import CompactionTask, LeftAlone, check_compactable, plan_bucket, tasks_of
-from paimon_cli.errors import Conflict, PartialSuccess, StorageUnavailable
+from paimon_cli.errors import Conflict, PartialSuccess
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
@@ -85,7 +86,7 @@ def run_compact(context: TableContext, request: CompactRequest, engine: Engine, 
     conflicts = 0
     while True:
         plan = plan_compaction(context, request, context.names.uuid().replace("-", "")[:16])
-        messages = _compact_buckets(context, plan.tasks, engine, progress)
+        messages = _compact_buckets(context, plan, engine, progress)
         try:
             snapshots, skipped = _commit(context, messages, request.on_conflict)
             break
@@ -107,47 +108,43 @@ def run_compact(context: TableContext, request: CompactRequest, engine: Engine, 
     return summary
 
 
-def _compact_buckets(
-    context: TableContext, tasks: list[CompactionTask], engine: Engine, progress: Progress
-) -> list[CommitMessage]:
-    """Run all tasks; when one fails, the new files of the others go too."""
+def _compact_buckets(context: TableContext, plan: CompactionPlan, engine: Engine, progress: Progress) -> list[CommitMessage]:
+    """Run all tasks; when one fails (or the user interrupts), no new file of any of them stays."""
+    tasks = plan.tasks
     if not tasks:
         return []
     progress.start("Compacting buckets", len(tasks))
     try:
         return engine.run_tasks(functools.partial(run_compaction, context), tasks, lambda message: progress.advance(1))
-    except TasksFailed as failure:
-        delete_created_files(context, failure.finished)
-        raise failure.error from failure
+    except BaseException as failure:
+        delete_stamped_files(context, tasks[0].file_stamp)
+        if isinstance(failure, TasksFailed):
+            raise failure.error from failure
+        raise
     finally:
         progress.finish()
 
 
-def _commit(context: TableContext, messages: list[CommitMessage], on_conflict: str) -> tuple[list[Snapshot], list[CommitMessage]]:
-    """All buckets in one snapshot; with `skip` each alone when together they conflict. Second: the messages left out."""
-    identity = fresh_identity(context)
-    try:
-        return Committer(context).commit(messages, identity).snapshots, []
-    except Conflict:
-        if on_conflict != SKIP:
-            delete_created_files(context, messages)
-            raise
-    except StorageUnavailable:
-        delete_created_files(context, messages)
-        raise
+def _commit(
+    context: TableContext, messages: list[CommitMessage], on_conflict: str
+) -> tuple[Sequence[Snapshot], list[CommitMessage]]:
+    """One snapshot for all buckets; with `skip` one each, so that a conflict costs its bucket only. Second: what was left out."""
+    if on_conflict != SKIP:
+        with removed_on_refusal(context, messages):
+            return Committer(context).commit(messages, fresh_identity(context)).snapshots, []
     snapshots: list[Snapshot] = []
     skipped: list[CommitMessage] = []
     for message in messages:
         try:
-            snapshots += Committer(context).commit([message], fresh_identity(context)).snapshots
+            with removed_on_refusal(context, [message]):
+                snapshots += Committer(context).commit([message], fresh_identity(context)).snapshots
         except Conflict:
-            delete_created_files(context, [message])
             skipped.append(message)
     return snapshots, skipped
 
 
 def _summary(
-    messages: list[CommitMessage], skipped: list[CommitMessage], snapshots: list[Snapshot], plan: CompactionPlan
+    messages: list[CommitMessage], skipped: list[CommitMessage], snapshots: Sequence[Snapshot], plan: CompactionPlan
 ) -> CompactSummary:
     done = [message for message in messages if message not in skipped]
     before = [file for message in done for file in message.compact_before]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.commit.abort import delete_created_files
+from paimon_cli.bucket.stamped_files import delete_stamped_files
+from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.datatypes import row_kind
-from paimon_cli.errors import BadInput, Conflict, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.errors import BadInput, NotSupported, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
@@ -18,13 +20,16 @@ from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.write.incoming_rows import IncomingRows, plan_sources
-from paimon_cli.write.stamped_files import delete_stamped_files
 from paimon_cli.write.write_plan import WritePlan
 
 
 @dataclass(frozen=True)
 class WriteRequest:
-    """What the user asked for. `op_column`: input column with +I, +U, -U, -D; `static_partition`: values as typed."""
+    """What the user asked for. `op_column`: input column with +I, +U, -U, -D; `static_partition`: values as typed.
+
+    `read_snapshot`: what the rows were made from (0: the empty table), where that is not the latest snapshot; the data
+    conflict check begins there.
+    """
 
     sources: tuple[str, ...]
     format: str | None = None
@@ -34,6 +39,7 @@ class WriteRequest:
     static_partition: dict[str, str] | None = None
     commit_user: str | None = None
     commit_id: int | None = None
+    read_snapshot: int | None = None
     parallelism: int | None = None
 
 
@@ -58,13 +64,15 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     """Write the sources as one commit. When it fails before the commit, the table is as it was and no file stays behind."""
     started = context.clock.now_millis()
     check_writable_table(context)
-    identity = _identity(context, request)
+    identity = identity_of(context, request.commit_user, request.commit_id)
     committer = Committer(context)
-    if identity.is_repeatable and committer.is_committed(identity):
+    if committer.is_committed(identity):
         return WriteSummary(already_committed=True, engine=engine.name)
     plan = plan_write(context, request)
-    messages = _write_files(plan, engine, progress)
+    messages = write_files(plan, engine, progress)
     result = _commit(committer, plan, messages, request, identity)
+    if result.already_committed:
+        return WriteSummary(attempts=result.attempts, already_committed=True, engine=engine.name)
     files = [file for message in messages for file in message.new_files]
     return WriteSummary(
         rows=sum(file.row_count for file in files),
@@ -74,7 +82,6 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         buckets=len(messages),
         snapshots=tuple(result.snapshots),
         attempts=result.attempts,
-        already_committed=result.already_committed,
         engine=engine.name,
         seconds=(context.clock.now_millis() - started) / 1000,
         touched=tuple((message.partition, message.bucket) for message in messages),
@@ -108,10 +115,17 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         splits=tuple(plan_sources(request.sources, request.format)),
         total_buckets=context.options.bucket,
         first_sequences={key: max(f.max_sequence_number for f in bucket.files) + 1 for key, bucket in state.items()},
-        read_snapshot_id=None if snapshot is None else snapshot.id,
+        read_snapshot_id=_read_snapshot_id(context, snapshot, request.read_snapshot),
         file_stamp=context.names.uuid().replace("-", "")[:16],
         parallelism=request.parallelism,
     )
+
+
+def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int | None) -> int | None:
+    newest = None if latest is None else latest.id
+    if given is not None and given > (newest or 0):
+        raise context.snapshots.missing(given)
+    return newest if given is None else given
 
 
 def _check_bucket_count(context: TableContext, partition: bytes, total_buckets: int) -> None:
@@ -124,15 +138,16 @@ def _check_bucket_count(context: TableContext, partition: bytes, total_buckets: 
         )
 
 
-def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
-    if request.commit_id is not None and request.commit_user is None:
+def identity_of(context: TableContext, commit_user: str | None, commit_id: int | None) -> CommitIdentity:
+    """Who commits, as the user said or under a fresh name."""
+    if commit_id is not None and commit_user is None:
         raise UsageError("--commit-id without --commit-user", "an identifier counts within one user", "add --commit-user")
-    if request.commit_user is None:
+    if commit_user is None:
         return fresh_identity(context)
-    return CommitIdentity(request.commit_user, BATCH_IDENTIFIER if request.commit_id is None else request.commit_id)
+    return CommitIdentity(commit_user, BATCH_IDENTIFIER if commit_id is None else commit_id)
 
 
-def _write_files(plan: WritePlan, engine: Engine, progress: Progress) -> list[CommitMessage]:
+def write_files(plan: WritePlan, engine: Engine, progress: Progress) -> list[CommitMessage]:
     """Run the writer tasks; when one fails, remove whatever file the job has made."""
     try:
         messages = engine.write_rows(plan, progress)
@@ -147,23 +162,27 @@ def _write_files(plan: WritePlan, engine: Engine, progress: Progress) -> list[Co
 def _commit(
     committer: Committer, plan: WritePlan, messages: list[CommitMessage], request: WriteRequest, identity: CommitIdentity
 ) -> CommitResult:
-    """Publish; after a refusal (not after an unknown outcome) the data files are nobody's and go."""
-    try:
-        if not request.overwrite:
-            return committer.commit(messages, identity)
-        covered = _overwritten(plan.context, messages, request)
-        return committer.overwrite(messages, identity, keep_partition=covered.matches)
-    except (Conflict, StorageUnavailable, BadInput, UsageError):
+    """Publish; after a refusal, and when a twin was faster, the data files are nobody's and go."""
+    with removed_on_refusal(plan.context, messages):
+        if request.overwrite:
+            covered = overwritten(plan.context, messages, request.static_partition)
+            read = plan.read_snapshot_id
+            result = committer.overwrite(messages, identity, keep_partition=covered.matches, read_snapshot_id=read)
+        else:
+            result = committer.commit(messages, identity)
+    if result.already_committed:
         delete_created_files(plan.context, messages)
-        raise
+    return result
 
 
-def _overwritten(context: TableContext, messages: list[CommitMessage], request: WriteRequest) -> PartitionSpec:
+def overwritten(
+    context: TableContext, messages: Sequence[CommitMessage], static_partition: Mapping[str, str] | None
+) -> PartitionSpec:
     """The partitions whose old rows go: the static ones, or (dynamic overwrite) those that got new rows, or all."""
     dynamic = context.options.dynamic_partition_overwrite and bool(context.schema.partition_keys)
-    if request.static_partition is None:
+    if static_partition is None:
         return PartitionSpec.exactly({m.partition for m in messages}) if dynamic else PartitionSpec.everything()
-    spec = PartitionSpec.parse(context, request.static_partition)
+    spec = PartitionSpec.parse(context, static_partition)
     for message in messages:
         if not spec.matches(message.partition):
             raise BadInput(

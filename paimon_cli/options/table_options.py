@@ -114,6 +114,8 @@ class TableOptions:
     commit_min_retry_wait = TypedOption("commit.min-retry-wait", 10, read.duration)
     commit_max_retry_wait = TypedOption("commit.max-retry-wait", 10_000, read.duration)
     commit_user_prefix = TypedOption("commit.user-prefix", None, read.optional(read.text))
+    commit_data_conflict_check = TypedOption("commit.data-conflict-check", "off", read.one_of("off", "partition", "bucket"))
+    """Of this tool only: Paimon's writers never look whether the rows that they replace were changed meanwhile."""
     commit_force_create_snapshot = TypedOption("commit.force-create-snapshot", False, read.boolean)
     manifest_compression = TypedOption("manifest.compression", "zstd", str.lower)
     manifest_target_file_size = TypedOption("manifest.target-file-size", 8 * MB, _positive_size)

@@ -1,10 +1,9 @@
-"""Any other file system, through fsspec: reads and writes everywhere, commits only where one winner is certain."""
+"""Any other file system, through fsspec: reads and writes; it knows no way to make a file that only one writer makes."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, BinaryIO, cast
@@ -12,26 +11,27 @@ from typing import Any, BinaryIO, cast
 from fsspec.core import url_to_fs
 
 from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
+from paimon_cli.storage.clock_and_names import Names, RandomNames
 from paimon_cli.storage.redaction import redact, without_user_info
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 # Stores that have no directories; making one would cost requests, or even make a bucket.
-_FLAT_STORES = {"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "cos", "obs"}
-_LIBRARIES = {"botocore", "aiobotocore", "boto3", "aiohttp", "s3fs", "gcsfs", "adlfs", "azure", "google", "paramiko", "pyarrow"}
+_FLAT_STORES = {"memory", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "cos", "obs"}
+_LIBRARIES = {"aiohttp", "gcsfs", "adlfs", "azure", "google", "paramiko", "pyarrow", "requests"}
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
-
-_memory_lock = threading.Lock()
 
 
 class FsspecStorage:
     """`Storage` of the file system that `url` belongs to; paths are URLs of the same form.
 
-    `put_if_absent` is real for `memory://` only, where a process-wide lock makes it exclusive. Picklable: it opens its
-    connection again, with the same options, wherever it lands. Messages never hold options or user info.
+    `put_if_absent` is refused: fsspec's own "create" checks, then writes. A lock can stand in for it (`guarded_storage`).
+    Picklable: it opens its connection again, with the same options, wherever it lands. Messages never hold options or
+    user info.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None, names: Names | None = None) -> None:
         self._url = url
+        self._names = names or RandomNames()
         self._options = dict(options or {})
         self._protocol = url.partition("://")[0]
         try:
@@ -40,11 +40,11 @@ class FsspecStorage:
             raise UsageError(
                 f"cannot open {without_user_info(url)}",
                 redact(str(error), self._options),
-                "install the fsspec package of that store (for s3: paimon-cli[s3]) and check its options",
+                "install the fsspec package of that store and check its options",
             ) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (FsspecStorage, (self._url, self._options))
+        return (type(self), (self._url, self._options, self._names))
 
     def read_bytes(self, path: str) -> bytes:
         with self._errors_of(path):
@@ -65,20 +65,25 @@ class FsspecStorage:
             self._fs.pipe_file(self._inner(path), data)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        if self._protocol != "memory":
-            raise Refused(
-                f"no safe commit on {self._protocol}:// storage",
-                "this version cannot make a file there in a way that only one of several writers succeeds",
-                "keep the table on a local file system; reading it here is fine",
-            )
-        with _memory_lock:
-            if self.exists(path):
-                return PutOutcome.EXISTS
-            self.write_new(path, data)
-            return PutOutcome.CREATED
+        raise Refused(
+            f"no safe commit on {self._protocol}:// storage",
+            "a file cannot be made there in a way that only one of several writers succeeds",
+        )
 
     def overwrite(self, path: str, data: bytes) -> None:
-        self.write_new(path, data)
+        """Object stores put whole objects; elsewhere a temporary file is renamed, as atomic as the store's own rename."""
+        if self._protocol in _FLAT_STORES:
+            self.write_new(path, data)
+            return
+        temporary = self._temporary(path)
+        try:
+            self.write_new(temporary, data)
+            with self._errors_of(path):
+                self._fs.mv(self._inner(temporary), self._inner(path))
+        except BaseException:
+            with contextlib.suppress(StorageUnavailable):
+                self.delete(temporary)
+            raise
 
     def exists(self, path: str) -> bool:
         with self._errors_of(path):
@@ -105,6 +110,10 @@ class FsspecStorage:
     def delete_directory(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError), self._errors_of(path):
             self._fs.rm(self._inner(path), recursive=True)
+
+    def _temporary(self, path: str) -> str:
+        directory, _, name = path.rpartition("/")
+        return f"{directory}/.{name}.{self._names.uuid()}.tmp"
 
     def _inner(self, path: str) -> str:
         return cast(str, self._fs._strip_protocol(path))

@@ -131,9 +131,10 @@ def test_an_append_onto_the_snapshot_that_its_writer_saw_reads_no_manifest(tmp_p
     for path in (tmp_path / "t" / "manifest").glob("manifest-*-0"):
         if not path.name.startswith("manifest-list"):
             path.write_bytes(b"")
-    commit(context, new_files=(data_file("c"),), read_snapshot_id=2)
     with pytest.raises(DamagedFile):
-        commit(context, new_files=(data_file("d"),), read_snapshot_id=1)
+        commit(context, new_files=(data_file("c"),), read_snapshot_id=1)
+    commit(context, new_files=(data_file("c"),), read_snapshot_id=2)
+    assert context.snapshots.latest_id() == 3
 
 
 def test_a_partition_that_was_emptied_may_get_another_bucket_count(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.write.bucket_router import BucketRouter
 from paimon_cli.write.sorted_rows_writer import BUCKET, PARTITION
-from paimon_cli.write.stamped_files import delete_stamped_files
+from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.write.write_plan import WritePlan
 from tests.tables import data_files, live_files, make_table, rows
 

@@ -39,14 +39,14 @@ class Actor:
     def begin(self) -> None:
         """A new life: a fresh process knows nothing of the one that crashed."""
         self.life += 1
-        self.dead = self.finished = False
+        self.dead = self.finished = self.had_outage = False
         self.outage = 0
         self.history = self.life
         self.pending: tuple[str, str] | None = None
         self.passed = self.crash_after = 0
         scenario = self.run.scenario
         storage = SimStorage(self.run.disk, scenario.layout, self, scenario.files_vanish)
-        clock, names = ActorClock(self.number), ActorNames(self.number, self.life)
+        clock, names = ActorClock(self.number), ActorNames(scenario.first_name + self.number, self.life)
         self.context = TableContext(
             scenario.layout.root, storage, scenario.schema, scenario.options, clock, names, read_threads=1
         )
@@ -57,6 +57,8 @@ class Actor:
             self.job(self)
         except Crash:
             return
+        except Exception as error:
+            self.run.oracle.failed(self, error)
         self.finished = True
 
     # called from the scheduler
@@ -66,7 +68,10 @@ class Actor:
         assert self.greenlet is not None
         self.passed, self.crash_after = 0, place if fault == CRASH else 0
         self.pending = None
-        self.greenlet.switch(GO if place else fault)
+        if self.greenlet:
+            self.greenlet.switch(GO if place else fault)
+        else:
+            self.greenlet.switch()  # the first time: its function takes nothing
 
     def discard(self) -> None:
         """End a greenlet that is still waiting, without any effect."""

@@ -80,6 +80,7 @@ class SimStorage:
             self._actor.run.changed(self._actor, path)
         if fault == OUTAGE:
             self._actor.outage = OUTAGE_CALLS
+            self._actor.had_outage = True
         self._actor.saw("put_if_absent", path, fault)
         return PutOutcome.UNKNOWN
 

@@ -1,0 +1,63 @@
+"""Hadoop's own C library, for the one call that pyarrow does not hand through: a rename that never overwrites."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from paimon_cli.errors import StorageUnavailable
+
+_DIRECTORIES = (("ARROW_LIBHDFS_DIR", ""), ("HADOOP_HOME", "lib/native"))
+"""Where pyarrow looks, too: variable, directory below it."""
+
+
+class LibhdfsRename:
+    """`rename(source, target)` on the name node of a URL. `user` and `kerb_ticket` as fsspec has them."""
+
+    def __init__(self, url: str, options: Mapping[str, Any], library: Any = None) -> None:
+        self._library = library or _load()
+        place = urlsplit(url)
+        host, port = place.hostname or "default", place.port or 0
+        user = options.get("user") or place.username
+        builder = self._library.hdfsNewBuilder()
+        self._library.hdfsBuilderSetNameNode(builder, host.encode())
+        self._library.hdfsBuilderSetNameNodePort(builder, port)
+        if user:
+            self._library.hdfsBuilderSetUserName(builder, str(user).encode())
+        if options.get("kerb_ticket"):
+            self._library.hdfsBuilderSetKerbTicketCachePath(builder, str(options["kerb_ticket"]).encode())
+        self._connection = self._library.hdfsBuilderConnect(builder)
+        if not self._connection:
+            raise StorageUnavailable(f"no connection to the name node {host}", os.strerror(ctypes.get_errno()))
+
+    def __call__(self, source: str, target: str) -> bool:
+        if self._library.hdfsRename(self._connection, source.encode(), target.encode()) == 0:
+            return True
+        code = ctypes.get_errno()
+        if code in (errno.EIO, errno.EEXIST):  # Java's `rename` gave false, or said why
+            return False
+        raise OSError(code, os.strerror(code), target)
+
+
+def _load() -> Any:
+    directories = [os.path.join(os.environ[name], below) for name, below in _DIRECTORIES if os.environ.get(name)]
+    paths = [path for path in (os.path.join(directory, "libhdfs.so") for directory in directories) if os.path.isfile(path)]
+    try:
+        library = ctypes.CDLL(paths[0] if paths else "libhdfs.so", use_errno=True)
+    except OSError as error:
+        raise StorageUnavailable(
+            "Hadoop's libhdfs is not to be found", str(error), "set HADOOP_HOME and CLASSPATH (hadoop classpath --glob)"
+        ) from error
+    handle, text = ctypes.c_void_p, ctypes.c_char_p
+    library.hdfsNewBuilder.restype = handle
+    library.hdfsBuilderSetNameNode.argtypes = [handle, text]
+    library.hdfsBuilderSetNameNodePort.argtypes = [handle, ctypes.c_uint16]
+    library.hdfsBuilderSetUserName.argtypes = [handle, text]
+    library.hdfsBuilderSetKerbTicketCachePath.argtypes = [handle, text]
+    library.hdfsBuilderConnect.argtypes, library.hdfsBuilderConnect.restype = [handle], handle
+    library.hdfsRename.argtypes = [handle, text, text]
+    return library

@@ -1,0 +1,138 @@
+"""Searches through schedules: all of them, up to states that were seen before; or a random sample by seed.
+
+Two prefixes that lead to the same disk and in which every actor has seen the same answers can only go on alike: the
+second is not followed further. So a complete search is complete over all orders of all calls, although it does not list
+each of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.simulation.run import Run
+from tests.simulation.scenario import Scenario
+from tests.simulation.schedule import CRASH, GO, Step, schedule_text
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A schedule that went wrong, and how."""
+
+    scenario: str
+    schedule: str
+    violations: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = "\n  ".join(self.violations[:4])
+        return f"{self.scenario}: {lines}\nreplay: python scripts/replay_schedule.py {self.scenario} --schedule {self.schedule}"
+
+
+@dataclass
+class Result:
+    """`schedules` were carried out, all different; `ended` of them to the end, the others up to a known state."""
+
+    scenario: str
+    schedules: int = 0
+    ended: int = 0
+    states: int = 0
+    steps: int = 0
+    longest: int = 0
+    complete: bool = False
+    findings: list[Finding] = field(default_factory=list)
+
+    def count(self, run: Run) -> None:
+        self.schedules += 1
+        self.steps += len(run.steps)
+        self.longest = max(self.longest, len(run.steps))
+
+    def report(self, run: Run) -> None:
+        self.findings.append(Finding(self.scenario, str(run), tuple(run.violations)))
+
+
+def explore(
+    scenario: Scenario, *, most_schedules: int | None = None, private_crashes: bool = False, most_findings: int = 1
+) -> Result:
+    """Depth-first through all states, without recursion. `private_crashes`: crash also between calls that others notice."""
+    result = Result(scenario.name)
+    seen: set[int] = set()
+    open_prefixes: list[tuple[Step, ...]] = [()]
+    while open_prefixes:
+        if result.schedules == most_schedules or len(result.findings) >= most_findings:
+            break
+        _follow(scenario, open_prefixes.pop(), seen, open_prefixes, result, private_crashes)
+    else:
+        result.complete = True
+    result.states = len(seen)
+    return result
+
+
+def _follow(
+    scenario: Scenario,
+    prefix: tuple[Step, ...],
+    seen: set[int],
+    open_prefixes: list[tuple[Step, ...]],
+    result: Result,
+    private_crashes: bool,
+) -> None:
+    """Carry out the prefix, then go on with the first choice until a state is known; its other choices stay open."""
+    run = Run(scenario)
+    for step in prefix:
+        run.take(step)
+    while not run.violations:
+        key = run.key
+        if key in seen:
+            break
+        seen.add(key)
+        choices = list(run.choices())
+        if run.is_over:
+            result.ended += 1
+            run.finish()
+        if not choices or run.violations:
+            break
+        taken = tuple(run.steps)
+        open_prefixes += [(*taken, choice) for choice in reversed(choices[1:])]
+        passed = run.take(choices[0])
+        if private_crashes and choices[0].fault == GO and run.faults < scenario.most_faults:
+            actor = choices[0].actor
+            open_prefixes += [(*taken, Step(actor, CRASH, place)) for place in range(1, passed + 1)]
+    result.count(run)
+    if run.violations:
+        result.report(run)
+    run.discard()
+
+
+def sample(
+    scenario: Scenario, count: int, seed: int, *, most_findings: int = 1, fault_probability: float = 0.02
+) -> Result:
+    """Schedules drawn at random, each to its end; equal ones are counted once."""
+    result = Result(scenario.name)
+    drawn: set[str] = set()
+    chance = random.Random(seed)
+    for _ in range(count):
+        run = Run(scenario)
+        while not run.violations:
+            choices = list(run.choices())
+            faults = [step for step in choices if step.fault != GO]
+            going = [step for step in choices if step.fault == GO]
+            if run.is_over and not (faults and chance.random() < 0.5):
+                run.finish()
+                break
+            risky = faults and (not going or chance.random() < fault_probability * len(faults))
+            run.take(chance.choice(faults if risky else going))
+        schedule = schedule_text(run.steps)
+        if schedule not in drawn:
+            drawn.add(schedule)
+            result.count(run)
+            result.ended += 1
+            if run.violations:
+                result.report(run)
+        run.discard()
+        if len(result.findings) >= most_findings:
+            break
+    return result
+
+
+def explain(findings: Sequence[Finding]) -> str:
+    return "\n\n".join(map(str, findings))

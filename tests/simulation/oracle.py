@@ -1,0 +1,223 @@
+"""Knows what must be in the table, and looks after every change that a reader could notice.
+
+The dict of the acknowledged rows is folded along the published snapshots; the checks of one version are the shipped
+invariants, those of a schedule's end all of them on the whole table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table, check_version
+from paimon_cli.invariants.version import Version
+from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.snapshot import COMPACT, Snapshot
+from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, parse_numbered
+from tests.simulation.disk_storage import DiskStorage
+from tests.simulation.paper_files import BucketRows, merged, paper_rows
+from tests.simulation.sim_disk import SimDisk
+
+if TYPE_CHECKING:
+    from tests.simulation.actor import Actor
+    from tests.simulation.scenario import Scenario
+
+Rows = Mapping[int, str]
+"""Key -> value of the live rows."""
+
+ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
+
+
+@dataclass
+class Memory:
+    """What is known of the past: snapshots, rows at each, commits that were announced and how they ended."""
+
+    snapshots: dict[int, Snapshot] = field(default_factory=dict)
+    rows: dict[int, Rows] = field(default_factory=dict)
+    wanted: dict[tuple[str, int], BucketRows] = field(default_factory=dict)
+    ends: dict[tuple[str, int], str] = field(default_factory=dict)
+    gone: int = 0
+    """Snapshots up to this one have expired."""
+
+    def copy(self) -> Memory:
+        return Memory(dict(self.snapshots), dict(self.rows), dict(self.wanted), dict(self.ends), self.gone)
+
+
+class Oracle:
+    """`violations` fills as soon as something is wrong. `digest` is equal for disks that no reader can tell apart."""
+
+    def __init__(self, scenario: Scenario, disk: SimDisk) -> None:
+        self.scenario = scenario
+        self.memory = scenario.memory.copy() if scenario.memory else Memory()
+        self.violations: list[str] = []
+        self.digest = 0
+        self._disk = disk
+        self._layout = scenario.layout
+        self._context = self._fresh_context()
+        self._shared: dict[str, int] = {}
+        self._names: dict[int, frozenset[str]] = {}
+        self._versions: dict[int, Version] = {}
+        for number in sorted(self.memory.snapshots):
+            if number > self.memory.gone:
+                self._versions[number] = Version(self._context, self.memory.snapshots[number])
+                self._names[number] = self._named_by(self._versions[number])
+
+    def _fresh_context(self) -> TableContext:
+        s = self.scenario
+        return TableContext(s.layout.root, DiskStorage(self._disk), s.schema, s.options, read_threads=1)
+
+    # what jobs tell
+
+    def wants(self, user: str, identifier: int, rows: BucketRows) -> None:
+        """A job begins that is to commit these rows; none for a compaction."""
+        self.memory.wanted[user, identifier] = rows
+
+    def ended(self, user: str, identifier: int, end: str) -> None:
+        self.memory.ends[user, identifier] = end
+        count = self._times_published(user, identifier)
+        if end == ACKNOWLEDGED and count == 0 and self.memory.wanted[user, identifier]:
+            self._object(f"commit of {user} was acknowledged and is in no snapshot")
+        if end == REFUSED and count:
+            self._object(f"commit of {user} was refused and is in the table")
+
+    def failed(self, actor: Actor, error: BaseException) -> None:
+        self._object(f"actor {actor.number} failed: {type(error).__name__}: {error}")
+
+    def _times_published(self, user: str, identifier: int) -> int:
+        return sum((s.commit_user, s.commit_identifier) == (user, identifier) for s in self.memory.snapshots.values())
+
+    def _object(self, message: str) -> None:
+        self.violations.append(message)
+
+    # what the storage shows
+
+    def changed(self, actor: Actor, path: str) -> None:
+        """A file was written or deleted."""
+        data = self._disk.files.get(path)
+        directory, _, name = path.rpartition("/")
+        if directory == self._layout.snapshot_directory:
+            number = parse_numbered(SNAPSHOT_PREFIX, name)
+            if number is None:
+                self._note(path, hash(data))
+                self._check_hint(path, data)
+            elif data is None:
+                self._vanished(number)
+                self._note(path, 0)
+            else:
+                self._published(number, data)
+                self._note(path, hash((data, self._content_of(self._names.get(number, frozenset())))))
+        elif directory == self._layout.tag_directory:
+            self._note(path, hash(data))
+        elif data is None and (naming := [n for n, names in self._names.items() if path in names]):
+            self._object(f"{path} was deleted, snapshot {naming[0]} names it")
+        elif data is None and path in self._shared:
+            self._note(path, 0)
+
+    def _note(self, path: str, mark: int) -> None:
+        self.digest ^= self._shared.get(path, 0)
+        self._shared[path] = hash((path, mark))
+        self.digest ^= self._shared[path]
+
+    def _content_of(self, paths: frozenset[str]) -> int:
+        return hash(frozenset((path, self._disk.files.get(path)) for path in paths))
+
+    def _check_hint(self, path: str, data: bytes | None) -> None:
+        newest = max(self.memory.snapshots, default=0)
+        if data is not None and (not data.isdigit() or int(data) > newest):
+            self._object(f"{path} says {data!r}, the newest snapshot is {newest}")
+
+    def _vanished(self, number: int) -> None:
+        if number != min(self._names, default=0):
+            self._object(f"snapshot {number} was deleted while older ones are there")
+        if number == max(self.memory.snapshots):
+            self._object(f"snapshot {number} was deleted, it is the newest")
+        self._names.pop(number, None)
+        self.memory.gone = max(self.memory.gone, number)
+
+    def _published(self, number: int, data: bytes) -> None:
+        path = self._layout.snapshot(number)
+        if number in self.memory.snapshots:
+            self._object(f"snapshot {number} was published twice")
+            return
+        if number != max(self.memory.snapshots, default=0) + 1:
+            self._object(f"snapshot {number} does not follow {max(self.memory.snapshots, default=0)}")
+            return
+        snapshot = Snapshot.from_json(data, path)
+        version = Version(self._context, snapshot)
+        before = self._versions.get(number - 1) if number - 1 > self.memory.gone else None
+        self.memory.snapshots[number] = snapshot
+        self._versions[number] = version
+        found = [v for v in check_version(version, before) if v.code not in self.scenario.tolerates]
+        self.violations += map(str, found)
+        if any(v.code == "PV005" for v in found):
+            return
+        self._names[number] = self._named_by(version)
+        self._check_once(snapshot)
+        self._check_rows(version)
+
+    def _check_once(self, snapshot: Snapshot) -> None:
+        same = [
+            s.id
+            for s in self.memory.snapshots.values()
+            if (s.commit_user, s.commit_identifier, s.commit_kind)
+            == (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind)
+        ]
+        if len(same) > 1:
+            self._object(f"commit of {snapshot.commit_user} was made twice: snapshots {same}")
+
+    def _check_rows(self, version: Version) -> None:
+        snapshot = version.snapshot
+        expected = dict(self.memory.rows.get(snapshot.id - 1, {}))
+        wanted = self.memory.wanted.get((snapshot.commit_user, snapshot.commit_identifier), {})
+        for rows in wanted.values() if snapshot.commit_kind != COMPACT else ():
+            for key, kind, value in rows:
+                if kind & 1:
+                    expected.pop(key, None)
+                else:
+                    expected[key] = value
+        self.memory.rows[snapshot.id] = expected
+        try:
+            actual = self.rows_at(version)
+        except (PaimonError, FileNotFoundError) as error:
+            self._object(f"snapshot {snapshot.id} cannot be read: {error}")
+            return
+        if actual != expected:
+            self._object(f"rows at snapshot {snapshot.id} are {actual}, the dict says {expected}")
+
+    def rows_at(self, version: Version) -> Rows:
+        """What a reader sees."""
+        found: dict[int, str] = {}
+        for place, entries in version.buckets.items():
+            files = [(e.file, paper_rows(self._disk.read(version.file_path(e)))) for e in entries]
+            found.update({row[0]: row[3] for row in merged(files) if not row[2] & 1})
+            assert place[0] == EMPTY_ROW
+        return found
+
+    def _named_by(self, version: Version) -> frozenset[str]:
+        snapshot, layout = version.snapshot, self._layout
+        lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
+        manifests = [meta.file_name for name in lists for meta in self._context.manifests.manifest_list(name)]
+        return frozenset(
+            [*map(layout.manifest, (*lists, *manifests)), *(version.file_path(entry) for entry in version.live)]
+        )
+
+    # the end
+
+    def look_at_the_end(self, actors: Sequence[Actor]) -> None:
+        self.violations += self._at_the_end(actors)
+
+    def _at_the_end(self, actors: Sequence[Actor]) -> Iterator[str]:
+        for (user, identifier), end in self.memory.ends.items():
+            if end == ACKNOWLEDGED and self.memory.wanted[user, identifier] and not self._times_published(user, identifier):
+                yield f"acknowledged commit of {user} is lost"
+        context = self._fresh_context()
+        newest = max(self.memory.snapshots, default=None)
+        if context.snapshots.latest_id() != newest:
+            yield f"a reader takes snapshot {context.snapshots.latest_id()} for the newest, it is {newest}"
+        yield from (str(v) for v in check_table(context) if v.code not in self.scenario.tolerates)
+        for number in context.snapshots.ids():
+            if self.rows_at(Version(context, context.snapshots.get(number))) != self.memory.rows[number]:
+                yield f"rows at snapshot {number} are not those of the dict"

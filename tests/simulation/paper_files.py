@@ -1,0 +1,146 @@
+"""Data files on paper: a few rows as JSON, written and merged without Parquet, so that thousands of schedules are cheap.
+
+`PaperEngine` stands where Spark or the local engine stands: jobs, plans, conflicts and commits are the shipped code, only
+the rows inside of files are ours. `real_files` has the same actors with real Parquet.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.lsm.compaction_steps import Upgrade, compaction_steps
+from paimon_cli.lsm.key_intervals import key_sections
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta, SimpleStats
+from paimon_cli.write.write_plan import WritePlan
+
+INT = parse_type("INT NOT NULL")
+NO_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
+INSERT, DELETE = 0, 3
+
+BucketRows = Mapping[int, Sequence[tuple[int, int, str]]]
+"""Bucket -> rows (key, kind, value) in the order of arrival."""
+PaperRow = tuple[int, int, int, str]
+"""Key, sequence number, kind, value."""
+
+
+@functools.cache
+def key_bytes(key: int) -> bytes:
+    return serialize_row([key], [INT])
+
+
+@functools.cache
+def paper_rows(content: bytes) -> tuple[PaperRow, ...]:
+    """The rows of a file."""
+    return tuple((k, s, d, v) for k, s, d, v in json.loads(content))
+
+
+def write_paper_file(
+    context: TableContext, bucket: int, name: str, level: int, source: int, rows: Sequence[PaperRow]
+) -> DataFileMeta:
+    """`rows` ascend by key."""
+    content = _content(tuple(rows))
+    context.storage.write_new(context.data_file_path_of(EMPTY_ROW, bucket, name), content)
+    sequences = [row[1] for row in rows]
+    return DataFileMeta(
+        file_name=name,
+        file_size=len(content),
+        row_count=len(rows),
+        min_key=key_bytes(rows[0][0]),
+        max_key=key_bytes(rows[-1][0]),
+        key_stats=NO_STATS,
+        value_stats=NO_STATS,
+        min_sequence_number=min(sequences),
+        max_sequence_number=max(sequences),
+        schema_id=0,
+        level=level,
+        creation_time_millis=0,
+        delete_row_count=sum(row[2] & 1 for row in rows),
+        file_source=source,
+    )
+
+
+@functools.cache
+def _content(rows: tuple[PaperRow, ...]) -> bytes:
+    return json.dumps(rows, separators=(",", ":")).encode()
+
+
+def merged(files: Iterable[tuple[DataFileMeta, tuple[PaperRow, ...]]]) -> list[PaperRow]:
+    """The newest row of each key, retractions kept, by key; of equal numbers that of the newer run, as shipped merges do."""
+    newest: dict[int, PaperRow] = {}
+    for _, rows in sorted(files, key=lambda item: item[0].max_sequence_number):
+        for row in rows:
+            known = newest.get(row[0])
+            if known is None or row[1] >= known[1]:
+                newest[row[0]] = row
+    return [newest[key] for key in sorted(newest)]
+
+
+def _compacted(context: TableContext, task: CompactionTask) -> CommitMessage:
+    """What `run_compaction` does, step by step as it does, on paper rows."""
+    before: list[DataFileMeta] = []
+    after: list[DataFileMeta] = []
+    stamp = f"{task.file_stamp[:8]}-{task.file_stamp[8:12]}-{task.file_stamp[12:]}"
+    small = int(context.options.target_file_size * context.options.small_file_ratio)
+    for step in compaction_steps(key_sections(task.files, context.key_of), task.output_level, task.max_level, small):
+        if isinstance(step, Upgrade):
+            before.append(step.file)
+            after.append(step.file.upgraded(task.output_level))
+            continue
+        files = [file for section in step.sections for run in section for file in run.files]
+        rows = merged((file, _read(context, task.bucket, file)) for file in files)
+        kept = [row for row in rows if not (task.drop_deletes and row[2] & 1)]
+        before += files
+        if kept:
+            name = f"data-{stamp}-b{task.bucket}-{len(after)}.paper"
+            after.append(write_paper_file(context, task.bucket, name, task.output_level, SOURCE_COMPACT, kept))
+    return CommitMessage(
+        partition=task.partition,
+        bucket=task.bucket,
+        total_buckets=task.total_buckets,
+        compact_before=tuple(before),
+        compact_after=tuple(after),
+        read_snapshot_id=task.read_snapshot_id,
+    )
+
+
+def _read(context: TableContext, bucket: int, file: DataFileMeta) -> tuple[PaperRow, ...]:
+    return paper_rows(context.storage.read_bytes(context.data_file_path_of(EMPTY_ROW, bucket, file.file_name)))
+
+
+class PaperEngine:
+    """An `Engine` whose tasks write paper."""
+
+    name = "paper"
+    retries_tasks = False
+
+    def __init__(self, rows: BucketRows | None = None) -> None:
+        self._rows = rows or {}
+
+    def run_tasks(
+        self, function: Callable[[Any], Any], tasks: Sequence[Any], on_done: Callable[[Any], None] | None = None
+    ) -> list[Any]:
+        context = function.args[0]  # type: ignore[attr-defined]
+        return [_compacted(context, task) for task in tasks]
+
+    def write_rows(self, plan: WritePlan, progress: Progress) -> list[CommitMessage]:
+        stamp = f"{plan.file_stamp[:8]}-{plan.file_stamp[8:12]}-{plan.file_stamp[12:]}"
+        messages = []
+        for bucket, arrived in self._rows.items():
+            first = plan.first_sequence(EMPTY_ROW, bucket)
+            rows = {key: (key, first + place, kind, value) for place, (key, kind, value) in enumerate(arrived)}
+            name = f"data-{stamp}-b{bucket}.paper"
+            file = write_paper_file(plan.context, bucket, name, 0, SOURCE_APPEND, [rows[key] for key in sorted(rows)])
+            messages.append(plan.message(EMPTY_ROW, bucket, (file,)))
+        return messages
+
+    def stop(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,91 @@
+"""Remembers what metadata files decode to, by content: thousands of schedules read and write the same few files.
+
+Only for simulations: the functions are those shipped, called once for each different content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from paimon_cli.commit import metadata_writer
+from paimon_cli.history import manifest_reader
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_schema import TableSchema
+
+MOST_KEPT = 200_000
+
+
+@contextmanager
+def quick_metadata() -> Iterator[None]:
+    """Inside, repeated encoding and decoding of metadata costs a look-up."""
+    with ExitStack() as stack:
+        for module, name in (
+            (manifest_reader, "decode_manifest"),
+            (manifest_reader, "decode_manifest_list"),
+            (manifest_reader, "decode_index_manifest"),
+        ):
+            stack.enter_context(mock.patch.object(module, name, _by_content(getattr(module, name))))
+        stack.enter_context(mock.patch.object(metadata_writer, "encode_manifests", _by_entries(metadata_writer.encode_manifests)))
+        listed = _by_entries(metadata_writer.encode_manifest_list)
+        stack.enter_context(mock.patch.object(metadata_writer, "encode_manifest_list", listed))
+        for kind in (Snapshot, TableSchema):
+            stack.enter_context(mock.patch.object(kind, "from_json", staticmethod(_value_by_content(kind.from_json))))
+        stack.enter_context(mock.patch.object(TableContext, "key_of", _keys(TableContext.key_of)))
+        yield
+
+
+def _by_content(decode: Callable[[bytes, str], list[Any]]) -> Callable[[bytes, str], list[Any]]:
+    known: dict[bytes, list[Any]] = {}
+
+    def decoded(data: bytes, path: str) -> list[Any]:
+        found = known.get(data)
+        if found is None:
+            found = _keep(known, data, decode(data, path))
+        return list(found)
+
+    return decoded
+
+
+def _value_by_content(decode: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    known: dict[Any, Any] = {}
+
+    def decoded(data: Any, path: str = "") -> Any:
+        found = known.get(data)
+        return found if found is not None else _keep(known, data, decode(data, path))
+
+    return decoded
+
+
+def _by_entries(encode: Callable[..., Any]) -> Callable[..., Any]:
+    known: dict[Any, Any] = {}
+
+    def encoded(entries: Sequence[Any], *sizes: int) -> Any:
+        key = (tuple(entries), *sizes)
+        found = known.get(key)
+        if found is None:
+            found = encode(entries, *sizes)
+            found = _keep(known, key, found if isinstance(found, bytes) else list(found))
+        return found
+
+    return encoded
+
+
+def _keys(key_of: Callable[[TableContext, bytes], Any]) -> Callable[[TableContext, bytes], Any]:
+    known: dict[bytes, Any] = {}
+
+    def key(context: TableContext, data: bytes) -> Any:
+        found = known.get(data)
+        return found if found is not None else _keep(known, data, key_of(context, data))
+
+    return key
+
+
+def _keep(known: dict[Any, Any], key: Any, value: Any) -> Any:
+    if len(known) >= MOST_KEPT:
+        known.clear()
+    known[key] = value
+    return value
