@@ -18,6 +18,7 @@ from paimon_cli.cli import (
     read_command,
     schema_commands,
     snapshot_commands,
+    update_commands,
     version_command,
     write_command,
 )
@@ -77,7 +78,7 @@ def _root(
 
 DATA, INSPECT, OTHER = "Data", "Inspect", "Other"
 
-for _command in (create_command, write_command, read_command, compact_command):
+for _command in (create_command, write_command, update_commands, read_command, compact_command):
     _command.register(app, DATA)
 for _name, _group in (
     ("snapshots", snapshot_commands.snapshots),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
 from paimon_cli.cli.parameters import (
+    ConflictGranularity,
     Engine,
     EngineName,
     MasterUrl,
@@ -24,6 +26,7 @@ from paimon_cli.cli.parameters import (
 )
 from paimon_cli.cli.result_view import show
 from paimon_cli.cli.results import Item, Listing, OutputFormat
+from paimon_cli.storage.catalog_options import split_options
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.engine import Engine as JobEngine
@@ -35,19 +38,24 @@ HIDDEN_ALIASES = {"ls": "list", "show": "get", "rm": "delete"}
 
 @dataclass(frozen=True)
 class Call:
-    """The shared options of one call, and what follows from them. `engine` and below are set for commands that run jobs."""
+    """The shared options of one call, and what follows from them. `engine` and below are set for commands that run jobs.
+
+    `--option` holds options of the table and of its catalog; the names tell them apart (`storage.catalog_options`).
+    """
 
     output: OutputFormat = OutputFormat.TABLE
     warehouse: str | None = None
     options: dict[str, str] = field(default_factory=dict)
+    catalog_options: dict[str, str] = field(default_factory=dict, repr=False)
     engine: str = "spark"
     master: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict)
 
-    def locate(self, table: str) -> TableLocation:
+    def locate(self, table: str, allow_unsafe_commit: bool = False) -> TableLocation:
         from paimon_cli.table.table_location import locate_table
 
-        return locate_table(table, self.warehouse)
+        location = locate_table(table, self.warehouse, self.catalog_options)
+        return replace(location, allow_unsafe_commit=allow_unsafe_commit)
 
     def open(self, table: str) -> Table:
         """The table as the user names it, with `--option` over its own options."""
@@ -57,6 +65,21 @@ class Call:
         from paimon_cli.table.table import Table
 
         return Table.open(location, self.options)
+
+    def open_to_commit(self, location: TableLocation) -> Table:
+        """The same for a command that commits: `Refused` now, not after the work, where no commit is safe."""
+        opened = self.open_at(location)
+        if warning := opened.check_commits():
+            print(f"warning: {warning}", file=sys.stderr)
+        return opened
+
+    def with_check(self, granularity: ConflictGranularity | None) -> Call:
+        """The same call with `--data-conflict-check` over whatever the table says."""
+        if granularity is None:
+            return self
+        from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+
+        return replace(self, options={**self.options, DATA_CONFLICT_CHECK: granularity.value})
 
     @contextmanager
     def engine_running(self) -> Iterator[JobEngine]:
@@ -117,7 +140,7 @@ def _with_shared_options(function: Callable[..., None], shared: list[inspect.Par
 
 def _call(given: dict[str, Any]) -> Call:
     given.pop("trace")
-    given["options"] = split_pairs(given.pop("option"), "--option")
+    given["catalog_options"], given["options"] = split_options(split_pairs(given.pop("option"), "--option"))
     if "spark_conf" in given:
         given["spark_conf"] = split_pairs(given["spark_conf"], "--spark-conf")
         given["engine"] = given["engine"].value

@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.parameters import Buckets, Partitions, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_partitions
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size
 from paimon_cli.errors import PaimonError, PartialSuccess, UsageError
@@ -109,6 +109,7 @@ def compact(
     max_rounds: Annotated[
         int | None, typer.Option("--max-rounds", metavar="N", min=1, help="With --watch: end after N rounds.")
     ] = None,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Compact tables: merge sorted runs, drop what newer rows replace.
 
@@ -120,7 +121,8 @@ def compact(
         raise UsageError("--watch does not go with --dry-run")
     chosen = strategy or (Strategy.MINOR if watch else Strategy.FULL)
     request = CompactRequest(chosen.value, tuple(split_partitions(partition)), tuple(bucket or ()), on_conflict.value)
-    locations = _targets(call, tables or [], database)
+    targets = _targets(call, tables or [], database)
+    locations = [replace(location, allow_unsafe_commit=allow_unsafe_commit) for location in targets]
     if dry_run:
         _show_plans(call, locations, request)
     elif watch:
@@ -147,7 +149,7 @@ def _targets(call: Call, tables: Sequence[str], database: str | None) -> list[Ta
         return [call.locate(table) for table in tables]
     from paimon_cli.table.table_location import tables_of_database
 
-    return tables_of_database(database, call.warehouse)
+    return tables_of_database(database, call.warehouse, call.catalog_options)
 
 
 def _compact_once(
@@ -223,7 +225,7 @@ def _watch(
 
 
 def _opened(call: Call, location: TableLocation, dedicated: bool) -> Table:
-    table = call.open_at(location)
+    table = call.open_to_commit(location)
     if dedicated and not table.context.options.write_only:
         print(f"warning: {table.name} is not write-only, its writers may compact, too: set write-only=true", file=sys.stderr)
     return table

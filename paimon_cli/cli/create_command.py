@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.parameters import TableName
+from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName
 from paimon_cli.cli.results import Item, OutputFormat
 from paimon_cli.cli.schema_commands import SCHEMA_DETAILS
 from paimon_cli.errors import NotFound, UsageError
@@ -48,6 +48,7 @@ def create(
     ] = None,
     comment: Annotated[str | None, typer.Option("--comment", help="Comment of the table.")] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave an existing table as it is.")] = False,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Create a table.
 
@@ -60,7 +61,7 @@ def create(
     if bucket is not None:
         options["bucket"] = str(bucket)
     definition = replace(definition, options=options, if_not_exists=definition.if_not_exists or if_not_exists)
-    location = call.locate(table)
+    location = call.locate(table, allow_unsafe_commit)
     made = create_table(location, definition)
     for warning in made.warnings:
         print(f"warning: {warning}", file=sys.stderr)

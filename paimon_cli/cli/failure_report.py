@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.storage.redaction import without_user_info
 
 TRACE_VARIABLE = "PAIMON_CLI_TRACE"
 COMMAND_LINE_ERROR: type[BaseException] = typer.BadParameter.__mro__[1]
@@ -21,15 +22,20 @@ COMMAND_LINE_ERROR: type[BaseException] = typer.BadParameter.__mro__[1]
 def report_failure(error: Exception, arguments: Sequence[str]) -> int:
     """Print on stderr, as JSON if the command line asks for it, with a traceback if it asks for that; the exit code."""
     if "--trace" in arguments or os.environ.get(TRACE_VARIABLE, "") not in ("", "0"):
-        traceback.print_exception(error)
+        _print("".join(traceback.format_exception(error)).rstrip())
     shown = _as_shown(error)
     if _wants_json(arguments):
         content = {"code": shown.code, "message": str(shown), "hint": shown.hint or None, "details": shown.details}
-        print(json.dumps({"error": content}, ensure_ascii=False, default=str), file=sys.stderr)
+        _print(json.dumps({"error": content}, ensure_ascii=False, default=str))
     else:
         lines = (f"error: {shown.what}", shown.why, f"hint: {shown.hint}" if shown.hint else "")
-        print("\n".join(line for line in lines if line), file=sys.stderr)
+        _print("\n".join(line for line in lines if line))
     return shown.exit_code
+
+
+def _print(text: str) -> None:
+    """On stderr, without the credentials that a URL may carry: the text may come from any library."""
+    print(without_user_info(text), file=sys.stderr)
 
 
 def _as_shown(error: Exception) -> PaimonError:

@@ -13,6 +13,7 @@ from paimon_cli.cli.results import OutputFormat
 from paimon_cli.errors import UsageError
 
 JOB_PANEL = "Engine"
+COMMIT_PANEL = "Commit"
 COMMON_PANEL = "Common"
 
 
@@ -21,6 +22,14 @@ class EngineName(str, enum.Enum):
 
     SPARK = "spark"
     LOCAL = "local"
+
+
+class ConflictGranularity(str, enum.Enum):
+    """Choices of `--data-conflict-check`."""
+
+    OFF = "off"
+    PARTITION = "partition"
+    BUCKET = "bucket"
 
 
 TableName = Annotated[
@@ -42,7 +51,7 @@ OptionPairs = Annotated[
     typer.Option(
         "--option",
         metavar="KEY=VALUE",
-        help="Table option for this call (create: of the table); repeatable.",
+        help="Table option for this call (create: of the table), or catalog option (s3.endpoint, lock.enabled); repeatable.",
         rich_help_panel=COMMON_PANEL,
     ),
 ]
@@ -59,12 +68,42 @@ SparkSettings = Annotated[
     ),
 ]
 
+AllowUnsafeCommit = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unsafe-commit", help="Commit on storage that cannot keep two commits at once apart: for a single writer only."
+    ),
+]
+
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="At this snapshot; else the latest.")]
 Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="KEY=VALUE[,...]", help="Only this partition; repeatable for several."),
 ]
 Buckets = Annotated[list[int] | None, typer.Option("--bucket", metavar="N", help="Only this bucket; repeatable.")]
+
+CommitUser = Annotated[
+    str | None, typer.Option("--commit-user", metavar="NAME", help="Who commits; else a random name.", rich_help_panel=COMMIT_PANEL)
+]
+CommitId = Annotated[
+    int | None,
+    typer.Option(
+        "--commit-id",
+        metavar="N",
+        min=0,
+        help="Identifier within the user: a commit made before is not made again.",
+        rich_help_panel=COMMIT_PANEL,
+    ),
+]
+DataConflictCheck = Annotated[
+    ConflictGranularity | None,
+    typer.Option(
+        "--data-conflict-check",
+        help="Fail (5) if others wrote to the same partition or bucket since the read; else as the table says.",
+        rich_help_panel=COMMIT_PANEL,
+        show_default=False,
+    ),
+]
 
 
 _BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")

@@ -17,8 +17,8 @@ from paimon_cli.cli.value_kinds import Records, cell_text
 WIDTH_SAMPLE_ROWS = 1000
 """Rows of a stream whose width decides the columns; later, wider cells shift their line."""
 GAP = "  "
-NARROWEST_TEXT = 16
-"""Columns of text are cut to this at most; a terminal that is narrower still wraps the lines."""
+NARROWEST_TEXT = 19
+"""Columns of text are cut to this at most, which leaves times whole; a terminal that is narrower still wraps the lines."""
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 Header = tuple[str, bool]
@@ -62,13 +62,17 @@ def _show_records(title: str, names: Sequence[str], rows: Sequence[Any]) -> None
         print_table([(name, False) for name in names], ([cell_text(getattr(row, name)) for name in names] for row in rows))
 
 
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
 def print_table(headers: Sequence[Header], rows: Iterable[Sequence[str]]) -> int:
     """Print rows as they come, columns as wide as the first rows need; the number of rows printed."""
     rows = iter(rows)
     sample = list(islice(rows, WIDTH_SAMPLE_ROWS))
     titles, rights = zip(*headers, strict=True)
     widths = [max(map(cell_len, column)) for column in zip(titles, *sample, strict=True)]
-    terminal = sys.stdout.isatty()
+    terminal = is_terminal()
     if terminal:
         widths = _fitted(widths, rights, shutil.get_terminal_size().columns)
     head = _line(titles, widths, rights, cut=terminal)

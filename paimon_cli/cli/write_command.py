@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.parameters import TableName, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName, split_partitions
 from paimon_cli.cli.results import Column, Item, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size
 from paimon_cli.errors import UsageError
@@ -88,6 +88,7 @@ def write(
     parallelism: Annotated[
         int | None, typer.Option("--parallelism", metavar="N", min=1, help="Tasks that write at once.")
     ] = None,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Write files into a table as one commit.
 
@@ -109,7 +110,7 @@ def write(
         commit_id=commit_id,
         parallelism=parallelism,
     )
-    opened = call.open(table)
+    opened = call.open_to_commit(call.locate(table, allow_unsafe_commit))
     with call.engine_running() as engine:
         summary = run_write(opened.context, request, engine, progress_on_stderr())
         if call.output is OutputFormat.TABLE:

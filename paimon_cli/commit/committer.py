@@ -19,7 +19,7 @@ from paimon_cli.commit.own_commits import OwnCommits
 from paimon_cli.commit.prepared_snapshot import DeltaManifests, prepare_snapshot
 from paimon_cli.commit.snapshot_changes import ChangesOn, SnapshotChanges, append_changes, compact_changes, overwrite_changes
 from paimon_cli.commit.snapshot_publish import announce, publish
-from paimon_cli.errors import Conflict, PaimonError, Refused
+from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -133,7 +133,7 @@ class Committer:
             except SnapshotGone:
                 writer, delta = MetadataWriter(context), None
                 continue
-            with discarded_on(context, writer, Refused):
+            with discarded_on(context, writer, Refused, StorageUnavailable):
                 published = publish(context, prepared.snapshot)
             if published:
                 announce(context, prepared.snapshot)

@@ -19,12 +19,19 @@ _TRIES = 5
 def publish(context: TableContext, snapshot: Snapshot) -> bool:
     """True if the snapshot is now part of the table's history, False if its number belongs to somebody else.
 
-    Raises `CommitUnknown` if the storage does not let us find out; then nothing may be deleted.
+    Raises `CommitUnknown` if the storage does not let us find out; then nothing may be deleted. `StorageUnavailable` and
+    `Refused` mean that it was not published.
     """
     path, content = context.layout.snapshot(snapshot.id), snapshot.to_json().encode()
     for attempt in range(_TRIES):
         # Repeating the put is safe: it is the same content for the same number, and only one of them can succeed.
-        if context.storage.put_if_absent(path, content) is PutOutcome.CREATED:
+        try:
+            outcome = context.storage.put_if_absent(path, content)
+        except StorageUnavailable as error:
+            if attempt:  # this put was not made, but an earlier one may have been
+                raise _unknown(context, snapshot, f"after a put without a clear answer the storage failed: {error}") from error
+            raise
+        if outcome is PutOutcome.CREATED:
             return _is_in_history(context, snapshot)
         published = _read_back(context, path)
         if published is not None:

@@ -27,7 +27,7 @@ from paimon_cli.jobs.package_archive import write_package_archive
 
 LOCAL_MASTER = "local[*]"
 LOG_PREFIX = re.compile(r"^[\d/]+ [\d:]+ (?:ERROR|WARN) ")
-ERROR_WORD = re.compile(r"Exception|Error\b|[Gg]iving up")
+ERROR_WORD = re.compile(r"Exception|Error\b|Invalid |[Gg]iving up")
 MOST_ERRORS_SHOWN = 2
 SMALLEST_HEAP, LARGEST_HEAP = 1 << 30, 4 << 30
 

@@ -1,19 +1,12 @@
-"""A SQL condition, parsed by sqlglot, as our predicate tree. NOT goes down to the leaves, literals into the columns' types.
-
-Only this module imports sqlglot, and only `predicate` imports this module, at its first use: commands without a filter
-need not pay for it.
-"""
+"""A SQL condition as our predicate tree. NOT goes down to the leaves, literals into the columns' types."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
-from decimal import Decimal
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, NESTED_ROOTS, STRING_ROOTS
 from paimon_cli.datatypes.field_types import DataType
@@ -22,38 +15,23 @@ from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.conditions import Always, And, Compare, Condition, IsNull, Like, OneOf, Or, Term
 from paimon_cli.read.literals import Literal, nonsense, scalar_of, units_of, value_of, whole_number
-
-DIALECT = "sqlite"
-"""sqlglot's dialect that takes both "name" and `name` for a column and X'..' for bytes."""
+from paimon_cli.read.sql_text import literal_of, parsed, sql_of
 
 COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 FUNCTIONS: dict[type[exp.Expr], str] = {exp.Lower: "lower", exp.Upper: "upper", exp.Length: "length"}
-TYPED_TEXTS = {
-    **{name: name for name in ("DATE", "TIME", "TIMESTAMP")},
-    **{name: "TIMESTAMP_LTZ" for name in ("TIMESTAMPLTZ", "TIMESTAMPTZ")},
-}
 LENGTH_TYPE = DataType("INT")
 
 
 def condition_of(sql: str, schema: TableSchema) -> Condition:
     """Raises UsageError: broken or unsupported SQL, unknown columns, values that do not fit their column."""
-    try:
-        tree = sqlglot.parse_one(sql, read=DIALECT)
-    except SqlglotError as problem:
-        raise UsageError(f"cannot read the condition: {sql}", _first_line(problem)) from problem
-    return _Reader(schema)._condition(tree, False)
-
-
-def _first_line(problem: SqlglotError) -> str:
-    text = re.sub(r"\x1b\[[0-9;]*m", "", str(problem)).strip()
-    return text.splitlines()[0] if text else ""
+    return _Reader(schema)._condition(parsed(sql, "condition"), False)
 
 
 def _unsupported(node: exp.Expr) -> UsageError:
     return UsageError(
-        f"not supported in a condition: {node.sql(dialect=DIALECT)}",
+        f"not supported in a condition: {sql_of(node)}",
         "columns compare with literals by = != < <= > >= IN BETWEEN LIKE IS NULL, joined by AND OR NOT",
     )
 
@@ -189,38 +167,10 @@ class _Reader:
         return Term(column.name, function), LENGTH_TYPE if function == "length" else t
 
     def _literal(self, node: exp.Expr) -> Literal:
-        if isinstance(node, exp.Paren):
-            return self._literal(node.this)
-        if isinstance(node, exp.Null):
-            return Literal(None)
-        if isinstance(node, exp.Boolean):
-            return Literal(bool(node.this))
-        if isinstance(node, exp.Literal):
-            return Literal(node.this) if node.is_string else Literal(_decimal(node, node.this))
-        if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
-            return Literal(_decimal(node, "-" + node.this.this))
-        if isinstance(node, exp.HexString):
-            return Literal(_bytes(node))
-        if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
-            typed = TYPED_TEXTS.get(node.to.this.value)
-            if typed is not None:
-                return Literal(node.this.this, typed)
-        raise _unsupported(node)
-
-
-def _decimal(node: exp.Expr, text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except ArithmeticError as problem:
-        raise _unsupported(node) from problem
-
-
-def _bytes(node: exp.HexString) -> bytes:
-    text = str(node.this)
-    try:
-        return bytes.fromhex(text)
-    except ValueError as problem:
-        raise UsageError(f"X'{text}' is no binary value", "pairs of hex digits are expected") from problem
+        literal = literal_of(node)
+        if literal is None:
+            raise _unsupported(node)
+        return literal
 
 
 def _regex(pattern: str, escape: str) -> tuple[str, str]:

@@ -35,13 +35,14 @@ class HdfsStorage(FsspecStorage):
         temporary = self._temporary(path)
         self.write_new(temporary, data)
         try:
-            done = self._rename(temporary, path)
+            if self._rename(temporary, path):
+                return PutOutcome.CREATED
+            outcome = PutOutcome.EXISTS
         except OSError:
-            return PutOutcome.UNKNOWN
-        finally:
-            with contextlib.suppress(StorageUnavailable):
-                self.delete(temporary)
-        return PutOutcome.CREATED if done else PutOutcome.EXISTS
+            outcome = PutOutcome.UNKNOWN
+        with contextlib.suppress(StorageUnavailable):
+            self.delete(temporary)
+        return outcome
 
     def _rename(self, source: str, target: str) -> bool:
         if self._given_rename is None:
@@ -57,5 +58,7 @@ class HdfsStorage(FsspecStorage):
 
     def _rename_by_rest(self, source: str, target: str) -> bool:
         """WebHDFS says `{"boolean": false}` when the target exists."""
-        answer = self._fs._call("RENAME", method="put", path=source, destination=target)
-        return bool(answer.json()["boolean"])
+        try:
+            return bool(self._fs._call("RENAME", method="put", path=source, destination=target).json()["boolean"])
+        except (RuntimeError, ValueError) as error:  # how fsspec hands on what the name node says
+            raise OSError(str(error)) from error

@@ -20,19 +20,24 @@ class LibhdfsRename:
 
     def __init__(self, url: str, options: Mapping[str, Any], library: Any = None) -> None:
         self._library = library or _load()
-        place = urlsplit(url)
-        host, port = place.hostname or "default", place.port or 0
-        user = options.get("user") or place.username
         builder = self._library.hdfsNewBuilder()
-        self._library.hdfsBuilderSetNameNode(builder, host.encode())
-        self._library.hdfsBuilderSetNameNodePort(builder, port)
-        if user:
-            self._library.hdfsBuilderSetUserName(builder, str(user).encode())
-        if options.get("kerb_ticket"):
-            self._library.hdfsBuilderSetKerbTicketCachePath(builder, str(options["kerb_ticket"]).encode())
+        texts: list[bytes] = []  # the builder keeps pointers, so these must live until it has connected
+
+        def text(value: object) -> bytes:
+            texts.append(str(value).encode())
+            return texts[-1]
+
+        user_info, _, place = urlsplit(url).netloc.rpartition("@")
+        host, _, port = place.partition(":")
+        self._library.hdfsBuilderSetNameNode(builder, text(host or "default"))
+        self._library.hdfsBuilderSetNameNodePort(builder, int(port or 0))
+        if user := options.get("user") or user_info.partition(":")[0]:
+            self._library.hdfsBuilderSetUserName(builder, text(user))
+        if ticket := options.get("kerb_ticket"):
+            self._library.hdfsBuilderSetKerbTicketCachePath(builder, text(ticket))
         self._connection = self._library.hdfsBuilderConnect(builder)
         if not self._connection:
-            raise StorageUnavailable(f"no connection to the name node {host}", os.strerror(ctypes.get_errno()))
+            raise StorageUnavailable(f"no connection to the name node {place}", os.strerror(ctypes.get_errno()))
 
     def __call__(self, source: str, target: str) -> bool:
         if self._library.hdfsRename(self._connection, source.encode(), target.encode()) == 0:

@@ -120,9 +120,7 @@ class _MemorySink(io.BytesIO):
             super().close()
             self._storage.write_new(self._path, data)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None:
             self.close()
         else:

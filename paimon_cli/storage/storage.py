@@ -52,7 +52,10 @@ class Storage(Protocol):
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Make `path` appear whole and only if nobody made it before. Never raises for a lost race."""
+        """Make `path` appear whole and only if nobody made it before. Never raises for a lost race.
+
+        `StorageUnavailable` and `Refused` mean that nothing was made; whoever cannot be sure of that answers `UNKNOWN`.
+        """
         ...
 
     def overwrite(self, path: str, data: bytes) -> None:

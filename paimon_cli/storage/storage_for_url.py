@@ -7,51 +7,69 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from paimon_cli.storage.catalog_options import file_system_options
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.redaction import without_user_info
 from paimon_cli.storage.storage import Storage
 
-_S3_OPTIONS = {
-    "accessKeyId": "key",
-    "access-key": "key",
-    "accessKeySecret": "secret",
-    "secret-key": "secret",
-    "securityToken": "token",
-    "session-token": "token",
-    "endpoint": "endpoint_url",
-}
-"""Names in Paimon's catalog files (below `fs.s3.` or `s3.`) -> names of s3fs."""
+_LOCAL, _S3, _HDFS = {"", "file", "local"}, {"s3", "s3a"}, {"hdfs", "webhdfs"}
+_TRUSTED = _LOCAL | {"memory"}
+"""Where exclusive creation is certain, without a trial."""
 
 
-def storage_for_url(url: str, options: Mapping[str, Any] | None = None) -> tuple[Storage, str]:
+def storage_for_url(url: str, options: Mapping[str, Any] | None = None, allow_unsafe_commit: bool = False) -> tuple[Storage, str]:
     """The storage and the root: an absolute path, or a URL without credentials; never with a trailing slash.
 
-    `options`: what the fsspec file system takes, or Paimon's catalog keys (`fs.s3.endpoint`). Ignored by local paths.
+    `options`: those of the catalog (`storage.catalog_options`), and for schemes that only fsspec knows the names that its
+    file system takes. `allow_unsafe_commit`: commit even where two commits at once cannot be kept apart.
     """
+    options = options or {}
+    scheme, root = _scheme(url), _root(url)
+    storage = _storage(scheme, url, options)
+    has_lock = "lock.enabled" in options or "metastore" in options
+    if scheme in _TRUSTED and not has_lock and not allow_unsafe_commit:
+        return storage, root
+    from paimon_cli.storage.commit_lock import CommitLock
+    from paimon_cli.storage.guarded_storage import GuardedStorage
+    from paimon_cli.storage.lock_settings import lock_settings
+
+    settings = lock_settings(options)
+    if settings is None and scheme in _TRUSTED and not allow_unsafe_commit:
+        return storage, root
+    lock = None if settings is None else CommitLock(settings, root)
+    return GuardedStorage(storage, root, lock, allow_unsafe_commit), root
+
+
+def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:
+    """Local tables, the usual case, are opened without loading the libraries of the others."""
+    if scheme in _LOCAL:
+        return LocalStorage()
+    if scheme == "memory":
+        from paimon_cli.storage.memory_storage import MemoryStorage
+
+        return MemoryStorage()
+    if scheme in _S3:
+        from paimon_cli.storage.s3_client import S3Settings
+        from paimon_cli.storage.s3_storage import S3Storage
+
+        return S3Storage(S3Settings.from_options(options))
+    if scheme in _HDFS:
+        from paimon_cli.storage.hdfs_storage import HdfsStorage
+
+        return HdfsStorage(url, file_system_options(scheme, options))
+    from paimon_cli.storage.fsspec_storage import FsspecStorage
+
+    return FsspecStorage(url, file_system_options(scheme, options))
+
+
+def _scheme(url: str) -> str:
     scheme, separator, _ = url.partition("://")
-    if not separator:
-        return LocalStorage(), _absolute(url)
-    if scheme in ("file", "local"):
-        return LocalStorage(), _absolute(unquote(urlsplit(url).path))
-    from paimon_cli.storage.fsspec_storage import FsspecStorage  # reading a local table needs no fsspec
-
-    return FsspecStorage(url, _fsspec_options(scheme, options or {})), without_user_info(url).rstrip("/")
+    return scheme if separator else ""
 
 
-def _absolute(path: str) -> str:
+def _root(url: str) -> str:
+    scheme = _scheme(url)
+    if scheme not in _LOCAL:
+        return without_user_info(url).rstrip("/")
+    path = unquote(urlsplit(url).path) if scheme else url
     return os.path.abspath(os.path.expanduser(path))
-
-
-def _fsspec_options(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that concern this file system: catalog keys carry a prefix with a dot, fsspec's own names have none."""
-    own = {key: value for key, value in options.items() if "." not in key}
-    if scheme in ("s3", "s3a"):
-        for key, value in options.items():
-            prefix, _, name = key.rpartition(".")
-            if prefix not in ("fs.s3", "fs.s3a", "s3"):
-                continue
-            if name in _S3_OPTIONS:
-                own[_S3_OPTIONS[name]] = value
-            elif name == "region":
-                own["client_kwargs"] = {**own.get("client_kwargs", {}), "region_name": value}
-    return own

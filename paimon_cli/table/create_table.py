@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from paimon_cli.datatypes.data_type import NEWER_ROOTS, TIMESTAMP_ROOTS, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
-from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.table.definition_check import check_definition
 from paimon_cli.table.option_values import misspelled_keys
 from paimon_cli.table.table_definition import TableDefinition, to_schema, with_key_options
@@ -45,7 +44,13 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
     if location.read_optimized:
         raise UsageError(f"{location.name} is a view", "a table cannot be created under a name with $ro")
     schema = to_schema(definition, (clock or SystemClock()).now_millis())
-    storage, root = storage_for_url(location.url, location.storage_options)
+    if location.storage_options.get("metastore") == "jdbc":
+        raise NotSupported(
+            "creating a table in a jdbc catalog",
+            "it would have to be entered into the catalog's database, which this version does not do",
+            "create it through another engine; or leave metastore out and set lock.enabled=true and uri for the lock alone",
+        )
+    storage, root = location.open_storage()
     history = SchemaHistory(storage, TableLayout(root))
     if not history.ids() and history.commit(schema):
         return CreatedTable(schema, True, (*misspelled_keys(definition.options), *writing_limits(schema)))

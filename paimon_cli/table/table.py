@@ -15,7 +15,6 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.storage import Storage
-from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.table.table_location import TableLocation
 
 if TYPE_CHECKING:
@@ -37,10 +36,16 @@ class Table:
     @classmethod
     def open(cls, location: TableLocation, options: Mapping[str, str] | None = None) -> Table:
         """NotFound when there is no table."""
-        storage, root = storage_for_url(location.url, location.storage_options)
+        storage, root = location.open_storage()
         table = cls(location.name, root, storage, dict(options or {}), location.read_optimized)
         table.schemas.latest()
         return table
+
+    def check_commits(self) -> str | None:
+        """Before work that ends in a commit: `Refused` where none is safe; the warning if one is to be made all the same."""
+        from paimon_cli.storage.guarded_storage import check_commits
+
+        return check_commits(self.storage)
 
     @cached_property
     def context(self) -> TableContext:

@@ -12,6 +12,7 @@ from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.redaction import without_user_info
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 CATALOG_FILE = "paimon.yaml"
@@ -33,7 +34,7 @@ _COMMAND_OF_SYSTEM_TABLE = {
 
 @dataclass(frozen=True)
 class Warehouse:
-    """Root directory of a filesystem catalog and the storage options (endpoint, credentials) that come with it."""
+    """Root directory of a catalog and its options (`storage.catalog_options`: endpoint, credentials, commit lock)."""
 
     url: str | None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -50,39 +51,55 @@ class Warehouse:
 
 @dataclass(frozen=True)
 class TableLocation:
-    """`url` as the storage takes it, `name` as the user wrote it (without secrets), for messages and output."""
+    """`url` as the storage takes it, `name` as the user wrote it (without secrets), for messages and output.
+
+    `allow_unsafe_commit`: commit even where the storage cannot keep two commits at once apart.
+    """
 
     url: str
     name: str
     read_optimized: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allow_unsafe_commit: bool = False
+
+    def open_storage(self) -> tuple[Storage, str]:
+        """The storage and the root of the table in normal form."""
+        return storage_for_url(self.url, self.storage_options, self.allow_unsafe_commit)
 
 
-def find_warehouse(warehouse: str | None, environment: Mapping[str, str] | None = None, directory: str = ".") -> Warehouse:
+def find_warehouse(
+    warehouse: str | None,
+    environment: Mapping[str, str] | None = None,
+    directory: str = ".",
+    options: Mapping[str, str] | None = None,
+) -> Warehouse:
     """The warehouse of `--warehouse`, else of the environment, else of `paimon.yaml` in `directory`.
 
-    The other keys of the file are storage options whoever names the warehouse. UsageError on a file that is not a flat mapping.
+    The other keys of the file are catalog options, whoever names the warehouse; `options` (of `--option`) go before them.
+    A jdbc catalog has the layout of a filesystem catalog, and a commit lock. UsageError on a file that is not a flat mapping.
     """
     variables = os.environ if environment is None else environment
-    catalog = _catalog_file(os.path.join(directory, CATALOG_FILE))
-    metastore = catalog.pop("metastore", "filesystem")
-    if metastore != "filesystem":
+    catalog = {**_catalog_file(os.path.join(directory, CATALOG_FILE)), **(options or {})}
+    metastore = catalog.get("metastore")
+    if metastore == "filesystem":
+        del catalog["metastore"]
+    elif metastore not in (None, "jdbc"):
         raise NotSupported(
-            f"catalog type '{metastore}' in {CATALOG_FILE}",
-            "only filesystem warehouses are supported",
+            f"catalog type '{metastore}'",
+            "only filesystem warehouses, and those of a jdbc catalog, are supported",
             "name the table by its path",
         )
     own = catalog.pop("warehouse", None)
     return Warehouse(warehouse or variables.get(WAREHOUSE_VARIABLE) or own, catalog)
 
 
-def locate_table(table: str, warehouse: str | None = None) -> TableLocation:
-    """The directory of TABLE: a path or URL as it stands, `db.table` as WAREHOUSE/db.db/table.
+def locate_table(table: str, warehouse: str | None = None, options: Mapping[str, str] | None = None) -> TableLocation:
+    """The directory of TABLE: a path or URL as it stands, `db.table` as WAREHOUSE/db.db/table. `options`: of the catalog.
 
     A `$ro` suffix asks for the read-optimised view; other system tables are refused with the command that shows the same.
     """
     plain, suffix = _split_system_suffix(table)
-    found = find_warehouse(warehouse)
+    found = find_warehouse(warehouse, options=options)
     if not plain:
         raise UsageError("the table name is empty", hint="TABLE is a path, a URL or db.table")
     if _is_path(plain, found):
@@ -93,9 +110,11 @@ def locate_table(table: str, warehouse: str | None = None) -> TableLocation:
     return TableLocation(url, without_user_info(table), suffix == READ_OPTIMIZED_SUFFIX, found.storage_options)
 
 
-def tables_of_database(database: str, warehouse: str | None = None) -> list[TableLocation]:
+def tables_of_database(
+    database: str, warehouse: str | None = None, options: Mapping[str, str] | None = None
+) -> list[TableLocation]:
     """All tables of WAREHOUSE/database.db by name: its directories that hold a schema. NotFound when there is none."""
-    found = find_warehouse(warehouse)
+    found = find_warehouse(warehouse, options=options)
     storage, root = storage_for_url(found.database_url(database), found.storage_options)
     names = sorted(entry.name for entry in storage.list_directory(root) if entry.is_directory)
     tables = [name for name in names if SchemaHistory(storage, TableLayout(f"{root}/{name}")).ids()]

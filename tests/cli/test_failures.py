@@ -94,6 +94,14 @@ def test_a_bug_is_one_line_without_trace(run: Run, monkeypatch: pytest.MonkeyPat
     assert answer.err.splitlines() == ["error: ValueError: odd", "this is a bug of paimon-cli", "hint: --trace for details"]
 
 
+def test_credentials_never_get_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    raising(monkeypatch, ValueError("cannot reach s3://me:hunter2@host/wh"))
+    for options in ([], ["-o", "json"], ["--trace"]):
+        answer = run("snapshots", "ls", "s3://me:hunter2@host/wh/t", *options, code=1)
+        assert "s3://host/wh" in answer.err
+        assert "hunter2" not in answer.err
+
+
 def test_trace_shows_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     raising(monkeypatch, ValueError("odd"))
     assert "Traceback" in run("snapshots", "ls", "./t", "--trace", code=1).err

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
+from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.errors import BadInput, DamagedFile
 from paimon_cli.history.table_context import TableContext
@@ -31,7 +32,6 @@ from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.write.bucket_router import BucketRouter
 from paimon_cli.write.sorted_rows_writer import BUCKET, PARTITION
-from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.write.write_plan import WritePlan
 from tests.tables import data_files, live_files, make_table, rows
 

@@ -117,15 +117,16 @@ class ActorClock:
 
 
 class ActorNames:
-    """UUIDs that tell actor, life and count, so that a name in a message can be read."""
+    """UUIDs that tell actor, count and life in their first digits, so that a name in a message can be read."""
 
     def __init__(self, number: int, life: int) -> None:
-        self._begin = f"{number:08x}-{life:04x}-4000-8000-"
+        self._number = number
+        self._end = f"-{life:04x}-4000-8000-000000000000"
         self._count = 0
 
     def uuid(self) -> str:
         self._count += 1
-        return f"{self._begin}{self._count:012x}"
+        return f"{self._number:04x}{self._count:04x}{self._end}"
 
     def jitter(self) -> float:
         return 0.5

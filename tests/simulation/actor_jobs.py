@@ -8,6 +8,8 @@ from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, St
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
 from tests.simulation.actor import Actor, Job
 from tests.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN
 from tests.simulation.paper_files import INSERT, BucketRows, PaperEngine
@@ -71,6 +73,33 @@ def _settle(actor: Actor, user: str, identifier: int, job: Callable[[], object])
             oracle.failed(actor, error)
     if user:
         oracle.ended(user, identifier, end)
+
+
+def expirer(keep: int = 1, limit: int | None = None) -> Job:
+    """Expire all snapshots but the newest `keep`, whatever their age."""
+
+    def run(actor: Actor) -> None:
+        retention = Retention(at_least=keep, at_most=keep, millis=0, limit=limit)
+        _settle(actor, "", 0, lambda: expire_snapshots(actor.context, retention))
+
+    return run
+
+
+def tagger(name: str, snapshot_id: int) -> Job:
+    """Tag a snapshot, and take the tag back if the snapshot went meanwhile."""
+
+    def run(actor: Actor) -> None:
+        storage, layout = actor.context.storage, actor.context.layout
+        path = layout.snapshot(snapshot_id)
+        try:
+            content = storage.read_bytes(path)
+        except FileNotFoundError:
+            return
+        storage.put_if_absent(layout.tag(name), content)
+        if not storage.exists(path):
+            storage.delete(layout.tag(name))
+
+    return run
 
 
 def in_turn(*jobs: Job) -> Job:

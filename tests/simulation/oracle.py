@@ -6,7 +6,7 @@ invariants, those of a schedule's end all of them on the whole table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -58,16 +58,23 @@ class Oracle:
         self._layout = scenario.layout
         self._context = self._fresh_context()
         self._shared: dict[str, int] = {}
-        self._names: dict[int, frozenset[str]] = {}
+        self._names: dict[int | str, frozenset[str]] = {}
+        """Files that each snapshot names."""
+        self._tags: dict[int | str, frozenset[str]] = {}
+        self._undead: dict[int, Actor] = {}
+        """Numbers that had expired when a slow writer put its snapshot there; it has to take it back."""
         self._versions: dict[int, Version] = {}
         for number in sorted(self.memory.snapshots):
             if number > self.memory.gone:
                 self._versions[number] = Version(self._context, self.memory.snapshots[number])
                 self._names[number] = self._named_by(self._versions[number])
+        for path in disk.files:
+            if path.startswith(self._layout.tag_directory):
+                self._tagged(path, disk.files[path])
 
-    def _fresh_context(self) -> TableContext:
+    def _fresh_context(self, disk: SimDisk | None = None) -> TableContext:
         s = self.scenario
-        return TableContext(s.layout.root, DiskStorage(self._disk), s.schema, s.options, read_threads=1)
+        return TableContext(s.layout.root, DiskStorage(disk or self._disk), s.schema, s.options, read_threads=1)
 
     # what jobs tell
 
@@ -106,13 +113,17 @@ class Oracle:
             elif data is None:
                 self._vanished(number)
                 self._note(path, 0)
+            elif number <= self.memory.gone:
+                self._undead[number] = actor
+                self._note(path, hash(data))
             else:
                 self._published(number, data)
                 self._note(path, hash((data, self._content_of(self._names.get(number, frozenset())))))
         elif directory == self._layout.tag_directory:
+            self._tagged(path, data)
             self._note(path, hash(data))
-        elif data is None and (naming := [n for n, names in self._names.items() if path in names]):
-            self._object(f"{path} was deleted, snapshot {naming[0]} names it")
+        elif data is None and (naming := [n for n, names in {**self._names, **self._tags}.items() if path in names]):
+            self._object(f"{path} was deleted, {naming[0]} names it")
         elif data is None and path in self._shared:
             self._note(path, 0)
 
@@ -129,8 +140,18 @@ class Oracle:
         if data is not None and (not data.isdigit() or int(data) > newest):
             self._object(f"{path} says {data!r}, the newest snapshot is {newest}")
 
+    def _tagged(self, path: str, data: bytes | None) -> None:
+        """A tag protects once its snapshot is seen to be there: `tagger` looks, and takes the tag back if it is not."""
+        self._tags.pop(path, None)
+        if data is not None:
+            number = Snapshot.from_json(data, path).id
+            if number in self._names:
+                self._tags[path] = self._names[number]
+
     def _vanished(self, number: int) -> None:
-        if number != min(self._names, default=0):
+        if self._undead.pop(number, None):
+            return
+        if number != min(map(int, self._names), default=0):
             self._object(f"snapshot {number} was deleted while older ones are there")
         if number == max(self.memory.snapshots):
             self._object(f"snapshot {number} was deleted, it is the newest")
@@ -206,18 +227,29 @@ class Oracle:
 
     # the end
 
-    def look_at_the_end(self, actors: Sequence[Actor]) -> None:
-        self.violations += self._at_the_end(actors)
+    def look_at_the_end(self) -> None:
+        self.violations += self._at_the_end()
 
-    def _at_the_end(self, actors: Sequence[Actor]) -> Iterator[str]:
+    def _context_of_the_end(self) -> TableContext:
+        """Without the undead snapshots of writers that crashed before they could take them back: a known limit."""
+        left = {self._layout.snapshot(number) for number, actor in self._undead.items() if actor.dead or actor.life > 1}
+        if not left:
+            return self._fresh_context()
+        return self._fresh_context(SimDisk({path: data for path, data in self._disk.files.items() if path not in left}))
+
+    def _at_the_end(self) -> Iterator[str]:
         for (user, identifier), end in self.memory.ends.items():
             if end == ACKNOWLEDGED and self.memory.wanted[user, identifier] and not self._times_published(user, identifier):
                 yield f"acknowledged commit of {user} is lost"
-        context = self._fresh_context()
+        context = self._context_of_the_end()
         newest = max(self.memory.snapshots, default=None)
         if context.snapshots.latest_id() != newest:
             yield f"a reader takes snapshot {context.snapshots.latest_id()} for the newest, it is {newest}"
         yield from (str(v) for v in check_table(context) if v.code not in self.scenario.tolerates)
+        for path in self._tags:
+            tag = Snapshot.from_json(self._disk.read(str(path)), str(path))
+            if self.rows_at(Version(context, tag)) != self.memory.rows[tag.id]:
+                yield f"rows at {path} are not those of the dict"
         for number in context.snapshots.ids():
             if self.rows_at(Version(context, context.snapshots.get(number))) != self.memory.rows[number]:
                 yield f"rows at snapshot {number} are not those of the dict"

@@ -34,6 +34,7 @@ def quick_metadata() -> Iterator[None]:
         stack.enter_context(mock.patch.object(metadata_writer, "encode_manifest_list", listed))
         for kind in (Snapshot, TableSchema):
             stack.enter_context(mock.patch.object(kind, "from_json", staticmethod(_value_by_content(kind.from_json))))
+        stack.enter_context(mock.patch.object(Snapshot, "to_json", _by_value(Snapshot.to_json)))
         stack.enter_context(mock.patch.object(TableContext, "key_of", _keys(TableContext.key_of)))
         yield
 
@@ -58,6 +59,16 @@ def _value_by_content(decode: Callable[[Any, str], Any]) -> Callable[[Any, str],
         return found if found is not None else _keep(known, data, decode(data, path))
 
     return decoded
+
+
+def _by_value(encode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    known: dict[Any, Any] = {}
+
+    def encoded(value: Any) -> Any:
+        found = known.get(value)
+        return found if found is not None else _keep(known, value, encode(value))
+
+    return encoded
 
 
 def _by_entries(encode: Callable[..., Any]) -> Callable[..., Any]:

@@ -91,7 +91,7 @@ class Run:
     def finish(self) -> list[str]:
         """At the end of a schedule: the thorough look."""
         if not self.violations:
-            self.oracle.look_at_the_end(self.actors)
+            self.oracle.look_at_the_end()
         return self.violations
 
     def discard(self) -> None:

@@ -71,7 +71,7 @@ class SimStorage:
             actor.saw(operation, path, None)
             raise
         actor.saw(operation, path, result)
-        if operation in _CHANGES and result is not PutOutcome.EXISTS:
+        if operation in _CHANGES and result not in (False, PutOutcome.EXISTS):
             actor.run.changed(actor, path)
         return result
 

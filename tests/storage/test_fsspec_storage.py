@@ -1,19 +1,18 @@
-"""Storages behind fsspec: the same promises on memory://, an honest refusal elsewhere, never a secret in a message."""
+"""Storages behind fsspec: whole files, an honest refusal of exclusive creation, never a secret in a message."""
 
 from __future__ import annotations
 
 import pickle
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.redaction import redact, without_user_info
-from paimon_cli.storage.storage import PutOutcome
 
 
 @pytest.fixture
@@ -53,23 +52,30 @@ def test_missing_files(root: str) -> None:
     storage.delete_directory(f"{root}/missing")
 
 
-def test_puts_to_memory_have_one_winner(root: str) -> None:
-    storage = FsspecStorage(root)
-    with ThreadPoolExecutor(8) as pool:
-        for number in range(20):
-            path = f"{root}/snapshot-{number}"
-            outcomes = list(pool.map(lambda n, path=path: storage.put_if_absent(path, b"%d" % n), range(8)))
-            assert outcomes.count(PutOutcome.CREATED) == 1
-            assert storage.read_bytes(path) == b"%d" % outcomes.index(PutOutcome.CREATED)
-
-
-def test_commits_elsewhere_are_refused(tmp_path: Path) -> None:
+def test_exclusive_creation_is_refused(tmp_path: Path) -> None:
     url = f"local://{tmp_path}"
     storage = FsspecStorage(url)
     storage.write_new(f"{url}/a/b", b"x")
     assert storage.read_bytes(f"{url}/a/b") == b"x"
     with pytest.raises(Refused, match="no safe commit on local://"):
         storage.put_if_absent(f"{url}/snapshot-1", b"x")
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"local://{tmp_path}"
+    storage = FsspecStorage(url)
+    storage.overwrite(f"{url}/hints/LATEST", b"1")
+    storage.overwrite(f"{url}/hints/LATEST", b"2")
+    assert storage.read_bytes(f"{url}/hints/LATEST") == b"2"
+
+    def fail(self: object, *paths: str) -> None:
+        raise OSError("no rename today")
+
+    monkeypatch.setattr(LocalFileSystem, "mv", fail)
+    with pytest.raises(StorageUnavailable):
+        storage.overwrite(f"{url}/hints/LATEST", b"3")
+    assert [path.name for path in (tmp_path / "hints").iterdir()] == ["LATEST"]
+    assert storage.read_bytes(f"{url}/hints/LATEST") == b"2"
 
 
 def test_a_storage_travels_and_opens_again(root: str) -> None:

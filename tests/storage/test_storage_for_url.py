@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.storage.fsspec_storage import FsspecStorage
+from paimon_cli.options.option_catalog import OPTIONS
+from paimon_cli.storage.catalog_options import file_system_options, is_catalog_option, split_options
+from paimon_cli.storage.guarded_storage import GuardedStorage
+from paimon_cli.storage.hdfs_storage import HdfsStorage
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage_for_url import _fsspec_options, storage_for_url
+from paimon_cli.storage.memory_storage import MemoryStorage
+from paimon_cli.storage.s3_client import S3Settings
+from paimon_cli.storage.s3_storage import S3Storage
+from paimon_cli.storage.storage_for_url import storage_for_url
 
 
 @pytest.mark.parametrize(
@@ -34,26 +40,62 @@ def test_relative_and_home_paths_become_absolute(tmp_path: Path, monkeypatch: py
     assert storage_for_url("~/wh/t")[1] == "/home/me/wh/t"
 
 
-def test_urls_go_to_fsspec_without_credentials_in_the_root() -> None:
-    storage, root = storage_for_url("memory://user:pw@wh/t/")
-    assert isinstance(storage, FsspecStorage) and root == "memory://wh/t"
+def test_each_scheme_has_its_storage() -> None:
+    def kind_of(url: str) -> tuple[type, str]:
+        storage, root = storage_for_url(url)
+        return type(storage.inner) if isinstance(storage, GuardedStorage) else type(storage), root
+
+    assert kind_of("memory://user:pw@wh/t/") == (MemoryStorage, "memory://wh/t")
+    assert kind_of("s3://bucket/wh/t/") == (S3Storage, "s3://bucket/wh/t")
+    assert kind_of("s3a://bucket/wh/t") == (S3Storage, "s3a://bucket/wh/t")
+    assert kind_of("webhdfs://node:9870/wh/t") == (HdfsStorage, "webhdfs://node:9870/wh/t")
 
 
-def test_catalog_keys_become_options_of_the_s3_client() -> None:
-    catalog = {
-        "fs.s3.endpoint": "http://localhost:9000",
-        "fs.s3.accessKeyId": "id",
-        "s3.secret-key": "secret",
-        "fs.s3.region": "eu",
-        "fs.oss.endpoint": "elsewhere",
-        "anon": False,
-    }
-    expected = {
-        "endpoint_url": "http://localhost:9000",
-        "key": "id",
-        "secret": "secret",
-        "client_kwargs": {"region_name": "eu"},
-        "anon": False,
-    }
-    assert _fsspec_options("s3", catalog) == expected
-    assert _fsspec_options("memory", catalog) == {"anon": False}
+def test_local_storage_is_guarded_only_where_somebody_asks(tmp_path: Path) -> None:
+    lock = {"lock.enabled": "true", "uri": f"jdbc:sqlite:{tmp_path}/locks"}
+    assert isinstance(storage_for_url("/wh/t", {"metastore": "filesystem", "uri": "x"})[0], LocalStorage)
+    assert isinstance(storage_for_url("/wh/t", {**lock, "lock.enabled": "false"})[0], LocalStorage)
+    assert isinstance(storage_for_url("/wh/t", lock)[0], GuardedStorage)
+    assert isinstance(storage_for_url("/wh/t", allow_unsafe_commit=True)[0], GuardedStorage)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"s3.endpoint": "http://here:9000", "s3.access-key": "id", "s3.secret-key": "pw", "s3.path.style.access": "true"},
+        {
+            "fs.s3.endpoint": "http://here:9000",
+            "fs.s3.accessKeyId": "id",
+            "fs.s3.accessKeySecret": "pw",
+            "fs.s3.path-style-access": "TRUE",
+        },
+        {
+            "fs.s3a.endpoint": "http://here:9000",
+            "fs.s3a.access.key": "id",
+            "fs.s3a.secret.key": "pw",
+            "fs.s3a.path.style.access": "true",
+        },
+    ],
+    ids=["paimon", "pypaimon", "hadoop"],
+)
+def test_s3_settings_in_three_dialects(options: dict[str, str]) -> None:
+    settings = S3Settings.from_options({**options, "fs.oss.endpoint": "elsewhere", "s3.multipart.size": "1"})
+    assert settings == S3Settings("http://here:9000", "id", "pw", path_style=True)
+    assert "id" not in repr(settings).replace("endpoint", "") and "pw" not in repr(settings)
+
+
+def test_an_endpoint_without_a_scheme_is_https() -> None:
+    assert S3Settings.from_options({"s3.endpoint": "s3.example.com"}).endpoint == "https://s3.example.com"
+    assert S3Settings.from_options({}) == S3Settings()
+
+
+def test_catalog_options_are_told_from_table_options() -> None:
+    catalog = {"s3.secret-key": "x", "fs.gs.token": "y", "uri": "z", "lock.enabled": "true", "lock-acquire-timeout": "1 s"}
+    table = {"bucket": "2", "metastore.partitioned-table": "true", "file.format": "parquet"}
+    assert split_options({**catalog, **table}) == (catalog, table)
+    assert not any(is_catalog_option(option.key) for option in OPTIONS)
+
+
+def test_options_of_a_file_system_of_fsspec() -> None:
+    options = {"fs.gs.token": "t", "fs.s3.region": "eu", "project": "p", "uri": "jdbc:x", "lock-acquire-timeout": "1 s"}
+    assert file_system_options("gs", options) == {"token": "t", "project": "p"}

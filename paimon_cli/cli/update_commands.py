@@ -1,0 +1,124 @@
+"""`update` and `delete`: rows that match a condition get new values, or go, whoever else is writing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.parameters import COMMIT_PANEL, AllowUnsafeCommit, CommitId, CommitUser, DataConflictCheck, TableName
+from paimon_cli.cli.results import Column, Item, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary
+    from paimon_cli.table.table_location import TableLocation
+
+SUMMARY_COLUMNS = (
+    Column("rows", "Rows", COUNT),
+    Column("files", "Files", COUNT),
+    Column("size", "Size", SIZE),
+    Column("buckets", "Buckets", COUNT),
+    Column("snapshots", "Snapshots", SNAPSHOT_IDS),
+    Column("attempts", "Attempts", COUNT),
+    Column("conflicts", "Conflicts", COUNT),
+    Column("already_committed", "Committed before", FLAG),
+    Column("engine", "Engine"),
+    Column("seconds", "Seconds", TEXT),
+)
+
+Where = Annotated[
+    str, typer.Option("-w", "--where", metavar="SQL", help="Which rows, such as \"id = 7\"; true for all.", show_default=False)
+]
+MaxAttempts = Annotated[
+    int,
+    typer.Option(
+        "--max-attempts", metavar="N", min=1, help="Reads again so often when others were faster.", rich_help_panel=COMMIT_PANEL
+    ),
+]
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "update", runs_jobs=True, rich_help_panel=panel)(update)
+    command(app, "delete", runs_jobs=True, rich_help_panel=panel)(delete)
+
+
+def update(
+    call: Call,
+    table: TableName,
+    assignments: Annotated[
+        list[str],
+        typer.Option(
+            "--set",
+            metavar="COLUMN=EXPRESSION",
+            help="New value of a column, of the row's old values, such as \"points = points + 1\"; repeatable.",
+            show_default=False,
+        ),
+    ],
+    where: Where,
+    max_attempts: MaxAttempts = 100,
+    commit_user: CommitUser = None,
+    commit_id: CommitId = None,
+    data_conflict_check: DataConflictCheck = None,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Change rows that match, as one commit; read and change them again if others wrote to their buckets meanwhile.
+
+    Expressions know columns, literals, NULL, + - * / %, ||, concat, upper, lower, coalesce, round, floor and ceil. Whole numbers
+    divide to whole numbers; decimals are rounded half up; a value that its column cannot hold is an error.
+
+    paimon-cli update ./wh/game.db/players --set "points = points + 1" -w "id = 7"
+    """
+    from paimon_cli.jobs.update_job import UpdateRequest
+
+    request = UpdateRequest(where, tuple(assignments), commit_user, commit_id, max_attempts)
+    checked = call.with_check(data_conflict_check)
+    _run(checked, checked.locate(table, allow_unsafe_commit), request, "changed")
+
+
+def delete(
+    call: Call,
+    table: TableName,
+    where: Where,
+    max_attempts: MaxAttempts = 100,
+    commit_user: CommitUser = None,
+    commit_id: CommitId = None,
+    data_conflict_check: DataConflictCheck = None,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Delete rows that match, as one commit; look again if others wrote to their buckets meanwhile.
+
+    paimon-cli delete ./wh/game.db/players -w "points < 0"
+    """
+    from paimon_cli.jobs.update_job import UpdateRequest
+
+    request = UpdateRequest(where, (), commit_user, commit_id, max_attempts)
+    checked = call.with_check(data_conflict_check)
+    _run(checked, checked.locate(table, allow_unsafe_commit), request, "deleted")
+
+
+def _run(call: Call, location: TableLocation, request: UpdateRequest, done: str) -> None:
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.update_job import run_update
+
+    opened = call.open_to_commit(location)
+    with call.engine_running() as engine:
+        summary = run_update(opened.context, request, engine, progress_on_stderr())
+    if call.output is OutputFormat.TABLE:
+        print(_summary_text(summary, done))
+    else:
+        call.show(Item("UpdateSummary" if request.assignments else "DeleteSummary", opened.name, SUMMARY_COLUMNS, summary))
+
+
+def _summary_text(summary: UpdateSummary, done: str) -> str:
+    if summary.already_committed:
+        return "committed before under this user and identifier, nothing was done"
+    if not summary.snapshots:
+        return "no row matches, nothing was committed"
+    ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
+    effort = f"{counted(summary.attempts, 'attempt')}, {counted(summary.conflicts, 'conflict')}"
+    return (
+        f"snapshot {ids}: {counted(summary.rows, 'row')} {done} in {counted(summary.buckets, 'bucket')}, {effort}, "
+        f"{summary.seconds:.1f} s on {summary.engine}"
+    )

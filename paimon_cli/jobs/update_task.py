@@ -1,0 +1,141 @@
+"""One bucket's part of an update or delete: matching rows are read merged, changed, and written as new level-0 rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
+from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER
+from paimon_cli.errors import BadInput
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.lsm.sort_merge import sorted_rows
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import SOURCE_APPEND
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_schema
+from paimon_cli.read.assignment import Assignment, Assignments, BadRow
+from paimon_cli.read.predicate import Predicate
+from paimon_cli.read.scan_plan import Split
+from paimon_cli.read.split_reader import read_split
+from paimon_cli.write.incoming_cells import BadCell
+from paimon_cli.write.incoming_nested import cast_column
+
+HINT = "nothing was committed; change the expression or the condition"
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """What happens to rows that match: they get new values, or (no assignments) they are deleted. Picklable."""
+
+    where: Predicate
+    assignments: Assignments | None
+
+    @property
+    def kind(self) -> int:
+        return DELETE if self.assignments is None else UPDATE_AFTER
+
+
+@dataclass(frozen=True)
+class UpdateTask:
+    """One bucket as it was at the snapshot that is read. `first_sequence`: above all sequence numbers of the bucket."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    splits: tuple[Split, ...]
+    first_sequence: int
+    read_snapshot_id: int
+    file_stamp: str
+
+
+@dataclass(frozen=True)
+class UpdatedBucket:
+    """How many rows matched, and what to commit; None when none did."""
+
+    rows: int
+    message: CommitMessage | None
+
+
+def update_bucket(context: TableContext, change: RowChange, task: UpdateTask) -> UpdatedBucket:
+    """Carry out the task. When it fails, its own new files are removed; BadInput names the row that cannot be changed.
+
+    The splits hold whole keys in ascending order, so the changed rows are sorted, one per key, as a file needs them.
+    """
+    check_writable(context)
+    names = DataFileNames(context, task.file_stamp)
+    writer = DataFileWriter(context, task.partition, task.bucket, level=0, source=SOURCE_APPEND, names=names)
+    rows = 0
+    try:
+        for split in task.splits:
+            for batch in read_split(context, split, context.schema.field_names, change.where):
+                writer.write(_changed(context, change, batch, task.first_sequence + rows))
+                rows += batch.num_rows
+        files = writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+    if not files:
+        return UpdatedBucket(0, None)
+    place = (task.partition, task.bucket, task.total_buckets)
+    return UpdatedBucket(rows, CommitMessage(*place, new_files=files, read_snapshot_id=task.read_snapshot_id))
+
+
+def _changed(context: TableContext, change: RowChange, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
+    """The rows as `merge_schema` has them, with their new values."""
+    columns = {name: batch.column(name) for name in context.schema.field_names}
+    parts = change.assignments.parts if change.assignments else ()
+    for assignment in parts:
+        columns[assignment.column.name] = _assigned(context, assignment, batch)
+    changed = _merge_rows(context, columns, change.kind, first_sequence)
+    engine = merge_engine(context.options)
+    if any(assignment.column.name in engine.sequence_fields for assignment in parts):
+        _check_winners(context, batch, changed)
+    return changed
+
+
+def _merge_rows(context: TableContext, columns: dict[str, pa.Array], kind: int, first_sequence: int) -> pa.RecordBatch:
+    schema = merge_schema(context.schema)
+    rows = len(columns[context.schema.field_names[0]])
+    sequence = pa.array(np.arange(first_sequence, first_sequence + rows, dtype=np.int64))
+    return pa.RecordBatch.from_arrays([sequence, pa.array(np.full(rows, kind, np.int8)), *columns.values()], schema=schema)
+
+
+def _assigned(context: TableContext, assignment: Assignment, batch: pa.RecordBatch) -> pa.Array:
+    column = assignment.column
+    try:
+        values = cast_column(assignment.evaluate(batch), column.type, may_round=True)
+    except BadRow as problem:
+        raise _bad_row(context, assignment, batch, problem.row, problem.why) from problem
+    except BadCell as problem:
+        raise _bad_row(context, assignment, batch, problem.row, f"{problem.value}: {problem.why}") from problem
+    if values.null_count and not column.type.nullable:
+        row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+        raise _bad_row(context, assignment, batch, row, "the column is NOT NULL")
+    return values
+
+
+def _check_winners(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
+    """A table's sequence field decides which version of a row wins: an update that lowers it would never be seen."""
+    columns = {name: before.column(name) for name in context.schema.field_names}
+    both = pa.concat_batches([_merge_rows(context, columns, INSERT, 0), after])
+    engine = merge_engine(context.options)
+    kinds = engine.merge(sorted_rows(both, context.schema.trimmed_primary_keys, engine)).column(VALUE_KIND).to_numpy()
+    if not (kinds == UPDATE_AFTER).all():
+        key = _key(context, before, int(np.argmax(kinds != UPDATE_AFTER)))
+        raise BadInput(
+            f"the row with {key} would not change",
+            f"of its versions the one with the greatest {', '.join(engine.sequence_fields)} is shown, and SET lowers it",
+            HINT,
+        )
+
+
+def _bad_row(context: TableContext, assignment: Assignment, batch: pa.RecordBatch, row: int, why: str) -> BadInput:
+    key, column = _key(context, batch, row), assignment.column.name
+    return BadInput(f"SET {column} = {assignment.sql} does not work for the row with {key}", why, HINT, column=column, row=key)
+
+
+def _key(context: TableContext, batch: pa.RecordBatch, row: int) -> str:
+    return ", ".join(f"{name} = {batch.column(name)[row]}" for name in context.schema.primary_keys)

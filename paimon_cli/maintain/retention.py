@@ -1,0 +1,56 @@
+"""How much of the past stays: the options, and the range of snapshots that may go (format section 13.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.protections import oldest_consumed
+from paimon_cli.options.table_options import TableOptions
+
+
+@dataclass(frozen=True)
+class Retention:
+    """`at_least` newest snapshots always stay, those beyond `at_most` always go; between them age decides.
+
+    `millis`: younger snapshots stay. `limit`: how many may go in one run, None for all.
+    """
+
+    at_least: int
+    at_most: int
+    millis: int
+    limit: int | None
+
+    @staticmethod
+    def of(options: TableOptions) -> Retention:
+        """What the table's options `snapshot.num-retained.*`, `snapshot.time-retained`, `snapshot.expire.limit` say."""
+        return Retention(
+            options.snapshot_num_retained_min,
+            options.snapshot_num_retained_max,
+            options.snapshot_time_retained,
+            options.snapshot_expire_limit,
+        )
+
+
+def expiring_range(context: TableContext, retention: Retention) -> range:
+    """Ids of the snapshots that may go, the oldest first; the one at `range.stop` stays, and so do all behind it.
+
+    Java ExpireSnapshotsImpl: a snapshot is as old as its successor, since until then it was the table's present.
+    """
+    latest, earliest = context.snapshots.latest_id(), context.snapshots.earliest_id()
+    if latest is None or earliest is None:
+        return range(0)
+    stop = latest - max(retention.at_least, 1) + 1
+    consumed = oldest_consumed(context)
+    if consumed is not None:
+        stop = min(stop, consumed)
+    if retention.limit is not None:
+        stop = min(stop, earliest + retention.limit)
+    first_by_age = max(latest - retention.at_most + 1, earliest)
+    young = context.clock.now_millis() - retention.millis
+    for number in range(first_by_age, stop):
+        successor = context.snapshots.find(number + 1)
+        if successor is not None and successor.time_millis >= young:
+            stop = number
+            break
+    return range(earliest, max(stop, earliest))

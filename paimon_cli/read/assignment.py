@@ -1,0 +1,91 @@
+"""`SET column = expression`: what an update writes in place of a row's values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.field_types import DataField
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.read.expressions import DECIMAL, Expression, as_kind, kind_of
+
+
+class BadRow(Exception):
+    """An expression that does not compute for a row; `row` counts from 0 within the batch, `why` as in "overflow"."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(row, why)
+        self.row = row
+        self.why = why
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One column and what it becomes; `sql` is the expression as typed."""
+
+    column: DataField
+    expression: Expression
+    sql: str
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """A value per row, of the column's kind but not yet of its width; decimals are rounded half up to its digits.
+
+        Every expression sees the values from before the update. Raises `BadRow` for the first row that does not compute.
+        """
+        try:
+            return self._evaluate(batch)
+        except pa.ArrowInvalid as problem:
+            raise BadRow(self._first_bad_row(batch), str(problem)) from problem
+
+    def _evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        t = self.column.type
+        values = as_kind(self.expression.evaluate(batch), kind_of(t))
+        if kind_of(t) == DECIMAL and values.type.scale > (t.scale or 0):
+            values = pc.round(values, t.scale, round_mode="half_towards_infinity")
+        return values
+
+    def _first_bad_row(self, batch: pa.RecordBatch) -> int:
+        """By halving."""
+        low, high = 0, batch.num_rows
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._computes(batch.slice(low, middle - low)) else (low, middle)
+        return low
+
+    def _computes(self, batch: pa.RecordBatch) -> bool:
+        try:
+            self._evaluate(batch)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    def columns(self) -> Iterator[str]:
+        """Columns that the expression reads."""
+        yield from self.expression.columns()
+
+
+@dataclass(frozen=True)
+class Assignments:
+    """All of one update, one per column. Picklable by way of their text."""
+
+    texts: tuple[str, ...]
+    schema: TableSchema
+    parts: tuple[Assignment, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse_assignments, (self.texts, self.schema)
+
+
+def parse_assignments(texts: Sequence[str], schema: TableSchema) -> Assignments:
+    """`column = expression` texts, each may hold several with commas between.
+
+    Expressions: columns, literals, NULL, + - * / %, ||, concat, upper, lower, coalesce, round, floor, ceil. Raises UsageError
+    for other SQL, unknown columns, kinds that the column cannot take, and for columns that say where a row belongs.
+    """
+    from paimon_cli.read.assignment_sql import assignments_of  # sqlglot takes long to import, and few commands need it
+
+    return Assignments(tuple(texts), schema, assignments_of(texts, schema))

@@ -1,0 +1,214 @@
+"""What stands on the right of `SET column = ...`: columns, constants, arithmetic and text functions over Arrow batches.
+
+Numbers are computed in the widest form of their kind (int64, decimal256, float64) by kernels that fail on overflow; only the
+assignment brings the result into its column's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS
+from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.values import values_to_arrow
+
+WHOLE, DECIMAL, FLOATING, TEXT, BINARY = "whole number", "decimal number", "floating number", "text", "binary value"
+NUMERIC = (WHOLE, DECIMAL, FLOATING)
+"""Each kind of number can be taken for any that stands behind it."""
+
+WIDE_WHOLE = pa.decimal256(19, 0)
+QUOTIENT_DIGITS = 12
+"""Digits behind the point that a decimal dividend has at least: its quotient has some more."""
+
+
+class Expression(Protocol):
+    """`kind` is one of the constants above, or the text of any other type."""
+
+    @property
+    def kind(self) -> str: ...
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """A value per row. `pa.ArrowInvalid` if a value of the batch does not compute."""
+        ...
+
+    def columns(self) -> Iterator[str]: ...
+
+
+def kind_of(t: DataType) -> str:
+    """What values of a column are, its width left aside."""
+    if t.root in INTEGER_ROOTS:
+        return WHOLE
+    if t.root == "DECIMAL":
+        return DECIMAL
+    if t.root in FLOATING_ROOTS:
+        return FLOATING
+    if t.root in STRING_ROOTS:
+        return TEXT
+    if t.root in BINARY_ROOTS:
+        return BINARY
+    return type_to_sql(t.with_nullable(True)) if t.is_nested else t.root
+
+
+def can_become(kind: str, wanted: str) -> bool:
+    """Whether values of a kind can be taken for another without losing what they mean."""
+    return kind == wanted or (kind in NUMERIC and wanted in NUMERIC and NUMERIC.index(kind) < NUMERIC.index(wanted))
+
+
+def as_kind(values: pa.Array, kind: str) -> pa.Array:
+    """Numbers in the form in which that kind is computed; anything else as it is."""
+    t = values.type
+    if kind == WHOLE:
+        return values.cast(pa.int64())
+    if kind == DECIMAL:
+        return values.cast(pa.decimal256(t.precision, t.scale) if pa.types.is_decimal(t) else WIDE_WHOLE)
+    return values.cast(pa.float64(), safe=False) if kind == FLOATING else values
+
+
+@dataclass(frozen=True)
+class ColumnValue:
+    """The row's own value, as it was before the update."""
+
+    name: str
+    kind: str
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        return as_kind(batch.column(self.name), self.kind)
+
+    def columns(self) -> Iterator[str]:
+        yield self.name
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same for every row: an internal value of `type`."""
+
+    value: Any
+    type: DataType
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.type)
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        if self.value is None:
+            return as_kind(pa.nulls(batch.num_rows, arrow_type(self.type)), self.kind)
+        rows = pa.array(np.zeros(batch.num_rows, np.int64))
+        return as_kind(values_to_arrow([self.value], self.type).take(rows), self.kind)
+
+    def columns(self) -> Iterator[str]:
+        yield from ()
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """`left op right`, op one of + - * / %. Whole numbers divide to whole numbers, toward zero."""
+
+    op: str
+    left: Expression
+    right: Expression
+
+    @property
+    def kind(self) -> str:
+        return max(self.left.kind, self.right.kind, key=NUMERIC.index)
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        left, right = (as_kind(side.evaluate(batch), self.kind) for side in (self.left, self.right))
+        if self.op == "/" and self.kind == DECIMAL:
+            left = _with_digits(left, QUOTIENT_DIGITS)
+        result = _OPERATORS[self.op](left, right)
+        if self.kind == FLOATING and bool(np.any(_infinite(result) & ~_infinite(left) & ~_infinite(right))):
+            raise pa.ArrowInvalid("overflow")
+        return result
+
+    def columns(self) -> Iterator[str]:
+        yield from self.left.columns()
+        yield from self.right.columns()
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of values of one kind: `kind` is what it gives, null where an argument is null."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    kind: str
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        return FUNCTIONS[self.name]([argument.evaluate(batch) for argument in self.arguments])
+
+    def columns(self) -> Iterator[str]:
+        for argument in self.arguments:
+            yield from argument.columns()
+
+
+@dataclass(frozen=True)
+class Coalesce:
+    """The first argument that is not null; all are of one kind, or numbers."""
+
+    arguments: tuple[Expression, ...]
+
+    @property
+    def kind(self) -> str:
+        return reduce(lambda known, other: other if can_become(known, other) else known, (a.kind for a in self.arguments))
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        values = [as_kind(argument.evaluate(batch), self.kind) for argument in self.arguments]
+        return pc.coalesce(*_alike(values))
+
+    def columns(self) -> Iterator[str]:
+        for argument in self.arguments:
+            yield from argument.columns()
+
+
+def _with_digits(values: pa.Array, digits: int) -> pa.Array:
+    more = max(0, digits - values.type.scale)
+    return values.cast(pa.decimal256(values.type.precision + more, values.type.scale + more))
+
+
+def _alike(values: list[pa.Array]) -> list[pa.Array]:
+    """Decimals with the same precision and scale, wide enough for all."""
+    types = [value.type for value in values]
+    if not pa.types.is_decimal(types[0]):
+        return values
+    scale = max(t.scale for t in types)
+    common = pa.decimal256(max(t.precision - t.scale for t in types) + scale, scale)
+    return [value.cast(common) for value in values]
+
+
+def _remainder(left: pa.Array, right: pa.Array) -> pa.Array:
+    """With the sign of the dividend, as SQL has it."""
+    return pc.subtract_checked(left, pc.multiply_checked(pc.divide_checked(left, right), right))
+
+
+def _infinite(values: pa.Array) -> np.ndarray:
+    return np.isinf(values.to_numpy(zero_copy_only=False))
+
+
+def _rounded(how: Callable[[pa.Array], pa.Array]) -> Callable[[list[pa.Array]], pa.Array]:
+    return lambda arguments: how(arguments[0]).cast(pa.int64())
+
+
+_OPERATORS: dict[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
+    "+": pc.add_checked,
+    "-": pc.subtract_checked,
+    "*": pc.multiply_checked,
+    "/": pc.divide_checked,
+    "%": _remainder,
+}
+FUNCTIONS: dict[str, Callable[[list[pa.Array]], pa.Array]] = {
+    "concat": lambda arguments: pc.binary_join_element_wise(*arguments, ""),
+    "upper": lambda arguments: pc.utf8_upper(arguments[0]),
+    "lower": lambda arguments: pc.utf8_lower(arguments[0]),
+    "round": _rounded(lambda values: pc.round(values, round_mode="half_towards_infinity")),
+    "floor": _rounded(pc.floor),
+    "ceil": _rounded(pc.ceil),
+}
+"""By name: arguments evaluated -> values."""

@@ -1,0 +1,152 @@
+"""Paimon's own lock in a SQL database: a row of `paimon_distributed_locks` (format section 14.2; Java JdbcCatalogLock).
+
+The row carries its owner (`lock_owner`, a column that newer Java has and adds to older tables, as we do), so that a holder
+can tell whether the lock is still its own. It expires, by the clock of the database, `lock-acquire-timeout` after it was taken.
+
+What no lock can do: keep out a holder that lost it. A writer that is stopped between its last look at the row and its put,
+or whose put is on the way for longer than the lock lives, may still write when the next holder has it. `Lease.confirm`
+keeps that window small: it asks for the row right before the put, and refuses once half of the lock's life is over, so that
+a put has the other half to arrive. On a store with a proven primitive the put itself is exclusive and nothing of this remains.
+
+PostgreSQL keeps `acquired_at` in the time zone of the session: all clients must have the same one (PGTZ; Java's is that of
+its JVM), else locks look older or younger than they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, SystemClock
+from paimon_cli.storage.lock_settings import LockSettings, lock_id
+from paimon_cli.storage.redaction import redact
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from paimon_cli.storage.lock_table import LockTable
+
+_FIRST_SLEEP = 100
+_ROUNDING = 1_000
+"""Millis: SQLite and MySQL count a lock's age in whole seconds."""
+_GRACE = 2 * _ROUNDING
+"""So much longer than it should a dead holder's row may live: waiters must not give up just before."""
+
+
+class CommitLock:
+    """The lock of one table. Connects when it is taken, not before; picklable."""
+
+    def __init__(self, settings: LockSettings, table_url: str, clock: Clock | None = None, names: Names | None = None) -> None:
+        self._settings = settings
+        self._table_url = table_url
+        self._id = lock_id(settings, table_url)
+        self._clock = clock or SystemClock()
+        self._names = names or RandomNames()
+        self._opened: LockTable | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CommitLock, (self._settings, self._table_url, self._clock, self._names)
+
+    def check(self) -> None:
+        """Connect once: raise now what would fail at the first commit."""
+        self._connect()[1].close()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[Lease]:
+        """Take the lock, waiting as long as `lock-acquire-timeout` says; given back at the end of the block.
+
+        `StorageUnavailable`: it was not had, or the database does not answer.
+        """
+        table, connection = self._connect()
+        with contextlib.closing(connection):
+            lease = self._take(table, connection)
+            try:
+                yield lease
+            finally:
+                lease.release()
+
+    def _take(self, table: LockTable, connection: Connection) -> Lease:
+        owner, begin, sleep = self._names.uuid(), self._clock.now_millis(), _FIRST_SLEEP
+        while True:
+            since = self._clock.now_millis()
+            with _database_errors(self._settings):
+                table.remove_expired(connection, self._id)
+                if table.insert(connection, self._id, owner, self._life_seconds):
+                    return Lease(self._settings, table, connection, self._clock, self._id, owner, since, self._life_seconds * 500)
+                left = table.seconds_left(connection, self._id)
+            if self._clock.now_millis() - begin > self._settings.acquire_timeout + _GRACE:
+                raise StorageUnavailable(
+                    f"the commit lock {self._id} was not had",
+                    f"others had it for the {self._settings.acquire_timeout / 1000:g} s that we waited",
+                    "try again, or raise lock-acquire-timeout",
+                    lock_id=self._id,
+                )
+            pause = sleep * (1 + self._names.jitter()) / 2000
+            self._clock.sleep(min(pause, max(left, _FIRST_SLEEP / 1000)))
+            sleep = min(2 * sleep, self._settings.max_sleep)
+
+    @property
+    def _life_seconds(self) -> int:
+        return max(1, -(-self._settings.acquire_timeout // 1000))
+
+    def _connect(self) -> tuple[LockTable, Connection]:
+        if self._opened is None:
+            try:
+                from paimon_cli.storage.lock_database import open_database
+                from paimon_cli.storage.lock_table import LockTable
+            except ImportError as error:
+                raise UsageError("the commit lock needs SQLAlchemy", str(error), "pip install 'paimon-cli[jdbc]'") from None
+            self._opened = LockTable(open_database(self._settings), self._settings.key_length)
+        with _database_errors(self._settings):
+            return self._opened, self._opened.connect()
+
+
+@dataclass
+class Lease:
+    """A lock that is had since `since` (epoch millis, just before its row was made); a put may begin within `usable_millis`."""
+
+    settings: LockSettings
+    table: LockTable
+    connection: Connection
+    clock: Clock
+    lock_id: str
+    owner: str
+    since: int
+    usable_millis: int
+    released: bool | None = None
+
+    def confirm(self) -> None:
+        """Right before a put: raise `StorageUnavailable` if the lock is lost, or too old for a put to begin under it."""
+        with _database_errors(self.settings):
+            age = self.table.age_seconds(self.connection, self.lock_id, self.owner)
+        held = self.clock.now_millis() - self.since
+        if age is None or held < 0 or max(held, age * 1000 - _ROUNDING) >= self.usable_millis:
+            raise StorageUnavailable(
+                f"the commit lock {self.lock_id} was lost before the commit",
+                "somebody else took it over" if age is None else f"it was had for {held / 1000:g} s before the commit began",
+                "try again, or raise lock-acquire-timeout",
+                lock_id=self.lock_id,
+            )
+
+    def release(self) -> bool:
+        """Give the lock back; whether it was ours until now. Without an answer the row expires by itself."""
+        if self.released is None:
+            self.released = False
+            with contextlib.suppress(StorageUnavailable), _database_errors(self.settings):
+                self.released = self.table.delete(self.connection, self.lock_id, self.owner)
+        return self.released
+
+
+@contextlib.contextmanager
+def _database_errors(settings: LockSettings) -> Iterator[None]:
+    """What goes wrong in the database becomes `StorageUnavailable`, without secrets."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except SQLAlchemyError as error:
+        why = redact(str(getattr(error, "orig", None) or error).splitlines()[0], {"password": settings.password})
+        raise StorageUnavailable("the database of the commit lock does not answer", why, "check uri") from None

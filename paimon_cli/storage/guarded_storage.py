@@ -1,0 +1,128 @@
+"""A storage whose commits are not safe by construction: which way a file may appear there so that only one writer makes it.
+
+The ways, best first: Paimon's own lock, if the catalog has one (a writer with another notion of exclusion, such as Java's
+check-then-rename, would not be kept out by anything else); the store's primitive, if a trial proves it; neither, if the user
+says so; else a refusal. Under the lock a proven primitive is used all the same: then even a late write cannot replace a file.
+"""
+
+from __future__ import annotations
+
+import enum
+from functools import cached_property
+from typing import Any, BinaryIO
+
+from paimon_cli.errors import Refused, StorageUnavailable
+from paimon_cli.storage.capability_probe import has_primitive
+from paimon_cli.storage.clock_and_names import Names, RandomNames
+from paimon_cli.storage.commit_lock import CommitLock
+from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
+
+
+class CommitWay(enum.Enum):
+    """How files that only one writer may make are made."""
+
+    LOCK = "lock"
+    PRIMITIVE = "primitive"
+    UNSAFE = "unsafe"
+
+
+def check_commits(storage: Storage) -> str | None:
+    """Before work that ends in a commit: raise `Refused` if no commit is safe there; a warning if it is made all the same."""
+    if isinstance(storage, GuardedStorage) and storage.commit_way() is CommitWay.UNSAFE:
+        return f"{storage.root} has neither exclusive creation nor a lock: two commits at once may lose one of them"
+    return None
+
+
+class GuardedStorage:
+    """`inner` with a `put_if_absent` that can be relied on below `root`. Picklable."""
+
+    def __init__(
+        self,
+        inner: Storage,
+        root: str,
+        lock: CommitLock | None = None,
+        allow_unsafe_commit: bool = False,
+        names: Names | None = None,
+    ) -> None:
+        self.inner = inner
+        self.root = root
+        self._lock = lock
+        self._allow_unsafe_commit = allow_unsafe_commit
+        self._names = names or RandomNames()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GuardedStorage, (self.inner, self.root, self._lock, self._allow_unsafe_commit, self._names)
+
+    def commit_way(self) -> CommitWay:
+        """Tries the store out, the first time. `Refused` if there is no way."""
+        if self._lock is not None:
+            return CommitWay.LOCK
+        if self._has_primitive:
+            return CommitWay.PRIMITIVE
+        if self._allow_unsafe_commit:
+            return CommitWay.UNSAFE
+        raise Refused(
+            f"no safe commit on {self.root}",
+            "the store cannot make a file in a way that only one of several writers succeeds, and the catalog has no lock",
+            "give it one (lock.enabled=true and uri=jdbc:... by --option or in paimon.yaml); "
+            "--allow-unsafe-commit goes without, for a single writer",
+        )
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """As the protocol has it. `StorageUnavailable` (lock not had, or lost in time) means that nothing was written."""
+        way = self.commit_way()
+        if way is CommitWay.PRIMITIVE:
+            return self.inner.put_if_absent(path, data)
+        if way is CommitWay.UNSAFE or self._lock is None:
+            return PutOutcome.EXISTS if self.inner.exists(path) else self._put(path, data)
+        proven = self._has_primitive
+        with self._lock.held() as lease:
+            if self.inner.exists(path):
+                return PutOutcome.EXISTS
+            lease.confirm()
+            if proven:
+                return self.inner.put_if_absent(path, data)
+            outcome = self._put(path, data)
+            # Whoever took a lost lock over may be writing the same file now.
+            return outcome if lease.release() else PutOutcome.UNKNOWN
+
+    @cached_property
+    def _has_primitive(self) -> bool:
+        return has_primitive(self.inner, self.root, self._names)
+
+    def _put(self, path: str, data: bytes) -> PutOutcome:
+        try:
+            self.inner.overwrite(path, data)
+        except StorageUnavailable:
+            return PutOutcome.UNKNOWN
+        return PutOutcome.CREATED
+
+    def read_bytes(self, path: str) -> bytes:
+        return self.inner.read_bytes(path)
+
+    def open_input(self, path: str) -> BinaryIO:
+        return self.inner.open_input(path)
+
+    def open_output(self, path: str) -> BinaryIO:
+        return self.inner.open_output(path)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self.inner.write_new(path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self.inner.overwrite(path, data)
+
+    def exists(self, path: str) -> bool:
+        return self.inner.exists(path)
+
+    def file_size(self, path: str) -> int:
+        return self.inner.file_size(path)
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        return self.inner.list_directory(path)
+
+    def delete(self, path: str) -> None:
+        self.inner.delete(path)
+
+    def delete_directory(self, path: str) -> None:
+        self.inner.delete_directory(path)

@@ -1,0 +1,116 @@
+"""The table `paimon_distributed_locks` in SQLite, PostgreSQL and MySQL (format section 14.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import (
+    TIMESTAMP,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    MetaData,
+    String,
+    Table,
+    delete,
+    func,
+    insert,
+    inspect,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+NAME = "paimon_distributed_locks"
+OWNER = "lock_owner"
+
+_AGE = {
+    "sqlite": "CAST(strftime('%s', 'now') AS INTEGER) - CAST(strftime('%s', acquired_at) AS INTEGER)",
+    "postgresql": "EXTRACT(EPOCH FROM (LOCALTIMESTAMP - acquired_at))",
+    "mysql": "TIMESTAMPDIFF(SECOND, acquired_at, NOW())",
+    "mariadb": "TIMESTAMPDIFF(SECOND, acquired_at, NOW())",
+}
+"""Seconds since the lock was taken, by the database's own clock."""
+
+
+class LockTable:
+    """Statements on the table, each its own transaction. Failures of the database are `SQLAlchemyError`."""
+
+    def __init__(self, engine: Engine, key_length: int) -> None:
+        self._engine = engine
+        self._age: ColumnElement[Any] = literal_column(_AGE[engine.dialect.name])
+        self._table = Table(
+            NAME,
+            MetaData(),
+            Column("lock_id", String(key_length), primary_key=True),
+            Column("acquired_at", TIMESTAMP, server_default=func.current_timestamp(), nullable=False),
+            Column("expire_time_seconds", BigInteger, server_default=text("0"), nullable=False),
+            Column(OWNER, String(36)),
+        )
+        self._is_ready = False
+
+    def connect(self) -> Connection:
+        """A connection; makes the table, or gives it its newest column, if need be."""
+        connection = self._engine.connect()
+        if not self._is_ready:
+            try:
+                self._make(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._is_ready = True
+        return connection
+
+    def insert(self, connection: Connection, lock_id: str, owner: str, expiry_seconds: int) -> bool:
+        """False if somebody has the lock."""
+        row = {"lock_id": lock_id, "expire_time_seconds": expiry_seconds, OWNER: owner}
+        try:
+            connection.execute(insert(self._table).values(row))
+        except IntegrityError:
+            return False
+        return True
+
+    def remove_expired(self, connection: Connection, lock_id: str) -> None:
+        table = self._table.c
+        connection.execute(delete(self._table).where(table.lock_id == lock_id, self._age > table.expire_time_seconds))
+
+    def seconds_left(self, connection: Connection, lock_id: str) -> float:
+        """Until the present lock, whoever has it, expires; 0 if there is none."""
+        table = self._table.c
+        left = connection.execute(select(table.expire_time_seconds - self._age).where(table.lock_id == lock_id)).scalar()
+        return 0.0 if left is None else float(left)
+
+    def age_seconds(self, connection: Connection, lock_id: str, owner: str) -> float | None:
+        """Age of the owner's row; None if it is not there."""
+        table = self._table.c
+        query = select(self._age).where(table.lock_id == lock_id, table.lock_owner == owner)
+        age = connection.execute(query).scalar()
+        return None if age is None else float(age)
+
+    def delete(self, connection: Connection, lock_id: str, owner: str) -> bool:
+        """Whether the owner's row was there."""
+        table = self._table.c
+        done = connection.execute(delete(self._table).where(table.lock_id == lock_id, table.lock_owner == owner))
+        return bool(done.rowcount)
+
+    def _make(self, connection: Connection) -> None:
+        if not inspect(connection).has_table(NAME):
+            self._unless_done(connection, lambda: self._table.create(connection))
+        if not self._has_owner(connection):
+            statement = text(f"ALTER TABLE {NAME} ADD COLUMN {OWNER} VARCHAR(36)")
+            self._unless_done(connection, lambda: connection.execute(statement))
+
+    def _unless_done(self, connection: Connection, change: Callable[[], object]) -> None:
+        """Somebody else may make the same change at the same time."""
+        try:
+            change()
+        except DBAPIError:
+            if not (inspect(connection).has_table(NAME) and self._has_owner(connection)):
+                raise
+
+    def _has_owner(self, connection: Connection) -> bool:
+        return any(column["name"] == OWNER for column in inspect(connection).get_columns(NAME))

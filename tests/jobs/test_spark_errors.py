@@ -1,0 +1,53 @@
+"""Texts of Spark's failures, put in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_cli.errors import Conflict, FilesConflict, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.jobs.spark_errors import carrying_errors, explained
+
+JAVA_TRACE = """An error occurred while calling o9.collect.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed
+\tat org.apache.spark.Scheduler.run(Scheduler.scala:7)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+PYTHON_TRACE = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "worker.py", line 9, in main
+    process()
+ValueError: the cell is odd
+and says so in two lines
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:7)
+"""
+
+
+def test_an_error_of_ours_comes_through_text() -> None:
+    with pytest.raises(Exception, match="paimon-cli-error<") as raised, carrying_errors():
+        raise FilesConflict("what", "why", "hint", files=["a", "b"])
+    error = explained(RuntimeError(f"Job aborted: {raised.value}\n\tat java"))
+    assert isinstance(error, Conflict)
+    assert (error.code, error.hint, error.details) == ("PC-CONFLICT-FILE", "hint", {"files": ["a", "b"]})
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "why"),
+    [
+        (JAVA_TRACE, PaimonError, "IOException: No space left on device"),
+        (PYTHON_TRACE, PaimonError, "and says so in two lines"),
+        ("something else\nat all", PaimonError, "something else"),
+        ("x\nCaused by: java.lang.OutOfMemoryError: Java heap space", StorageUnavailable, None),
+        ("Lost task: ExecutorLostFailure (executor 1 exited) Reason: heartbeat\n", StorageUnavailable, None),
+        ("SparkException: Python worker exited unexpectedly (crashed)", StorageUnavailable, None),
+        ("Answer from Java side is empty", StorageUnavailable, None),
+        ("ModuleNotFoundError: No module named 'fastavro'", UsageError, None),
+        ("[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.10", UsageError, None),
+    ],
+)
+def test_other_failures_become_one_line(text: str, kind: type[PaimonError], why: str | None) -> None:
+    error = explained(RuntimeError(text))
+    assert type(error) is kind
+    assert "\n" not in error.what + error.why + error.hint
+    assert why is None or error.why == why
