@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 
@@ -82,8 +83,18 @@ def _stored_batches(
         elif form == "orc":
             for number in range((stripes := orc.ORCFile(source)).nstripes):
                 stripe = stripes.read_stripe(number, columns=physical)
-                yield from pa.Table.from_batches([stripe]).select(physical).to_batches(max_chunksize=batch_rows)
+                rows = pa.Table.from_batches([stripe]).select(physical)
+                yield from _without_padding(context, file, rows).to_batches(max_chunksize=batch_rows)
         elif form == "avro":
             yield from avro_batches(source, physical, context.schemas.get(file.schema_id), batch_rows)
         else:
             raise NotSupported(f"data file {path}", f"its format {form} is none of parquet, orc, avro")
+
+
+def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) -> pa.Table:
+    """ORC stores CHAR(n) padded with blanks; like Java's reader take them off. CHARs inside of nested values keep theirs."""
+    for field in context.schemas.get(file.schema_id).fields:
+        position = rows.schema.get_field_index(field.name)
+        if field.type.root == "CHAR" and position >= 0:
+            rows = rows.set_column(position, rows.schema.field(position), pc.utf8_rtrim(rows.column(position), " "))
+    return rows

@@ -20,6 +20,7 @@ from paimon_cli.bucket.column_statistics import (
 )
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import DataField
+from paimon_cli.datatypes.hidden_nulls import without_hidden_nulls
 from paimon_cli.datatypes.values import values_from_arrow
 from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
@@ -168,7 +169,7 @@ class _OpenDataFile:
         if not self._pending:
             return
         rows = pa.Table.from_batches(self._pending)
-        columns = [rows.column(name.removeprefix(KEY_PREFIX)) for name in self._schema.names]
+        columns = [without_hidden_nulls(rows.column(name.removeprefix(KEY_PREFIX))) for name in self._schema.names]
         self._writer.write_table(pa.table(columns, schema=self._schema), row_group_size=rows.num_rows)
         self._pending, self._pending_bytes = [], 0
 

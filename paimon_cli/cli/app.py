@@ -18,6 +18,7 @@ from paimon_cli.cli import (
     read_command,
     schema_commands,
     snapshot_commands,
+    stage_commands,
     update_commands,
     version_command,
     write_command,
@@ -80,6 +81,7 @@ DATA, INSPECT, OTHER = "Data", "Inspect", "Other"
 
 for _command in (create_command, write_command, update_commands, read_command, compact_command):
     _command.register(app, DATA)
+app.add_typer(stage_commands.stage, name="stage", rich_help_panel=DATA)
 for _name, _group in (
     ("snapshots", snapshot_commands.snapshots),
     ("tags", snapshot_commands.tags),

@@ -83,7 +83,8 @@ Partitions = Annotated[
 Buckets = Annotated[list[int] | None, typer.Option("--bucket", metavar="N", help="Only this bucket; repeatable.")]
 
 CommitUser = Annotated[
-    str | None, typer.Option("--commit-user", metavar="NAME", help="Who commits; else a random name.", rich_help_panel=COMMIT_PANEL)
+    str | None,
+    typer.Option("--commit-user", metavar="NAME", help="Who commits; else a random name.", rich_help_panel=COMMIT_PANEL),
 ]
 CommitId = Annotated[
     int | None,

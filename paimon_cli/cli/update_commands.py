@@ -29,7 +29,7 @@ SUMMARY_COLUMNS = (
 )
 
 Where = Annotated[
-    str, typer.Option("-w", "--where", metavar="SQL", help="Which rows, such as \"id = 7\"; true for all.", show_default=False)
+    str, typer.Option("-w", "--where", metavar="SQL", help='Which rows, such as "id = 7"; true for all.', show_default=False)
 ]
 MaxAttempts = Annotated[
     int,
@@ -52,7 +52,7 @@ def update(
         typer.Option(
             "--set",
             metavar="COLUMN=EXPRESSION",
-            help="New value of a column, of the row's old values, such as \"points = points + 1\"; repeatable.",
+            help='New value of a column, of the row\'s old values, such as "points = points + 1"; repeatable.',
             show_default=False,
         ),
     ],
@@ -65,8 +65,8 @@ def update(
 ) -> None:
     """Change rows that match, as one commit; read and change them again if others wrote to their buckets meanwhile.
 
-    Expressions know columns, literals, NULL, + - * / %, ||, concat, upper, lower, coalesce, round, floor and ceil. Whole numbers
-    divide to whole numbers; decimals are rounded half up; a value that its column cannot hold is an error.
+    Expressions: columns, literals, NULL, + - * / %, ||, concat, upper, lower, coalesce, round, floor, ceil.
+    Whole numbers divide to whole numbers, decimals are rounded half up, what does not fit its column is an error.
 
     paimon-cli update ./wh/game.db/players --set "points = points + 1" -w "id = 7"
     """

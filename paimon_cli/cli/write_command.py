@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import enum
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName, split_partitions
+from paimon_cli.cli.parameters import (
+    COMMIT_PANEL,
+    AllowUnsafeCommit,
+    CommitId,
+    CommitUser,
+    DataConflictCheck,
+    TableName,
+    split_partitions,
+)
 from paimon_cli.cli.results import Column, Item, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.jobs.write_job import WriteSummary
+    from paimon_cli.jobs.write_job import WriteRequest, WriteSummary
+    from paimon_cli.table.table import Table
 
 SUMMARY_COLUMNS = (
     Column("rows", "Rows", COUNT),
@@ -75,13 +85,26 @@ def write(
         list[str] | None,
         typer.Option("--partition", metavar="KEY=VALUE[,...]", help="With --overwrite: the partition to replace."),
     ] = None,
-    commit_user: Annotated[
-        str | None, typer.Option("--commit-user", metavar="NAME", help="Who commits; else a random name.")
-    ] = None,
-    commit_id: Annotated[
+    commit_user: CommitUser = None,
+    commit_id: CommitId = None,
+    data_conflict_check: DataConflictCheck = None,
+    read_snapshot: Annotated[
         int | None,
         typer.Option(
-            "--commit-id", metavar="N", min=0, help="Identifier within the user: a commit made before is not made again."
+            "--read-snapshot",
+            metavar="N",
+            min=0,
+            help="The snapshot that the rows were made from, for the check; else the latest.",
+            rich_help_panel=COMMIT_PANEL,
+        ),
+    ] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            "--stage",
+            metavar="FILE",
+            help="Only write the data files; `stage commit FILE` makes the commit.",
+            rich_help_panel=COMMIT_PANEL,
         ),
     ] = None,
     compact: Annotated[CompactWhen, typer.Option("--compact", help="Compact the buckets behind the commit.")] = CompactWhen.NONE,
@@ -94,9 +117,10 @@ def write(
 
     paimon-cli write ./wh/shop.db/orders orders-*.parquet
     """
-    from paimon_cli.cli.progress_bar import progress_on_stderr
-    from paimon_cli.jobs.write_job import WriteRequest, run_write
+    from paimon_cli.jobs.write_job import WriteRequest
 
+    if stage is not None and compact is CompactWhen.AFTER:
+        raise UsageError("--stage does not go with --compact after", "there is nothing to compact before the commit")
     if op_column is not None and op is not RowOperation.UPSERT:
         raise UsageError("--op does not go with --op-column", "the column says what each row does")
     request = WriteRequest(
@@ -108,9 +132,23 @@ def write(
         static_partition=_static_partition(partition, overwrite),
         commit_user=commit_user,
         commit_id=commit_id,
+        read_snapshot=read_snapshot,
         parallelism=parallelism,
     )
-    opened = call.open_to_commit(call.locate(table, allow_unsafe_commit))
+    checked = call.with_check(data_conflict_check)
+    opened = checked.open_to_commit(checked.locate(table, allow_unsafe_commit))
+    if read_snapshot is not None and opened.context.options.commit_data_conflict_check == "off":
+        print("warning: --read-snapshot has no effect while the data conflict check is off", file=sys.stderr)
+    if stage is None:
+        _write(checked, opened, request, compact)
+    else:
+        _stage(checked, opened, request, stage)
+
+
+def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhen) -> None:
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.write_job import run_write
+
     with call.engine_running() as engine:
         summary = run_write(opened.context, request, engine, progress_on_stderr())
         if call.output is OutputFormat.TABLE:
@@ -121,6 +159,20 @@ def write(
             from paimon_cli.cli.compact_command import compact_behind_write
 
             compact_behind_write(opened, {bucket for _, bucket in summary.touched}, engine)
+
+
+def _stage(call: Call, opened: Table, request: WriteRequest, file: str) -> None:
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.cli.stage_commands import show_staged, staged_text
+    from paimon_cli.jobs.stage_job import StageFile, stage_write
+
+    stage_file = StageFile(file)
+    with call.engine_running() as engine:
+        staged = stage_write(opened.context, request, stage_file, engine, progress_on_stderr())
+    if call.output is OutputFormat.TABLE:
+        print(staged_text(stage_file, staged))
+    else:
+        show_staged(call, opened, stage_file, staged)
 
 
 def _static_partition(partition: list[str] | None, overwrite: bool) -> dict[str, str] | None:

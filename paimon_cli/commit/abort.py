@@ -17,8 +17,8 @@ def delete_created_files(context: TableContext, messages: Sequence[CommitMessage
     A commit of two halves may have published the first: files that a snapshot names stay. Not to be called after
     `CommitUnknown`: a snapshot might still appear.
     """
-    named = _files_named_since(context, messages)
-    doomed = [path for name, path in _created_files(context, messages) if name not in named]
+    named = files_named_since(context, messages)
+    doomed = [path for name, path in created_files(context, messages) if name not in named]
     for path in doomed:
         context.storage.delete(path)
     return len(doomed)
@@ -36,7 +36,7 @@ def removed_on_refusal(context: TableContext, messages: Sequence[CommitMessage])
         raise
 
 
-def _created_files(context: TableContext, messages: Sequence[CommitMessage]) -> list[tuple[str, str]]:
+def created_files(context: TableContext, messages: Sequence[CommitMessage]) -> list[tuple[str, str]]:
     """Name and path of every file that exists for these messages only; extra files go with their data file's name."""
     files = []
     for message in messages:
@@ -48,7 +48,7 @@ def _created_files(context: TableContext, messages: Sequence[CommitMessage]) -> 
     return files
 
 
-def _files_named_since(context: TableContext, messages: Sequence[CommitMessage]) -> set[str]:
+def files_named_since(context: TableContext, messages: Sequence[CommitMessage]) -> set[str]:
     """Names of all files that came into the table behind the oldest snapshot that a message's writer saw.
 
     If that snapshot has expired, the files alive at the oldest one that is left count too.

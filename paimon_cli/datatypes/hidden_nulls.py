@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 
 def without_hidden_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values, with no null mark on a non-nullable field where the struct around it is null anyway."""
+    """The same values, with no null mark on a non-nullable field where the struct around it is null anyway.
+
+    Keys of maps are left as they are.
+    """
     if not _has_required_fields(column.type):
         return column
     return pa.chunked_array([_cleared(chunk) for chunk in column.chunks], column.type)
@@ -18,7 +20,7 @@ def _has_required_fields(t: pa.DataType) -> bool:
     if pa.types.is_struct(t):
         return any(not field.nullable or _has_required_fields(field.type) for field in t)
     if pa.types.is_map(t):
-        return _has_required_fields(t.key_type) or _has_required_fields(t.item_type)
+        return _has_required_fields(t.item_type)
     return pa.types.is_list(t) and _has_required_fields(t.value_type)
 
 
@@ -30,12 +32,12 @@ def _cleared(array: pa.Array) -> pa.Array:
     if pa.types.is_struct(t):
         children = [_field(array.field(i), field, absent) for i, field in enumerate(t)]
         return pa.StructArray.from_arrays(children, fields=list(t), mask=absent)
+    offsets = array.offsets.to_numpy()
+    inside = slice(offsets[0], offsets[-1])
+    starts = pa.array(offsets - offsets[0])
     if pa.types.is_map(t):
-        # Arrow's list functions take no maps.
-        lists = array.cast(pa.list_(pa.struct([t.key_field, t.item_field])))
-        keys, items = (_cleared(part) for part in lists.flatten().flatten())
-        return pa.MapArray.from_arrays(_offsets(lists), keys, items, type=t, mask=absent)
-    return pa.ListArray.from_arrays(_offsets(array), _cleared(array.flatten()), type=t, mask=absent)
+        return pa.MapArray.from_arrays(starts, array.keys[inside], _cleared(array.items[inside]), type=t, mask=absent)
+    return pa.ListArray.from_arrays(starts, _cleared(array.values[inside]), type=t, mask=absent)
 
 
 def _field(child: pa.Array, field: pa.Field, absent: pa.Array) -> pa.Array:
@@ -56,8 +58,3 @@ def _unmarked(array: pa.Array) -> pa.Array:
         return pa.ListArray.from_arrays(array.offsets, array.values, type=t)
     return pa.Array.from_buffers(t, len(array), [None, *array.buffers()[1:]], offset=array.offset)
 
-
-def _offsets(lists: pa.ListArray) -> pa.Array:
-    """Offsets into `lists.flatten()`, which leaves out what lies under null lists."""
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))

@@ -25,9 +25,9 @@ from paimon_cli.jobs.write_job import check_writable_table, identity_of
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TableOptions
-from paimon_cli.read.assignment import parse_assignments
 from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import Split, plan_scan
+from paimon_cli.read.set_clause import parse_set_clause
 
 MAX_ATTEMPTS = 100
 LONGEST_WAIT_MILLIS = 1000
@@ -71,8 +71,8 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     identity = identity_of(checked, request.commit_user, request.commit_id)
     if Committer(checked).is_committed(identity):
         return UpdateSummary(already_committed=True, engine=engine.name)
-    assignments = parse_assignments(request.assignments, checked.schema) if request.assignments else None
-    change = RowChange(parse_predicate(request.where, checked.schema), assignments)
+    new_values = parse_set_clause(request.assignments, checked.schema) if request.assignments else None
+    change = RowChange(parse_predicate(request.where, checked.schema), new_values)
     for attempt in range(1, request.max_attempts + 1):
         try:
             summary = _attempt(checked, change, identity, engine, progress)

@@ -16,9 +16,10 @@ from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import SOURCE_APPEND
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_schema
-from paimon_cli.read.assignment import Assignment, Assignments, BadRow
+from paimon_cli.read.assignment import Assignment, BadRow
 from paimon_cli.read.predicate import Predicate
 from paimon_cli.read.scan_plan import Split
+from paimon_cli.read.set_clause import SetClause
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.write.incoming_cells import BadCell
 from paimon_cli.write.incoming_nested import cast_column
@@ -28,14 +29,14 @@ HINT = "nothing was committed; change the expression or the condition"
 
 @dataclass(frozen=True)
 class RowChange:
-    """What happens to rows that match: they get new values, or (no assignments) they are deleted. Picklable."""
+    """What happens to rows that match: they get new values, or (`new_values` None) they are deleted. Picklable."""
 
     where: Predicate
-    assignments: Assignments | None
+    new_values: SetClause | None
 
     @property
     def kind(self) -> int:
-        return DELETE if self.assignments is None else UPDATE_AFTER
+        return DELETE if self.new_values is None else UPDATE_AFTER
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,12 @@ def update_bucket(context: TableContext, change: RowChange, task: UpdateTask) ->
 def _changed(context: TableContext, change: RowChange, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
     """The rows as `merge_schema` has them, with their new values."""
     columns = {name: batch.column(name) for name in context.schema.field_names}
-    parts = change.assignments.parts if change.assignments else ()
-    for assignment in parts:
+    assignments = change.new_values.assignments if change.new_values else ()
+    for assignment in assignments:
         columns[assignment.column.name] = _assigned(context, assignment, batch)
     changed = _merge_rows(context, columns, change.kind, first_sequence)
     engine = merge_engine(context.options)
-    if any(assignment.column.name in engine.sequence_fields for assignment in parts):
+    if any(assignment.column.name in engine.sequence_fields for assignment in assignments):
         _check_winners(context, batch, changed)
     return changed
 

@@ -32,7 +32,9 @@ class CommitMessage:
 
     @property
     def has_append(self) -> bool:
-        return bool(self.new_files or self.deleted_files or self.changelog_files or self.new_index_files or self.deleted_index_files)
+        return bool(
+            self.new_files or self.deleted_files or self.changelog_files or self.new_index_files or self.deleted_index_files
+        )
 
     @property
     def has_compact(self) -> bool:

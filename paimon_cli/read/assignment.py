@@ -1,16 +1,14 @@
-"""`SET column = expression`: what an update writes in place of a row's values."""
+"""One `column = expression` of an update: what it writes in place of a row's value."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.field_types import DataField
-from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.expressions import DECIMAL, Expression, as_kind, kind_of
 
 
@@ -66,26 +64,3 @@ class Assignment:
     def columns(self) -> Iterator[str]:
         """Columns that the expression reads."""
         yield from self.expression.columns()
-
-
-@dataclass(frozen=True)
-class Assignments:
-    """All of one update, one per column. Picklable by way of their text."""
-
-    texts: tuple[str, ...]
-    schema: TableSchema
-    parts: tuple[Assignment, ...]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return parse_assignments, (self.texts, self.schema)
-
-
-def parse_assignments(texts: Sequence[str], schema: TableSchema) -> Assignments:
-    """`column = expression` texts, each may hold several with commas between.
-
-    Expressions: columns, literals, NULL, + - * / %, ||, concat, upper, lower, coalesce, round, floor, ceil. Raises UsageError
-    for other SQL, unknown columns, kinds that the column cannot take, and for columns that say where a row belongs.
-    """
-    from paimon_cli.read.assignment_sql import assignments_of  # sqlglot takes long to import, and few commands need it
-
-    return Assignments(tuple(texts), schema, assignments_of(texts, schema))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -44,6 +45,7 @@ _ATTEMPTS = 5
 _CONNECT_SECONDS, _READ_SECONDS = 10, 60
 _CONNECTIONS = 32
 _MISSING = {"404", "NoSuchKey", "NotFound"}
+_making_clients = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ class S3Settings:
 
     def client(self, attempts: int = _ATTEMPTS) -> Any:
         """A client of this process that sends a request up to so many times; safe for threads."""
-        return _client(self, attempts, os.getpid())
+        with _making_clients:
+            return _client(self, attempts, os.getpid())
 
 
 @functools.lru_cache(maxsize=16)

@@ -56,11 +56,8 @@ class S3Storage:
         for attempt in range(_CONFLICT_TRIES):
             if attempt:
                 self.clock.sleep(_CONFLICT_WAIT_SECONDS * 2**attempt)
-            try:
-                with self._errors_of(path):
-                    outcome = _conditional_put(client, Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
-            except FileNotFoundError as error:
-                raise StorageUnavailable(f"S3 refused {path}", f"there is no bucket {bucket}", path=path) from error
+            with self._errors_of(path):
+                outcome = _conditional_put(client, Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
             if outcome is not None:
                 return outcome
         return PutOutcome.UNKNOWN

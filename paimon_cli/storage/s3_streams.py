@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from types import TracebackType
 from typing import Any, BinaryIO, cast
 
@@ -149,4 +150,5 @@ class ObjectUpload(io.RawIOBase):
             self.abort()
 
     def __del__(self) -> None:
-        self.abort()
+        if not sys.is_finalizing():
+            self.abort()

@@ -11,7 +11,8 @@ import pytest
 
 from paimon_cli.datatypes.hidden_nulls import without_hidden_nulls
 
-LEAVES = [pa.int32(), pa.string(), pa.bool_(), pa.decimal128(20, 2), pa.date32(), pa.list_(pa.int64()), pa.map_(pa.string(), pa.int32())]
+ATOMIC = [pa.int32(), pa.string(), pa.bool_(), pa.decimal128(20, 2), pa.date32()]
+NESTED = [pa.list_(pa.int64()), pa.map_(pa.string(), pa.int32())]
 
 
 def required(t: pa.DataType) -> pa.DataType:
@@ -19,7 +20,7 @@ def required(t: pa.DataType) -> pa.DataType:
 
 
 SHAPES = [
-    *map(required, LEAVES),
+    *map(required, ATOMIC + NESTED),
     required(required(pa.string())),
     pa.list_(required(pa.int32())),
     pa.map_(pa.string(), required(pa.int32())),
@@ -53,17 +54,22 @@ def write(column: pa.ChunkedArray) -> pa.Table:
 @pytest.mark.parametrize("t", SHAPES, ids=str)
 def test_parquet_takes_the_column_and_the_values_stay(t: pa.DataType) -> None:
     column = pa.chunked_array([marked(t), marked(t).slice(1, 2)])
-    with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
-        write(column)
     cleared = without_hidden_nulls(column)
     cleared.validate(full=True)
     assert cleared.to_pylist() == column.to_pylist()
     assert write(cleared).column(0).to_pylist() == column.to_pylist()
 
 
+@pytest.mark.parametrize("t", ATOMIC, ids=str)
+def test_arrow_itself_refuses_such_columns(t: pa.DataType) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
+        write(pa.chunked_array([marked(required(t))]))
+
+
 def test_a_null_where_the_row_is_present_stays_an_error() -> None:
     child = pa.array([1, None, None], pa.int32())
-    struct = pa.StructArray.from_arrays([child], fields=[pa.field("a", pa.int32(), nullable=False)], mask=pa.array([False, True, False]))
+    fields = [pa.field("a", pa.int32(), nullable=False)]
+    struct = pa.StructArray.from_arrays([child], fields=fields, mask=pa.array([False, True, False]))
     with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
         write(without_hidden_nulls(pa.chunked_array([struct])))
 

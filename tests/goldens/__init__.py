@@ -1,7 +1,8 @@
 """Tables that real Paimon implementations wrote (Java 0.9, pypaimon 2.1, paimon-rust 0.4), with the rows they must give.
 
 One archive per writer holds NAME/table/ (a table directory), NAME/params.json (schema and steps that made it) and
-NAME/expected*.jsonl (its rows in canonical form, now, at snapshots, at tags, and its changelog).
+NAME/expected*.jsonl (its rows in canonical form, now, at snapshots, at tags, and its changelog). `java-0.9-extra` holds
+tables made for bugs that the others do not show.
 """
 
 from __future__ import annotations

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from paimon_cli.commit.abort import removed_on_refusal
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import BATCH_IDENTIFIER, fresh_identity
 from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW
 from tests.simulation.actor import Actor, Job
 from tests.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN
-from tests.simulation.paper_files import INSERT, BucketRows, PaperEngine
+from tests.simulation.paper_files import INSERT, BucketRows, PaperEngine, merged, paper_rows
 
-BATCH = 2**63 - 1
-
+MOST_INCREMENT_TRIES = 10
 
 def rows(bucket: int, *keys: int, value: str = "", kind: int = INSERT) -> BucketRows:
     """Rows of one bucket; the value defaults to the key's own text."""
@@ -23,21 +29,30 @@ def rows(bucket: int, *keys: int, value: str = "", kind: int = INSERT) -> Bucket
 
 
 def writer(user: str, *batches: BucketRows, repeatable: bool = False) -> Job:
-    """One `write` after the other."""
+    """One `write` after the other. `repeatable`: under one user with identifiers, so that a restart goes on where it was."""
 
     def run(actor: Actor) -> None:
         for number, batch in enumerate(batches, 1):
-            identifier = number if repeatable else BATCH - number
-            _commit(actor, f"{user}-{number}" if not repeatable else user, identifier, batch, repeatable)
+            if repeatable:
+                write(actor, batch, WriteRequest((), commit_user=user, commit_id=number))
+            else:
+                write(actor, batch, WriteRequest((), commit_user=f"{user}-{number}"))
 
     return run
 
 
-def _commit(actor: Actor, user: str, identifier: int, batch: BucketRows, repeatable: bool) -> None:
-    request = WriteRequest((), commit_user=user, commit_id=identifier if repeatable else None)
-    known = identifier if repeatable else BATCH
-    actor.run.oracle.wants(user, known, batch)
-    _settle(actor, user, known, lambda: run_write(actor.context, request, PaperEngine(batch), NoProgress()))
+def overwriter(user: str, batch: BucketRows) -> Job:
+    """Put these rows in the place of all others."""
+    return lambda actor: write(actor, batch, WriteRequest((), commit_user=user, overwrite=True))
+
+
+def write(actor: Actor, batch: BucketRows, request: WriteRequest) -> str:
+    """`write` as asked; how it ended."""
+    user, identifier = str(request.commit_user), request.commit_id or BATCH_IDENTIFIER
+    actor.run.oracle.wants(user, identifier, batch, request.overwrite)
+    end = _end_of(actor, lambda: run_write(actor.context, request, PaperEngine(batch), NoProgress()))
+    actor.run.oracle.ended(user, identifier, end)
+    return end
 
 
 def compactor(strategy: str = "full", rounds: int = 1, on_conflict: str = "retry") -> Job:
@@ -46,33 +61,58 @@ def compactor(strategy: str = "full", rounds: int = 1, on_conflict: str = "retry
     def run(actor: Actor) -> None:
         for _ in range(rounds):
             request = CompactRequest(strategy=strategy, on_conflict=on_conflict)
-            _settle(actor, "", 0, lambda: run_compact(actor.context, request, PaperEngine(), NoProgress()))
+            _end_of(actor, lambda: run_compact(actor.context, request, PaperEngine(), NoProgress()))
 
     return run
 
 
-def _settle(actor: Actor, user: str, identifier: int, job: Callable[[], object]) -> None:
+def _end_of(actor: Actor, job: Callable[[], object]) -> str:
     """Run and tell how it ended. Errors that only an expiry or an outage explains are refusals there, else failures."""
     oracle, scenario = actor.run.oracle, actor.run.scenario
     try:
         job()
-        end = ACKNOWLEDGED
+        return ACKNOWLEDGED
     except Conflict:
-        end = REFUSED
+        return REFUSED
     except StorageUnavailable as error:
-        end = REFUSED
         if not actor.had_outage:
             oracle.failed(actor, error)
+        return REFUSED
     except CommitUnknown as error:
-        end = UNKNOWN
         if not actor.had_outage:
             oracle.failed(actor, error)
+        return UNKNOWN
     except (NotFound, DamagedFile) as error:
-        end = REFUSED
         if not scenario.files_vanish:
             oracle.failed(actor, error)
-    if user:
-        oracle.ended(user, identifier, end)
+        return REFUSED
+
+
+def upgrader(place: int) -> Job:
+    """Lift one level-0 file of bucket 0, as a compaction by another plan than ours might; the metadata alone changes."""
+
+    def run(actor: Actor) -> None:
+        context = actor.context
+        snapshot = context.snapshots.latest()
+        assert snapshot is not None
+        files = sorted(bucket_files(context, snapshot)[EMPTY_ROW, 0].files, key=lambda file: file.file_name)
+        lifted = [file for file in files if file.level == 0][place : place + 1]
+        message = CommitMessage(
+            EMPTY_ROW,
+            0,
+            context.options.bucket,
+            compact_before=tuple(lifted),
+            compact_after=tuple(file.upgraded(context.options.num_levels - 1) for file in lifted),
+            read_snapshot_id=snapshot.id,
+        )
+
+        def commit() -> None:
+            with removed_on_refusal(context, [message]):
+                Committer(context).commit([message], fresh_identity(context))
+
+        _end_of(actor, commit)
+
+    return run
 
 
 def expirer(keep: int = 1, limit: int | None = None) -> Job:
@@ -80,7 +120,7 @@ def expirer(keep: int = 1, limit: int | None = None) -> Job:
 
     def run(actor: Actor) -> None:
         retention = Retention(at_least=keep, at_most=keep, millis=0, limit=limit)
-        _settle(actor, "", 0, lambda: expire_snapshots(actor.context, retention))
+        _end_of(actor, lambda: expire_snapshots(actor.context, retention))
 
     return run
 
@@ -111,3 +151,30 @@ def in_turn(*jobs: Job) -> Job:
 
     return run
 
+
+
+def read_modify_write(user: str, bucket: int, key: int) -> Job:
+    """Add one to a counter: read it at the latest snapshot, write it as a job that has read that snapshot.
+
+    A data conflict starts it again, as `update` does; the oracle counts the increments that were acknowledged.
+    """
+
+    def run(actor: Actor) -> None:
+        for attempt in range(MOST_INCREMENT_TRIES):
+            snapshot = actor.context.snapshots.latest()
+            assert snapshot is not None
+            value = str(int(_value(actor, Version(actor.context, snapshot), bucket, key)) + 1)
+            request = WriteRequest((), commit_user=f"{user}-{attempt}", read_snapshot=snapshot.id)
+            if write(actor, rows(bucket, key, value=value), request) != REFUSED:
+                actor.run.oracle.incremented(key)
+                return
+
+    return run
+
+
+def _value(actor: Actor, version: Version, bucket: int, key: int) -> str:
+    """What a reader sees of one key, through the actor's own storage."""
+    storage = actor.context.storage
+    entries = version.buckets[EMPTY_ROW, bucket]
+    found = merged((entry.file, paper_rows(storage.read_bytes(version.file_path(entry)))) for entry in entries)
+    return next(row[3] for row in found if row[0] == key)

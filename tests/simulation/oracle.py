@@ -31,16 +31,35 @@ Rows = Mapping[int, str]
 ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """The rows that a commit is to bring; an overwrite puts them in the place of all others."""
+
+    rows: BucketRows
+    overwrites: bool = False
+
+    def applied_to(self, before: Rows) -> Rows:
+        after = {} if self.overwrites else dict(before)
+        for key, kind, value in (row for rows in self.rows.values() for row in rows):
+            if kind & 1:
+                after.pop(key, None)
+            else:
+                after[key] = value
+        return after
+
+
 @dataclass
 class Memory:
     """What is known of the past: snapshots, rows at each, commits that were announced and how they ended."""
 
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     rows: dict[int, Rows] = field(default_factory=dict)
-    wanted: dict[tuple[str, int], BucketRows] = field(default_factory=dict)
+    wanted: dict[tuple[str, int], Wanted] = field(default_factory=dict)
     ends: dict[tuple[str, int], str] = field(default_factory=dict)
     gone: int = 0
     """Snapshots up to this one have expired."""
+    increments: dict[int, int] = field(default_factory=dict)
+    """How often a counter was raised, by key."""
 
     def copy(self) -> Memory:
         return Memory(dict(self.snapshots), dict(self.rows), dict(self.wanted), dict(self.ends), self.gone)
@@ -78,17 +97,23 @@ class Oracle:
 
     # what jobs tell
 
-    def wants(self, user: str, identifier: int, rows: BucketRows) -> None:
-        """A job begins that is to commit these rows; none for a compaction."""
-        self.memory.wanted[user, identifier] = rows
+    def wants(self, user: str, identifier: int, rows: BucketRows, overwrites: bool = False) -> None:
+        """A job begins that is to commit these rows."""
+        self.memory.wanted[user, identifier] = Wanted(rows, overwrites)
 
     def ended(self, user: str, identifier: int, end: str) -> None:
         self.memory.ends[user, identifier] = end
+        self.digest ^= hash((user, identifier, end))
         count = self._times_published(user, identifier)
-        if end == ACKNOWLEDGED and count == 0 and self.memory.wanted[user, identifier]:
+        if end == ACKNOWLEDGED and count == 0:
             self._object(f"commit of {user} was acknowledged and is in no snapshot")
         if end == REFUSED and count:
             self._object(f"commit of {user} was refused and is in the table")
+
+    def incremented(self, key: int) -> None:
+        """A read-modify-write that added one to a counter was acknowledged."""
+        self.memory.increments[key] = self.memory.increments.get(key, 0) + 1
+        self.digest ^= hash((key, self.memory.increments[key]))
 
     def failed(self, actor: Actor, error: BaseException) -> None:
         self._object(f"actor {actor.number} failed: {type(error).__name__}: {error}")
@@ -191,14 +216,10 @@ class Oracle:
 
     def _check_rows(self, version: Version) -> None:
         snapshot = version.snapshot
-        expected = dict(self.memory.rows.get(snapshot.id - 1, {}))
-        wanted = self.memory.wanted.get((snapshot.commit_user, snapshot.commit_identifier), {})
-        for rows in wanted.values() if snapshot.commit_kind != COMPACT else ():
-            for key, kind, value in rows:
-                if kind & 1:
-                    expected.pop(key, None)
-                else:
-                    expected[key] = value
+        expected = self.memory.rows.get(snapshot.id - 1, {})
+        wanted = self.memory.wanted.get((snapshot.commit_user, snapshot.commit_identifier))
+        if wanted is not None and snapshot.commit_kind != COMPACT:
+            expected = wanted.applied_to(expected)
         self.memory.rows[snapshot.id] = expected
         try:
             actual = self.rows_at(version)
@@ -239,8 +260,12 @@ class Oracle:
 
     def _at_the_end(self) -> Iterator[str]:
         for (user, identifier), end in self.memory.ends.items():
-            if end == ACKNOWLEDGED and self.memory.wanted[user, identifier] and not self._times_published(user, identifier):
+            if end == ACKNOWLEDGED and not self._times_published(user, identifier):
                 yield f"acknowledged commit of {user} is lost"
+        final = self.memory.rows.get(max(self.memory.snapshots, default=0), {})
+        for key, count in self.memory.increments.items():
+            if int(final[key]) < count:
+                yield f"lost update: {count} increments were acknowledged, the counter is {final[key]}"
         context = self._context_of_the_end()
         newest = max(self.memory.snapshots, default=None)
         if context.snapshots.latest_id() != newest:

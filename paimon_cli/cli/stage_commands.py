@@ -1,0 +1,124 @@
+"""`stage`: show, commit or abort what `write --stage` has written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.parameters import AllowUnsafeCommit
+from paimon_cli.cli.results import Column, Item, OutputFormat
+from paimon_cli.cli.value_kinds import ABSENT, COUNT, FLAG, ID, LONG, SIZE, Kind, counted, human_size, records
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.stage_job import StageFile
+    from paimon_cli.metadata.staged_commit import StagedCommit
+    from paimon_cli.table.table import Table
+
+stage = group("Commits in two phases: `write --stage FILE` first, the decision here.")
+
+NUMBERS = Kind(list, lambda numbers: ", ".join(map(str, numbers)) or ABSENT)
+COLUMNS = (
+    Column("file", "File"),
+    Column("state", "State"),
+    Column("commit_user", "User"),
+    Column("commit_identifier", "Identifier", LONG),
+    Column("schema_id", "Schema", ID),
+    Column("read_snapshot_id", "Read snapshot", ID),
+    Column("data_conflict_check", "Data conflict check"),
+    Column("overwrite", "Overwrite", FLAG),
+    Column("rows", "Rows", COUNT),
+    Column("files", "Files", COUNT),
+    Column("size", "Size", SIZE),
+    Column("snapshots", "Snapshots", NUMBERS),
+    Column(
+        "buckets",
+        "Buckets",
+        records("partition", "bucket", "files_added", "files_deleted", "changelog_files", "index_files", "rows", "size"),
+    ),
+)
+
+StagedFile = Annotated[str, typer.Argument(metavar="FILE", help="What `write --stage` has written.", show_default=False)]
+ExpectedTable = Annotated[
+    str | None, typer.Option("--table", metavar="TABLE", help="The table that it must be for; else the one that FILE names.")
+]
+
+
+@command(stage, "show")
+def show_stage(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
+    """Show a staged commit: who, what it adds to each bucket, and whether it was decided.
+
+    paimon-cli stage show orders.stage
+    """
+    opened, stage_file, staged = _opened(call, file, table)
+    show_staged(call, opened, stage_file, staged)
+
+
+@command(stage, "commit")
+def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
+    """Make the commit. Once only, however often this is called; after a conflict (5) its data files are deleted.
+
+    paimon-cli stage commit orders.stage
+    """
+    from paimon_cli.jobs.stage_job import commit_stage
+
+    opened, stage_file, staged = _opened(call, file, table, allow_unsafe_commit)
+    result = commit_stage(opened.context, stage_file, staged)
+    if call.output is not OutputFormat.TABLE:
+        show_staged(call, opened, stage_file, stage_file.read())
+    elif result.already_committed:
+        print("committed before, nothing was done")
+    elif not result.snapshots:
+        print("no rows, nothing was committed")
+    else:
+        ids = ", ".join(str(snapshot.id) for snapshot in result.snapshots)
+        print(f"snapshot {ids}: {_content(staged)}, {counted(result.attempts, 'attempt')}")
+
+
+@command(stage, "abort")
+def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
+    """Delete the data files of a commit that is not to be made. Refused (7) once it was made.
+
+    paimon-cli stage abort orders.stage
+    """
+    from paimon_cli.jobs.stage_job import abort_stage
+
+    opened, stage_file, staged = _opened(call, file, table)
+    deleted = abort_stage(opened.context, stage_file, staged)
+    if call.output is OutputFormat.TABLE:
+        print(f"aborted: {counted(deleted, 'file')} gone, nothing was committed")
+    else:
+        show_staged(call, opened, stage_file, stage_file.read())
+
+
+def show_staged(call: Call, table: Table, file: StageFile, staged: StagedCommit) -> None:
+    """The answer of `write --stage` too."""
+    from paimon_cli.table.stage_report import staged_details
+
+    call.show(Item("StagedCommit", table.name, COLUMNS, staged_details(table.context, file.name, staged)))
+
+
+def staged_text(file: StageFile, staged: StagedCommit) -> str:
+    """One line for people behind `write --stage`."""
+    return f"staged {_content(staged)}; nothing is committed yet: paimon-cli stage commit {file.name}"
+
+
+def _content(staged: StagedCommit) -> str:
+    files = [file for message in staged.messages for file in message.new_files]
+    rows, size = sum(file.row_count for file in files), human_size(sum(file.file_size for file in files))
+    return f"{counted(rows, 'row')} in {counted(len(files), 'file')} of {counted(len(staged.messages), 'bucket')}, {size}"
+
+
+def _opened(
+    call: Call, file: str, table: str | None, allow_unsafe_commit: bool | None = None
+) -> tuple[Table, StageFile, StagedCommit]:
+    """The table, too, which the file must have been staged for. A commit says whether it may be unsafe."""
+    from paimon_cli.jobs.stage_job import StageFile, check_table
+
+    stage_file = StageFile(file)
+    staged = stage_file.read()
+    location = call.locate(table or staged.table, bool(allow_unsafe_commit))
+    opened = call.open_at(location) if allow_unsafe_commit is None else call.open_to_commit(location)
+    check_table(opened.context, stage_file, staged)
+    return opened, stage_file, staged

@@ -1,0 +1,215 @@
+"""`write --stage` and `stage`: the two phases of a commit by hand, with a file in between that knows what was written.
+
+One coordinator at a time decides over such a file: commit or abort. Whatever dies in between, the decision can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from paimon_cli.commit.abort import created_files, delete_created_files, files_named_since
+from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.errors import Conflict, DamagedFile, NotFound, Refused, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.write_job import WriteRequest, check_writable_table, overwritten, plan_write, write_files
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage_for_url import storage_for_url
+
+
+@dataclass(frozen=True)
+class StageFile:
+    """Where a staged commit is kept: a path or URL as typed."""
+
+    name: str
+
+    def _place(self) -> tuple[Storage, str]:
+        return storage_for_url(self.name)
+
+    def exists(self) -> bool:
+        storage, path = self._place()
+        return storage.exists(path)
+
+    def read(self) -> StagedCommit:
+        """NotFound; DamagedFile if it does not hold exactly what was written."""
+        storage, path = self._place()
+        try:
+            return StagedCommit.from_json(storage.read_bytes(path), self.name)
+        except FileNotFoundError:
+            raise NotFound(f"no file {self.name}", "staged commits are written by `paimon-cli write --stage FILE`") from None
+
+    def write(self, staged: StagedCommit) -> None:
+        storage, path = self._place()
+        storage.overwrite(path, staged.to_json().encode())
+
+
+def stage_write(
+    context: TableContext, request: WriteRequest, file: StageFile, engine: Engine, progress: Progress
+) -> StagedCommit:
+    """Write the data files of a write and keep the commit in `file`. When it fails, no data file stays behind."""
+    check_writable_table(context)
+    if file.exists():
+        raise UsageError(f"{file.name} exists", "it may hold a commit that is not decided", "name another file")
+    identity = _identity(context, request)
+    if Committer(context).is_committed(identity):
+        raise UsageError(f"commit {identity.identifier} of user {identity.user} was made before", "there is nothing to stage")
+    plan = plan_write(context, request)
+    messages = write_files(plan, engine, progress)
+    try:
+        if request.overwrite:
+            overwritten(context, messages, request.static_partition)  # rows outside of it are refused now, not at the commit
+        staged = StagedCommit(
+            table=context.url,
+            schema_id=context.schema.id,
+            schema_time_millis=context.schema.time_millis,
+            commit_user=identity.user,
+            commit_identifier=identity.identifier,
+            read_snapshot_id=plan.read_snapshot_id,
+            data_conflict_check=context.options.commit_data_conflict_check,
+            messages=tuple(messages),
+            overwrite=request.overwrite,
+            dynamic_overwrite=request.overwrite and context.options.dynamic_partition_overwrite,
+            static_partition=_as_typed(request.static_partition),
+        )
+        file.write(staged)
+    except BaseException:
+        delete_created_files(context, messages)
+        raise
+    return staged
+
+
+def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
+    """One that can be recognised: without a name of its own each staged commit is a user with one commit."""
+    if request.commit_user is None and request.commit_id is None:
+        return CommitIdentity(fresh_identity(context).user, 0)
+    if request.commit_user is None or request.commit_id in (None, BATCH_IDENTIFIER):
+        raise UsageError(
+            "a staged commit needs --commit-user and --commit-id, or neither", "by them it is recognised when it is repeated"
+        )
+    return CommitIdentity(request.commit_user, request.commit_id)
+
+
+def commit_stage(context: TableContext, file: StageFile, staged: StagedCommit) -> CommitResult:
+    """Make the commit, once however often this is called.
+
+    After a conflict the data files are deleted and the file says so; after any other failure this can be repeated.
+    """
+    if staged.state == ABORTED:
+        raise Refused(f"{file.name} was aborted", "its data files are gone", "write the rows again")
+    if _is_published(context, staged):
+        if staged.state == STAGED:
+            file.write(replace(staged, state=COMMITTED, snapshot_ids=_snapshot_ids(context, staged)))
+        return CommitResult(already_committed=True)
+    _check_files(context, file, staged)
+    try:
+        result = _commit(context, staged)
+    except Conflict:
+        _drop(context, file, staged)
+        raise
+    ids = tuple(snapshot.id for snapshot in result.snapshots) or _snapshot_ids(context, staged)
+    file.write(replace(staged, state=COMMITTED, snapshot_ids=ids))
+    return result
+
+
+def _commit(context: TableContext, staged: StagedCommit) -> CommitResult:
+    identity = CommitIdentity(staged.commit_user, staged.commit_identifier)
+    check = {DATA_CONFLICT_CHECK: staged.data_conflict_check}
+    dynamic = {"dynamic-partition-overwrite": str(staged.dynamic_overwrite).lower()}
+    context = replace(context, options=context.options.with_overrides({**check, **dynamic}))
+    if not staged.overwrite:
+        return Committer(context).commit(staged.messages, identity)
+    static = None if staged.static_partition is None else dict(pair.split("=", 1) for pair in staged.static_partition)
+    covered = overwritten(context, staged.messages, static)
+    return Committer(context).overwrite(
+        staged.messages, identity, keep_partition=covered.matches, read_snapshot_id=staged.read_snapshot_id
+    )
+
+
+def abort_stage(context: TableContext, file: StageFile, staged: StagedCommit) -> int:
+    """Delete the data files; how many there were. `Refused` once the commit was made."""
+    if _is_published(context, staged):
+        raise Refused(
+            f"{file.name} was committed to {staged.table}",
+            "its data files belong to the table now",
+            "delete rows with `paimon-cli delete`",
+        )
+    return _drop(context, file, staged)
+
+
+def check_table(context: TableContext, file: StageFile, staged: StagedCommit) -> None:
+    """UsageError if the file was staged for another table, also one that was in the same place before."""
+    if context.url != staged.table:
+        raise UsageError(f"{file.name} was staged for {staged.table}", f"not for {context.url}")
+    try:
+        same = context.schemas.get(staged.schema_id).time_millis == staged.schema_time_millis
+    except NotFound:
+        same = False
+    if not same:
+        raise UsageError(
+            f"{file.name} was staged for another table at {staged.table}",
+            f"the schema {staged.schema_id} that its files were written with is not there",
+            "write the rows again",
+        )
+
+
+def _is_published(context: TableContext, staged: StagedCommit) -> bool:
+    """By the file, by user and identifier, and, where that snapshot has expired, by the data files in the table."""
+    if staged.state == COMMITTED or _snapshot_ids(context, staged):
+        return True
+    created = {name for name, _ in created_files(context, staged.messages)}
+    return bool(created & files_named_since(context, _of_unknown_age(staged)))
+
+
+def _snapshot_ids(context: TableContext, staged: StagedCommit) -> tuple[int, ...]:
+    own = (staged.commit_user, staged.commit_identifier)
+    found = [s.id for s in context.snapshots.newest_first() if (s.commit_user, s.commit_identifier) == own]
+    return tuple(sorted(found))
+
+
+def _check_files(context: TableContext, file: StageFile, staged: StagedCommit) -> None:
+    """DamagedFile if a file of the commit is missing or has another size; Conflict if a later commit of the user was made."""
+    for path, size in _file_sizes(context, staged):
+        try:
+            found = context.storage.file_size(path)
+        except FileNotFoundError:
+            raise DamagedFile(
+                f"{path} of {file.name} is missing", "it was deleted, for example as an orphan", "write the rows again", path=path
+            ) from None
+        if found != size:
+            raise DamagedFile(f"{path} of {file.name} is damaged", f"it has {found} bytes, {size} were written", path=path)
+    identity = CommitIdentity(staged.commit_user, staged.commit_identifier)
+    if Committer(context).is_committed(identity):
+        raise Conflict(
+            f"user {identity.user} has committed more than {identity.identifier} by now",
+            "identifiers of one user must rise, or a repeated commit would not be recognised",
+            "abort it and write the rows again under another identifier",
+        )
+
+
+def _file_sizes(context: TableContext, staged: StagedCommit) -> Iterator[tuple[str, int]]:
+    for message in staged.messages:
+        for file in message.created_files():
+            yield context.data_file_path(message.partition, message.bucket, file), file.file_size
+        for index in (*message.new_index_files, *message.compact_new_index_files):
+            yield context.layout.index(index.file_name), index.file_size
+
+
+def _drop(context: TableContext, file: StageFile, staged: StagedCommit) -> int:
+    """The file first: what it calls aborted is never committed, whether or not all is deleted yet."""
+    file.write(replace(staged, state=ABORTED))
+    return delete_created_files(context, _of_unknown_age(staged))
+
+
+def _of_unknown_age(staged: StagedCommit) -> list[CommitMessage]:
+    """Messages that make a search for their files look at every snapshot: a file from outside must not say where to begin."""
+    return [replace(message, read_snapshot_id=None) for message in staged.messages]
+
+
+def _as_typed(partition: dict[str, str] | None) -> tuple[str, ...] | None:
+    return None if partition is None else tuple(f"{key}={value}" for key, value in partition.items())

@@ -1,0 +1,239 @@
+"""The data conflict check: who aborts, who does not, and that it looks at everything since the read, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.data_conflict import check_of_places
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.errors import DataConflict
+from paimon_cli.history.manifest_reader import ManifestReader
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.local_storage import LocalStorage
+from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files, partition
+from tests.rivals import RivalStorage
+
+ME, RIVAL = CommitIdentity("me"), CommitIdentity("rival")
+BY_BUCKET, BY_PARTITION = {"commit.data-conflict-check": "bucket"}, {"commit.data-conflict-check": "partition"}
+ONE, TWO = partition("2024-01-01"), partition("2024-01-02")
+
+
+def append(
+    context: TableContext,
+    name: str,
+    bucket: int = 0,
+    read: int | None = None,
+    who: CommitIdentity = ME,
+    where: bytes = EMPTY_ROW,
+) -> CommitResult:
+    message = CommitMessage(where, bucket, 2, new_files=(data_file(name),), read_snapshot_id=read)
+    return Committer(context).commit([message], who)
+
+
+def theirs(context: TableContext, name: str, bucket: int = 0, where: bytes = EMPTY_ROW) -> CommitResult:
+    """By somebody who has just read the latest snapshot."""
+    return append(context, name, bucket, context.snapshots.latest_id(), RIVAL, where)
+
+
+def test_off_unless_asked_for(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    theirs(context, "a")
+    theirs(context, "b")
+    append(context, "stale", read=1)
+    assert live_names(context) == ["a@0", "b@0", "stale@0"]
+
+
+def test_a_later_write_to_the_bucket_is_a_conflict(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_PARTITION | BY_BUCKET, partitioned=True)
+    theirs(context, "a", where=ONE)
+    theirs(context, "b", 1, where=ONE)
+    theirs(context, "c", 0, where=ONE)
+    before = manifest_files(context)
+    with pytest.raises(DataConflict) as failure:
+        append(context, "mine", read=1, where=ONE)
+    error = failure.value
+    assert error.what == "dt=2024-01-01/bucket-0 was written after snapshot 1, which this job had read"
+    assert error.why == "snapshot 3 (APPEND, user rival) changed it"
+    assert (error.exit_code, error.code) == (5, "PC-CONFLICT-DATA")
+    assert error.details == {
+        "partition": "dt=2024-01-01",
+        "bucket": 0,
+        "snapshot_id": 3,
+        "commit_user": "rival",
+        "commit_kind": "APPEND",
+        "read_snapshot_id": 1,
+        "published_snapshots": [],
+    }
+    assert manifest_files(context) == before == named_manifest_files(context)
+    append(context, "mine", read=3, where=ONE)
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "bucket", "clash"),
+    [
+        (BY_BUCKET, ONE, 0, True),
+        (BY_BUCKET, ONE, 1, False),
+        (BY_BUCKET, TWO, 0, False),
+        (BY_PARTITION, ONE, 1, True),
+        (BY_PARTITION, TWO, 0, False),
+    ],
+)
+def test_granularity(tmp_path: Path, options: dict[str, str], where: bytes, bucket: int, clash: bool) -> None:
+    context = make_table(tmp_path / "t", options, partitioned=True)
+    theirs(context, "first", where=ONE)
+    theirs(context, "second", where=ONE)
+    if clash:
+        with pytest.raises(DataConflict):
+            append(context, "mine", bucket, 1, where=where)
+    else:
+        append(context, "mine", bucket, 1, where=where)
+
+
+def test_one_of_several_buckets_is_enough(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_BUCKET)
+    theirs(context, "a")
+    theirs(context, "b", 1)
+    messages = [CommitMessage(EMPTY_ROW, n, 2, new_files=(data_file(f"m{n}"),), read_snapshot_id=1) for n in (0, 1)]
+    with pytest.raises(DataConflict, match="bucket-1"):
+        Committer(context).commit(messages, ME)
+
+
+def test_compactions_and_writes_do_not_disturb_each_other(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_BUCKET)
+    old = data_file("old")
+    theirs(context, "old")
+    merged = CommitMessage(EMPTY_ROW, 0, 2, compact_before=(old,), compact_after=(old.upgraded(5),), read_snapshot_id=1)
+    Committer(context).commit([merged], RIVAL)
+    append(context, "mine", read=1)
+    late = data_file("late", level=4)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, compact_after=(late,), read_snapshot_id=1)], ME)
+    assert live_names(context) == ["late@4", "mine@0", "old@5"]
+
+
+@pytest.mark.parametrize("name", [None, "theirs"])
+def test_an_overwrite_by_others_is_a_write_even_if_it_only_deletes(tmp_path: Path, name: str | None) -> None:
+    context = make_table(tmp_path / "t", BY_BUCKET)
+    theirs(context, "old")
+    messages = [] if name is None else [CommitMessage(EMPTY_ROW, 1, 2, new_files=(data_file(name),))]
+    Committer(context).overwrite(messages, RIVAL, keep_partition=lambda p: True, read_snapshot_id=1)
+    with pytest.raises(DataConflict, match=r"snapshot 2 \(OVERWRITE, user rival\)"):
+        append(context, "mine", read=1)
+
+
+def test_who_read_the_empty_table_conflicts_with_the_first_write(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_BUCKET)
+    append(context, "first", read=None)
+    with pytest.raises(DataConflict, match="after snapshot 0"):
+        append(context, "second", read=None)
+    append(context, "elsewhere", 1, read=0)
+
+
+def test_every_attempt_checks_what_came_in_between(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t", BY_BUCKET)
+    theirs(table, "old")
+    storage = RivalStorage(lambda: theirs(table, "elsewhere", 1), lambda: theirs(table, "same"))
+    context = make_table(tmp_path / "t", storage=storage)
+    with pytest.raises(DataConflict, match="snapshot 3"):
+        append(context, "mine", read=1)
+    assert storage.puts == 2, "only the second rival was in the way"
+    assert live_names(context) == ["elsewhere@0", "old@0", "same@0"]
+    assert manifest_files(context) == named_manifest_files(context)
+
+
+def test_each_snapshot_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(tmp_path / "t", BY_BUCKET)
+    for number in range(4):
+        theirs(table, f"old-{number}", 1)
+    context = make_table(tmp_path / "t", storage=RivalStorage(*[lambda n=n: theirs(table, f"new-{n}", 1) for n in range(3)]))
+    seen: list[int] = []
+    real = ManifestReader.delta_entries
+
+    def counted(self: ManifestReader, snapshot: Snapshot) -> Any:
+        if self.storage is context.storage:
+            seen.append(snapshot.id)
+        return real(self, snapshot)
+
+    monkeypatch.setattr(ManifestReader, "delta_entries", counted)
+    result = append(context, "mine", read=2)
+    assert result.attempts == 4
+    assert seen == [3, 4, 5, 6, 7]
+
+
+def test_what_cannot_be_read_any_more_may_have_been_a_conflict(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_BUCKET)
+    for number in range(4):
+        theirs(context, f"f{number}", 1)
+    (tmp_path / "t" / "snapshot" / "snapshot-1").unlink()
+    append(context, "still told", read=1)
+    for number in (2, 3):
+        (tmp_path / "t" / "snapshot" / f"snapshot-{number}").unlink()
+    before = manifest_files(context)
+    with pytest.raises(DataConflict, match="snapshot 2 has expired"):
+        append(context, "mine", read=1)
+    assert manifest_files(context) == before
+
+
+def test_a_snapshot_that_expires_while_it_is_looked_at(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t", BY_BUCKET)
+    theirs(table, "a", 1)
+    gone = theirs(table, "b", 1).snapshots[0]
+    theirs(table, "c", 1)
+
+    class ExpiringStorage(LocalStorage):
+        def read_bytes(self, path: str) -> bytes:
+            content = super().read_bytes(path)
+            if path.endswith("snapshot-2"):
+                self.delete(path)
+                self.delete(table.layout.manifest(gone.delta_manifest_list))
+            return content
+
+    with pytest.raises(DataConflict, match="snapshot 2 has expired"):
+        append(make_table(tmp_path / "t", storage=ExpiringStorage()), "mine", read=1)
+
+
+def test_a_table_that_went_back_tells_nothing(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_BUCKET)
+    for number in range(3):
+        theirs(context, f"f{number}", 1)
+    for number in (2, 3):
+        (tmp_path / "t" / "snapshot" / f"snapshot-{number}").unlink()
+    with pytest.raises(DataConflict, match="went back to snapshot 1"):
+        append(context, "mine", read=3)
+
+
+def test_only_commits_of_the_same_identity_are_our_own(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_BUCKET)
+    append(context, "ours", who=CommitIdentity("job", 1))
+    latest = context.snapshots.latest()
+    places = {(EMPTY_ROW, 0)}
+    check_of_places(context, CommitIdentity("job", 1), places, None)(latest)
+    for other in (CommitIdentity("job", 2), CommitIdentity("other", 1)):
+        with pytest.raises(DataConflict):
+            check_of_places(context, other, places, None)(latest)
+
+
+def test_jobs_that_share_a_user_but_have_no_identifiers_are_strangers(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_BUCKET)
+    append(context, "a")
+    with pytest.raises(DataConflict):
+        append(context, "b")
+
+
+@pytest.mark.parametrize("options", [BY_BUCKET, BY_PARTITION])
+def test_an_overwrite_replaces_only_what_it_has_read(tmp_path: Path, options: dict[str, str]) -> None:
+    context = make_table(tmp_path / "t", options, partitioned=True)
+    theirs(context, "one", where=ONE)
+    theirs(context, "unseen", 1, where=ONE)
+    theirs(context, "other", where=TWO)
+    mine = CommitMessage(ONE, 0, 2, new_files=(data_file("mine"),), read_snapshot_id=1)
+    with pytest.raises(DataConflict, match="dt=2024-01-01/bucket-1"):
+        Committer(context).overwrite([mine], ME, keep_partition=lambda p: p == ONE, read_snapshot_id=1)
+    Committer(context).overwrite([mine], ME, keep_partition=lambda p: p == ONE, read_snapshot_id=2)
+    assert live_names(context) == ["mine@0", "other@0"]

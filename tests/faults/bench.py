@@ -1,0 +1,148 @@
+"""A table whose storage can be set back to a saved state, and the actors that work on it: everything repeats exactly."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.storage import Storage
+from tests.commit.commit_tables import SteppingClock
+from tests.tables import rows as read_rows
+
+Rows = dict[int, str]
+"""What a table holds: `v` by `k`."""
+
+Image = dict[str, bytes]
+"""All files by path."""
+
+HEALTHY = 90
+"""Lives from this number on belong to actors that meet no faults."""
+
+
+def table_schema(partitioned: bool, options: Mapping[str, str]) -> TableSchema:
+    """(k, v), or (p, k, v) with p = k % 2 as the partition; two buckets."""
+    columns = {"p": "INT NOT NULL"} if partitioned else {}
+    columns |= {"k": "INT NOT NULL", "v": "STRING"}
+    fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(columns.items()))
+    keys = ("p",) if partitioned else ()
+    options = {"bucket": "2", "file.format": "parquet", "commit.min-retry-wait": "1 ms", **options}
+    return TableSchema(0, fields, len(fields) - 1, keys, (*keys, "k"), options, None, 0)
+
+
+class Bench:
+    """One table on `inner`; input files are kept in `folder`."""
+
+    def __init__(self, inner: Storage, root: str, folder: Path) -> None:
+        self.inner = inner
+        self.root = root
+        self._folder = folder
+        self._lives = HEALTHY
+
+    @property
+    def layout(self) -> TableLayout:
+        return TableLayout(self.root)
+
+    def healthy(self) -> Actor:
+        self._lives += 1
+        return Actor(self, self.inner, self._lives)
+
+    def make_table(self, partitioned: bool = False, options: Mapping[str, str] | None = None) -> None:
+        path = self.layout.schema(0)
+        self.inner.write_new(path, table_schema(partitioned, options or {}).to_json().encode())
+
+    def source(self, rows: Mapping[int, str | None], partitioned: bool) -> str:
+        """A file with an upsert of each row, a delete where the value is None."""
+        found = [{"p": k % 2, "k": k, "v": v, "_op": "-D" if v is None else "+I"} for k, v in rows.items()]
+        text = "".join(json.dumps({name: row[name] for name in row if partitioned or name != "p"}) + "\n" for row in found)
+        path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.jsonl"
+        if not path.exists():
+            path.write_text(text)
+        return str(path)
+
+    def save(self) -> Image:
+        return dict(self._files(self.root))
+
+    def load(self, image: Image) -> None:
+        self._lives = HEALTHY
+        self.inner.delete_directory(self.root)
+        for path, data in image.items():
+            self.inner.write_new(path, data)
+
+    def paths(self) -> set[str]:
+        return set(self._paths(self.root))
+
+    def _files(self, directory: str) -> Iterator[tuple[str, bytes]]:
+        for path in self._paths(directory):
+            yield path, self.inner.read_bytes(path)
+
+    def _paths(self, directory: str) -> Iterator[str]:
+        for entry in self.inner.list_directory(directory):
+            if entry.is_directory:
+                yield from self._paths(entry.path)
+            else:
+                yield entry.path
+
+
+@dataclass
+class Actor:
+    """A process: its own storage, a clock that only its own sleeps move, names that tell its number (`life`)."""
+
+    bench: Bench
+    storage: Storage
+    life: int
+
+    def __post_init__(self) -> None:
+        self.clock = SteppingClock(1_700_000_000_000 + self.life)
+        self._names = CountedNames(self.life)
+
+    def context(self, options: Mapping[str, str] | None = None) -> TableContext:
+        """One thread, so that calls come in the same order each time."""
+        opened = TableContext.open(self.bench.root, options, storage=self.storage, clock=self.clock, names=self._names)
+        return replace(opened, read_threads=1)
+
+    def write(self, rows: Mapping[int, str | None], options: Mapping[str, str] | None = None, **request: Any) -> WriteSummary:
+        context = self.context(options)
+        source = self.bench.source(rows, bool(context.schema.partition_keys))
+        asked = WriteRequest((source,), "json", op_column="_op", **request)
+        return run_write(context, asked, LocalEngine(), NoProgress())
+
+    def compact(self, **request: Any) -> CompactSummary:
+        return run_compact(self.context(), CompactRequest(**request), LocalEngine(), NoProgress())
+
+    def rows(self, snapshot_id: int | None = None) -> Rows:
+        return {row["k"]: row["v"] for row in read_rows(self.context(), ("k", "v"), snapshot_id)}
+
+
+class CountedNames:
+    """UUIDs that tell who made them and when."""
+
+    def __init__(self, life: int) -> None:
+        self._life = life
+        self._count = 0
+
+    def uuid(self) -> str:
+        self._count += 1
+        return f"{self._life:08x}-{self._count:04x}-4000-8000-{self._life:06x}{self._count:06x}"
+
+    def jitter(self) -> float:
+        return 0.5
+
+
+def digest(image: Image) -> str:
+    """Equal for equal images."""
+    whole = hashlib.blake2b(digest_size=16)
+    for path, data in sorted(image.items()):
+        whole.update(f"{path}\0{len(data)}\0".encode() + data)
+    return whole.hexdigest()

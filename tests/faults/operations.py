@@ -1,0 +1,259 @@
+"""The operations that faults are tried on: what each does to a table, and how to see in the table that it was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from paimon_cli.commit.abort import removed_on_refusal
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.compact.bucket_compactor import run_compaction
+from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.update_job import UpdateRequest, run_update
+from paimon_cli.jobs.write_job import WriteRequest, plan_write, write_files
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
+from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
+from paimon_cli.storage.storage import Storage
+from paimon_cli.table.create_table import create_table
+from paimon_cli.table.table_definition import TableDefinition
+from paimon_cli.table.table_location import TableLocation
+from tests.faults.bench import HEALTHY, Actor, Bench, Rows
+
+USER, IDENTIFIER = "job", 7
+CHANGES: dict[int, str | None] = {0: "job", 3: None, 6: "job", 7: "job"}
+RIVALS: dict[int, str | None] = {1: "rival", 5: None, 9: "rival"}
+CHECKED = {"commit.data-conflict-check": "bucket"}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`start` makes the table and returns its rows; `act` is what meets faults, `rival` happens just before its first put.
+
+    `done` counts how often the operation stands in the table's history; `effect` is what it does to rows. `is_gradual`: it
+    may be half done, and is finished by doing it again. `may_be_needless`: it may find nothing to do. `is_repeatable`: once
+    it was done, doing it again changes nothing.
+    """
+
+    name: str
+    start: Callable[[Bench], Rows]
+    act: Callable[[Actor], object]
+    done: Callable[[Actor], int]
+    effect: Callable[[Rows], Rows] = dict
+    rival: Callable[[Bench], object] | None = None
+    rival_effect: Callable[[Rows], Rows] = dict
+    is_gradual: bool = False
+    may_be_needless: bool = False
+    is_repeatable: bool = True
+
+
+def changed(rows: Rows, changes: Mapping[int, str | None]) -> Rows:
+    after = {**rows, **changes}
+    return {key: value for key, value in after.items() if value is not None}
+
+
+# tables to begin with
+
+
+def two_writes(bench: Bench, partitioned: bool = False, options: Mapping[str, str] | None = None) -> Rows:
+    """A compacted file and a newer one of level 0 in each bucket; keys 0 to 5."""
+    bench.make_table(partitioned, options)
+    actor = bench.healthy()
+    actor.write({k: "a" for k in range(4)}, commit_user="setup", commit_id=1)
+    actor.compact()
+    actor.write({k: "b" for k in range(2, 6)}, commit_user="setup", commit_id=2)
+    return {0: "a", 1: "a", 2: "b", 3: "b", 4: "b", 5: "b"}
+
+
+def empty_table(bench: Bench) -> Rows:
+    bench.make_table()
+    return {}
+
+
+def without_hints(bench: Bench) -> Rows:
+    rows = two_writes(bench)
+    bench.inner.delete(bench.layout.latest_hint)
+    return rows
+
+
+def partitioned_table(bench: Bench) -> Rows:
+    return two_writes(bench, partitioned=True)
+
+
+def merging_table(bench: Bench) -> Rows:
+    """A commit rewrites its manifests."""
+    return two_writes(bench, options={"manifest.merge-min-count": "2"})
+
+
+def long_history(bench: Bench) -> Rows:
+    """Eight snapshots: files that only old ones need, one of those held by a tag."""
+    rows = two_writes(bench)
+    bench.healthy().compact()
+    bench.inner.write_new(bench.layout.tag("kept"), bench.inner.read_bytes(bench.layout.snapshot(3)))
+    for number in (3, 4):
+        bench.healthy().write({1: f"c{number}"}, commit_user="setup", commit_id=number)
+    bench.healthy().compact()
+    bench.healthy().write({2: "d"}, commit_user="setup", commit_id=5)
+    return {**rows, 1: "c4", 2: "d"}
+
+
+# what is done
+
+
+def is_job(snapshot: Snapshot) -> bool:
+    return (snapshot.commit_user, snapshot.commit_identifier) == (USER, IDENTIFIER) and snapshot.commit_kind != COMPACT
+
+
+def times_job(actor: Actor) -> int:
+    return sum(is_job(snapshot) for snapshot in actor.context().snapshots.newest_first())
+
+
+def write_job(actor: Actor, options: Mapping[str, str] | None = None) -> None:
+    actor.write(CHANGES, options, commit_user=USER, commit_id=IDENTIFIER)
+
+
+def write_checked(actor: Actor) -> None:
+    write_job(actor, CHECKED)
+
+
+def write_anonymously(actor: Actor) -> None:
+    actor.write(CHANGES)
+
+
+def write_of(bench: Bench, changes: Mapping[int, str | None] = RIVALS) -> None:
+    bench.healthy().write(changes, commit_user="rival", commit_id=1)
+
+
+def overwrite_all(actor: Actor) -> None:
+    actor.write({8: "job", 9: "job"}, commit_user=USER, commit_id=IDENTIFIER, overwrite=True)
+
+
+def overwrite_partition(actor: Actor) -> None:
+    request = {"overwrite": True, "static_partition": {"p": "0"}}
+    actor.write({8: "job"}, commit_user=USER, commit_id=IDENTIFIER, **request)
+
+
+def odd_rows_and_8(rows: Rows) -> Rows:
+    return {8: "job", **{k: v for k, v in rows.items() if k % 2}}
+
+
+def update(actor: Actor) -> None:
+    request = UpdateRequest("k >= 2", ("v = v || '!'",), USER, IDENTIFIER)
+    run_update(actor.context(), request, LocalEngine(), NoProgress())
+
+
+def updated(rows: Rows) -> Rows:
+    return {k: v + "!" if k >= 2 else v for k, v in rows.items()}
+
+
+def compaction(actor: Actor) -> None:
+    actor.compact()
+
+
+def times_compacted(actor: Actor) -> int:
+    return _times_by_name(actor, COMPACT)
+
+
+def times_anonymous(actor: Actor) -> int:
+    return _times_by_name(actor, APPEND)
+
+
+def _times_by_name(actor: Actor, kind: str) -> int:
+    """Snapshots whose user was made up by an actor that meets faults: the name begins with its number."""
+    users = [snapshot.commit_user for snapshot in actor.context().snapshots.newest_first() if snapshot.commit_kind == kind]
+    return sum(user[:8].isdigit() and int(user[:8], 16) < HEALTHY for user in users)
+
+
+def write_and_compact(actor: Actor) -> None:
+    """One commit of two snapshots."""
+    context, engine = actor.context(), LocalEngine()
+    committer, identity = Committer(context), CommitIdentity(USER, IDENTIFIER)
+    if committer.is_committed(identity):
+        return
+    source = actor.bench.source(CHANGES, False)
+    plan = plan_write(context, WriteRequest((source,), "json", op_column="_op"))
+    messages = write_files(plan, engine, NoProgress())
+    with removed_on_refusal(context, messages):
+        tasks = plan_compaction(context, CompactRequest()).tasks
+        compacted = engine.run_tasks(lambda task: run_compaction(context, task), tasks)
+    messages += compacted
+    with removed_on_refusal(context, messages):
+        committer.commit(messages, identity)
+
+
+def create(actor: Actor) -> None:
+    columns = (DataField(0, "k", parse_type("INT NOT NULL")), DataField(1, "v", parse_type("STRING")))
+    definition = TableDefinition(columns, ("k",), options={"bucket": "2"}, if_not_exists=actor.life > 0)
+    create_table(_Location(actor.bench.root, "t", storage=actor.storage), definition, actor.clock)
+
+
+@dataclass(frozen=True)
+class _Location(TableLocation):
+    """A table on the storage of an actor."""
+
+    storage: Storage | None = None
+
+    def open_storage(self) -> tuple[Storage, str]:
+        assert self.storage is not None
+        return self.storage, self.url
+
+
+def times_created(actor: Actor) -> int:
+    return len(SchemaHistory(actor.storage, actor.bench.layout).ids())
+
+
+def alter(actor: Actor) -> None:
+    """A new schema, as the next one if nobody made it before."""
+    context = actor.context()
+    if "comment" not in context.schema.options:
+        altered = replace(context.schema, id=context.schema.id + 1, options={**context.schema.options, "comment": USER})
+        if not context.schemas.commit(altered):
+            raise AssertionError("nobody else makes schemas here")
+
+
+def times_altered(actor: Actor) -> int:
+    return len(actor.context().schemas.ids()) - 1
+
+
+def expire(actor: Actor) -> None:
+    expire_snapshots(actor.context(), Retention(at_least=2, at_most=2, millis=0, limit=None))
+
+
+def is_expired(actor: Actor) -> int:
+    return int(len(actor.context().snapshots.ids()) == 2)
+
+
+def _operations() -> list[Operation]:
+    changes: dict[str, Any] = {"done": times_job, "effect": lambda rows: changed(rows, CHANGES)}
+    rival: dict[str, Any] = {"rival": write_of, "rival_effect": lambda rows: changed(rows, RIVALS)}
+    compacts: dict[str, Any] = {"act": compaction, "done": times_compacted, "may_be_needless": True}
+    updates: dict[str, Any] = {"act": update, "done": times_job, "effect": updated}
+    return [
+        Operation("create", lambda bench: {}, create, times_created),
+        Operation("write", two_writes, write_job, **changes),
+        Operation("write-first", empty_table, write_job, **changes),
+        Operation("write-without-hints", without_hints, write_job, **changes),
+        Operation("write-merging-manifests", merging_table, write_job, **changes),
+        Operation("write-behind-rival", two_writes, write_job, **changes, **rival),
+        Operation("write-checked-behind-rival", two_writes, write_checked, **changes, **rival),
+        Operation("write-anonymous", two_writes, write_anonymously, **{**changes, "done": times_anonymous}, is_repeatable=False),
+        Operation("write-and-compact", two_writes, write_and_compact, **changes),
+        Operation("compact", two_writes, **compacts),
+        Operation("compact-behind-write", two_writes, **compacts, **rival),
+        Operation("compact-behind-compaction", two_writes, **compacts, rival=lambda bench: bench.healthy().compact()),
+        Operation("overwrite", two_writes, overwrite_all, times_job, lambda rows: {8: "job", 9: "job"}),
+        Operation("overwrite-partition", partitioned_table, overwrite_partition, times_job, odd_rows_and_8),
+        Operation("update", two_writes, **updates),
+        Operation("update-behind-rival", two_writes, **updates, **rival),
+        Operation("alter", two_writes, alter, times_altered),
+        Operation("expire", long_history, expire, is_expired, is_gradual=True),
+    ]
+
+
+OPERATIONS = {operation.name: operation for operation in _operations()}

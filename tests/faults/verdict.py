@@ -1,0 +1,133 @@
+"""What must hold after a run, seen through a healthy storage; the answer is a list of complaints."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.maintain.protections import tagged_snapshots
+from paimon_cli.metadata.snapshot import Snapshot
+from tests.faults.bench import Actor, Bench, Rows
+from tests.faults.operations import Operation
+
+
+class Outcome(enum.Enum):
+    """How the operation ended for whoever had asked for it."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of an operation: `rival` tells whether the rival came, `clean` whether no delete failed to take effect."""
+
+    operation: Operation
+    before: Rows
+    rival: bool
+    outcome: Outcome
+    must_be_clean: bool
+
+    @property
+    def undone(self) -> Rows:
+        return self.operation.rival_effect(self.before) if self.rival else self.before
+
+    def rows(self, done: bool) -> Rows:
+        return self.operation.effect(self.undone) if done else self.undone
+
+
+def complaints(bench: Bench, run: Run) -> list[str]:
+    """Look, repeat the operation, go on working, remove orphans, and look again."""
+    try:
+        return [*_look(bench, run), *_go_on(bench, run)]
+    except (PaimonError, FileNotFoundError) as error:
+        return [f"{type(error).__name__}: {error}"]
+
+
+def _look(bench: Bench, run: Run) -> Iterator[str]:
+    actor = bench.healthy()
+    done = run.operation.done(actor)
+    if done > 1:
+        yield f"done {done} times"
+    if run.outcome is Outcome.DONE and not done and not run.operation.may_be_needless:
+        yield "said to be done, and is not"
+    if run.outcome is Outcome.REFUSED and done and not run.operation.is_gradual:
+        yield "said to be refused, and was done"
+    if not bench.inner.exists(bench.layout.schema(0)):
+        return
+    context = actor.context()
+    yield from _violations(context)
+    yield from _compare(actor.rows(), run.rows(bool(done)))
+    orphans = bench.paths() - reachable(context)
+    if run.must_be_clean and orphans:
+        yield f"left behind: {sorted(orphans)}"
+
+
+def _go_on(bench: Bench, run: Run) -> Iterator[str]:
+    """Whoever comes next finds a table to work with."""
+    operation = run.operation
+    if operation.is_repeatable or not operation.done(bench.healthy()):
+        again = bench.healthy()
+        again.life = 1
+        operation.act(again)
+    if operation.done(bench.healthy()) != 1 and not operation.may_be_needless:
+        yield f"done {operation.done(bench.healthy())} times after it was repeated"
+    expected = run.rows(True)
+    yield from _compare(bench.healthy().rows(), expected)
+    bench.healthy().write({11: "next"}, commit_user="next", commit_id=1)
+    bench.healthy().compact()
+    context = bench.healthy().context()
+    for orphan in bench.paths() - reachable(context):
+        bench.inner.delete(orphan)
+    yield from _violations(context)
+    yield from _compare(bench.healthy().rows(), {**expected, 11: "next"})
+    yield from _old_versions(bench, context)
+
+
+def _violations(context: TableContext) -> Iterator[str]:
+    """PV023 is what two unchecked writers of one bucket do to each other, faults or not."""
+    yield from (str(violation) for violation in check_table(context, rows=True) if violation.code != "PV023")
+
+
+def _compare(actual: Rows, expected: Rows) -> Iterator[str]:
+    if actual != expected:
+        yield f"rows are {actual}, not {expected}"
+
+
+def _old_versions(bench: Bench, context: TableContext) -> Iterator[str]:
+    """Every snapshot and tag can be read to its last row."""
+    for tag in tagged_snapshots(context):
+        missing = _files_of(context, tag) - bench.paths()
+        if missing:
+            yield f"tag of snapshot {tag.id} lacks {sorted(missing)}"
+    for number in context.snapshots.ids():
+        bench.healthy().rows(number)
+
+
+def reachable(context: TableContext) -> set[str]:
+    """Every file that belongs to the table: all else may be deleted."""
+    layout = context.layout
+    found = {layout.latest_hint, layout.earliest_hint, *(layout.schema(number) for number in context.schemas.ids())}
+    for entry in context.storage.list_directory(layout.tag_directory):
+        found.add(entry.path)
+    for snapshot in context.snapshots.newest_first():
+        found.add(layout.snapshot(snapshot.id))
+        found |= _files_of(context, snapshot)
+    for tag in tagged_snapshots(context):
+        found |= _files_of(context, tag)
+    return found
+
+
+def _files_of(context: TableContext, snapshot: Snapshot) -> set[str]:
+    lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
+    manifests = [meta.file_name for name in lists for meta in context.manifests.manifest_list(name)]
+    found = {context.layout.manifest(name) for name in (*lists, *manifests)}
+    for entry in context.manifests.live_entries(snapshot):
+        found.add(context.data_file_path(entry.partition, entry.bucket, entry.file))
+    return found

@@ -1,0 +1,243 @@
+"""The scenarios by name: what is explored completely, what is sampled, and what shows the anomalies of unchecked tables."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from tests.simulation.actor_jobs import (
+    compactor,
+    expirer,
+    in_turn,
+    overwriter,
+    read_modify_write,
+    rows,
+    tagger,
+    upgrader,
+    writer,
+)
+from tests.simulation.paper_files import DELETE
+from tests.simulation.scenario import Scenario
+from tests.simulation.schedule import CRASH, LOST_ANSWER, LOST_REQUEST, OUTAGE
+
+CRASHES = (CRASH,)
+ALL_FAULTS = (CRASH, LOST_ANSWER, LOST_REQUEST, OUTAGE)
+CHECKED = {"commit.data-conflict-check": "bucket"}
+MERGING = {"manifest.merge-min-count": "2"}
+"""Merges manifests at every commit."""
+MERGING_FULLY = {"manifest.full-compaction-threshold-size": "1 b"}
+
+TWO_LEVEL_0_FILES = (in_turn(writer("first", rows(0, 1, 2), rows(0, 2, 3))),)
+COMPACTED = (in_turn(*TWO_LEVEL_0_FILES, compactor(), writer("second", rows(0, 3, 4))),)
+
+Factory = Callable[[], Scenario]
+_FACTORIES: dict[str, Factory] = {}
+
+
+def _scenario(name: str) -> Callable[[Factory], Factory]:
+    def register(factory: Factory) -> Factory:
+        _FACTORIES[name] = functools.cache(factory)
+        return factory
+
+    return register
+
+
+def scenario(name: str) -> Scenario:
+    """The scenario of that name; KeyError if there is none."""
+    return _FACTORIES[name]()
+
+
+def names() -> list[str]:
+    return sorted(_FACTORIES)
+
+
+# two actors: complete
+
+
+@_scenario("writer-writer")
+def _() -> Scenario:
+    jobs = (writer("a", rows(0, 1, 2, value="a")), writer("b", rows(1, 11, 12, value="b")))
+    return Scenario("writer-writer", jobs, faults=ALL_FAULTS, most_faults=1).after((writer("first", rows(0, 1)),))
+
+
+@_scenario("writer-writer-restart")
+def _() -> Scenario:
+    jobs = (
+        writer("a", rows(0, 1, value="a1"), rows(0, 1, 2, value="a2"), repeatable=True),
+        writer("b", rows(1, 11, value="b1"), repeatable=True),
+    )
+    return Scenario("writer-writer-restart", jobs, faults=ALL_FAULTS, most_faults=1, most_restarts=1)
+
+
+@_scenario("writer-compactor")
+def _() -> Scenario:
+    jobs = (writer("a", rows(0, 1, 4, value="a")), compactor())
+    return Scenario("writer-compactor", jobs, faults=ALL_FAULTS, most_faults=1).after(TWO_LEVEL_0_FILES)
+
+
+@_scenario("compactor-compactor")
+def _() -> Scenario:
+    options = {**MERGING}
+    made = Scenario("compactor-compactor", (compactor(), compactor()), options, faults=ALL_FAULTS, most_faults=1)
+    return made.after(TWO_LEVEL_0_FILES)
+
+
+@_scenario("writer-expiry")
+def _() -> Scenario:
+    jobs = (writer("a", rows(0, 1, 4, value="a")), expirer())
+    made = Scenario("writer-expiry", jobs, faults=ALL_FAULTS, most_faults=1, files_vanish=True)
+    return made.after((in_turn(writer("first", rows(0, 1, 2), rows(0, 2, 3)), compactor()),))
+
+
+@_scenario("compactor-expiry")
+def _() -> Scenario:
+    made = Scenario("compactor-expiry", (compactor(), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
+    return made.after(TWO_LEVEL_0_FILES)
+
+
+@_scenario("expiry-expiry")
+def _() -> Scenario:
+    made = Scenario("expiry-expiry", (expirer(), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
+    return made.after((in_turn(writer("first", rows(0, 1, 2)), compactor(), writer("second", rows(0, 5))),))
+
+
+@_scenario("tag-expiry")
+def _() -> Scenario:
+    jobs = (tagger("kept", 2), expirer())
+    made = Scenario("tag-expiry", jobs, faults=CRASHES, most_faults=1, files_vanish=True)
+    return made.after((in_turn(*TWO_LEVEL_0_FILES, tagger("old", 1), compactor()),))
+
+
+@_scenario("overwriter-compactor")
+def _() -> Scenario:
+    jobs = (overwriter("o", rows(0, 7, 8, value="o")), compactor())
+    return Scenario("overwriter-compactor", jobs, faults=ALL_FAULTS, most_faults=1).after(TWO_LEVEL_0_FILES)
+
+
+@_scenario("checked-writers")
+def _() -> Scenario:
+    """Topology 2 under the data conflict check: both write the same keys of one bucket."""
+    jobs = (writer("a", rows(0, 1, 2, value="a")), writer("b", rows(0, 2, 3, value="b")))
+    made = Scenario("checked-writers", jobs, CHECKED, faults=ALL_FAULTS, most_faults=1)
+    return made.after((writer("first", rows(0, 1)),))
+
+
+# two actors: what some bugs need to show
+
+
+@_scenario("two-batches")
+def _() -> Scenario:
+    jobs = (writer("a", rows(0, 1, 2, value="a1"), rows(0, 2, 3, value="a2")), writer("b", rows(1, 11, value="b")))
+    return Scenario("two-batches", jobs)
+
+
+@_scenario("merged-manifests")
+def _() -> Scenario:
+    """Pairs of manifests are merged, and the DELETEs of the compaction lie in another pair than their ADDs."""
+    jobs = (writer("a", rows(0, 6, value="a1"), rows(0, 7, value="a2")), writer("b", rows(1, 11, value="b")))
+    made = Scenario("merged-manifests", jobs, {"manifest.target-file-size": "1800 b"})
+    return made.after((in_turn(*TWO_LEVEL_0_FILES, compactor()),))
+
+
+@_scenario("tombstones")
+def _() -> Scenario:
+    """A minor compaction above a level with older rows must keep retractions."""
+    before = in_turn(writer("first", rows(0, *range(1, 40))), compactor(), writer("second", rows(0, 1, kind=DELETE)))
+    jobs = (writer("a", rows(0, 2, value="a")), compactor("minor"))
+    return Scenario("tombstones", jobs, {"num-sorted-run.compaction-trigger": "2", "num-levels": "6"}).after((before,))
+
+
+@_scenario("upgrades")
+def _() -> Scenario:
+    """Two compactors lift one level-0 file each to the top; their keys meet."""
+    return Scenario("upgrades", (upgrader(0), upgrader(1)), faults=CRASHES, most_faults=1).after(TWO_LEVEL_0_FILES)
+
+
+@_scenario("upgrades-expiry")
+def _() -> Scenario:
+    made = Scenario("upgrades-expiry", (upgrader(0), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
+    return made.after(TWO_LEVEL_0_FILES)
+
+
+@_scenario("writers-expiry")
+def _() -> Scenario:
+    """One writer may be so slow that its snapshot number was used and has expired."""
+    jobs = (writer("a", rows(0, 1, value="a")), writer("b", rows(1, 11), rows(1, 12)), expirer())
+    return Scenario("writers-expiry", jobs, faults=CRASHES, most_faults=1, files_vanish=True).after((writer("first", rows(0, 1)),))
+
+
+# three and four actors
+
+
+@_scenario("writers-compactor")
+def _() -> Scenario:
+    jobs = (writer("a", rows(0, 1, 4, value="a")), writer("b", rows(1, 11, value="b")), compactor())
+    return Scenario("writers-compactor", jobs, MERGING, faults=ALL_FAULTS, most_faults=1).after(TWO_LEVEL_0_FILES)
+
+
+@_scenario("three-writers")
+def _() -> Scenario:
+    jobs = tuple(writer(name, rows(bucket, 10 * bucket, value=name)) for bucket, name in enumerate("abc"))
+    return Scenario("three-writers", jobs, {"bucket": "3", **MERGING_FULLY}, faults=ALL_FAULTS, most_faults=1)
+
+
+@_scenario("writer-compactors")
+def _() -> Scenario:
+    jobs = (writer("a", rows(0, 1, 4, value="a")), compactor(), compactor())
+    return Scenario("writer-compactors", jobs, faults=ALL_FAULTS, most_faults=1).after(TWO_LEVEL_0_FILES)
+
+
+@_scenario("writer-compactor-expiry")
+def _() -> Scenario:
+    jobs = (writer("a", rows(0, 1, 4, value="a"), rows(0, 4, 5)), compactor(), expirer())
+    made = Scenario("writer-compactor-expiry", jobs, faults=ALL_FAULTS, most_faults=1, files_vanish=True)
+    return made.after(TWO_LEVEL_0_FILES)
+
+
+@_scenario("writers-compactor-expiry")
+def _() -> Scenario:
+    jobs = (
+        writer("a", rows(0, 1, 4, value="a"), rows(0, 4, 5)),
+        writer("b", rows(1, 11, value="b"), rows(1, 11, 12)),
+        compactor(),
+        expirer(),
+    )
+    made = Scenario("writers-compactor-expiry", jobs, MERGING, faults=ALL_FAULTS, most_faults=2, files_vanish=True)
+    return made.after(COMPACTED)
+
+
+@_scenario("checked-writers-compactor")
+def _() -> Scenario:
+    jobs = (
+        writer("a", rows(0, 1, 2, value="a")),
+        writer("b", rows(0, 2, 3, value="b")),
+        writer("c", rows(0, 1, 3, value="c")),
+        compactor(),
+    )
+    made = Scenario("checked-writers-compactor", jobs, CHECKED, faults=ALL_FAULTS, most_faults=1)
+    return made.after(TWO_LEVEL_0_FILES)
+
+
+@_scenario("checked-counter")
+def _() -> Scenario:
+    """Three read-modify-writes of one counter, each tried again after a data conflict."""
+    jobs = tuple(read_modify_write(name, 0, 1) for name in "abc")
+    return Scenario("checked-counter", jobs, CHECKED, faults=CRASHES, most_faults=1).after((writer("zero", rows(0, 1, value="0")),))
+
+
+# what unchecked tables suffer: violations are wanted
+
+
+@_scenario("merge-disorder")
+def _() -> Scenario:
+    """Topology 2, unchecked: the second commit numbers its rows below those of the first."""
+    jobs = (writer("a", rows(0, 1, value="a")), writer("b", rows(0, 9, 1, value="b")))
+    return Scenario("merge-disorder", jobs).after((writer("first", rows(0, 1)),))
+
+
+@_scenario("lost-update")
+def _() -> Scenario:
+    """Two increments of one counter, unchecked."""
+    jobs = tuple(read_modify_write(name, 0, 1) for name in "ab")
+    made = Scenario("lost-update", jobs, tolerates=frozenset({"PV023"}))
+    return made.after((writer("zero", rows(0, 1, value="0")),))

@@ -1,0 +1,120 @@
+"""A proxy on loopback in front of an S3 server, which loses requests and answers, or changes them, as a test says."""
+
+from __future__ import annotations
+
+import enum
+import http.client
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+HOP_BY_HOP = {"connection", "transfer-encoding", "expect", "keep-alive"}
+
+
+class Fate(enum.Enum):
+    """What becomes of a request."""
+
+    PASS = "pass"
+    LOSE_REQUEST = "the connection breaks before it arrives"
+    LOSE_ANSWER = "it takes effect, then the connection breaks"
+    CUT_ANSWER = "half of the answer's body arrives"
+    UNCONDITIONAL = "it arrives without its If-None-Match"
+
+
+@dataclass(frozen=True)
+class Request:
+    """`is_put_if_absent`: a PUT with `If-None-Match: *`. `path`: `/bucket/key?query`."""
+
+    method: str
+    path: str
+    is_put_if_absent: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An error in the place of what the server would say."""
+
+    status: int
+    code: str
+
+
+Rule = Callable[[Request], Fate | Answer]
+
+
+class S3Proxy:
+    """Runs while its `with` block does; `rule` may be changed at any time. `requests`: all that came in."""
+
+    def __init__(self, upstream_port: int, rule: Rule = lambda request: Fate.PASS) -> None:
+        self.rule = rule
+        self.requests: list[Request] = []
+        self._upstream_port = upstream_port
+
+    def __enter__(self) -> S3Proxy:
+        proxy, upstream_port = self, self._upstream_port
+
+        class Handler(_Handler):
+            port = upstream_port
+
+            def fate_of(self, request: Request) -> Fate | Answer:
+                proxy.requests.append(request)
+                return proxy.rule(request)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # else head and body are two packets, and the second waits for the first to be acknowledged
+    disable_nagle_algorithm = True
+    port = 0
+
+    def fate_of(self, request: Request) -> Fate | Answer:
+        raise NotImplementedError
+
+    def handle_any(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        condition = self.headers.get("If-None-Match")
+        fate = self.fate_of(Request(self.command, self.path, self.command == "PUT" and condition == "*"))
+        if isinstance(fate, Answer):
+            self._answer(fate.status, {}, f"<Error><Code>{fate.code}</Code><Message>on purpose</Message></Error>".encode())
+            return
+        if fate is Fate.LOSE_REQUEST:
+            self.close_connection = True
+            return
+        dropped = HOP_BY_HOP | ({"if-none-match"} if fate is Fate.UNCONDITIONAL else set())
+        upstream = http.client.HTTPConnection("127.0.0.1", self.port)
+        upstream.request(self.command, self.path, body, {k: v for k, v in self.headers.items() if k.lower() not in dropped})
+        answer = upstream.getresponse()
+        content = answer.read()
+        upstream.close()
+        if fate is Fate.LOSE_ANSWER:
+            self.close_connection = True
+            return
+        headers = {k: v for k, v in answer.getheaders() if k.lower() not in HOP_BY_HOP | {"content-length", "date", "server"}}
+        length = int(answer.headers.get("Content-Length") or 0) if self.command == "HEAD" else len(content)
+        if fate is Fate.CUT_ANSWER:
+            self.close_connection = True
+            content = content[: len(content) // 2]
+        self._answer(answer.status, headers, content, length)
+
+    def _answer(self, status: int, headers: dict[str, str], content: bytes, length: int | None = None) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content) if length is None else length))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nothing: tests print only what went wrong."""

@@ -1,0 +1,215 @@
+"""What is S3's own: answers that get lost, errors and what they mean, unfinished uploads, secrets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from paimon_cli.errors import Refused, StorageUnavailable, UsageError
+from paimon_cli.storage.s3_client import S3Settings
+from paimon_cli.storage.s3_storage import S3Storage
+from paimon_cli.storage.s3_streams import PART_BYTES, ObjectUpload
+from paimon_cli.storage.storage import PutOutcome
+from tests.commit.commit_tables import SteppingClock
+from tests.storage.s3_proxy import Answer, Fate, Request, S3Proxy
+from tests.storage.s3_server import CREDENTIALS, S3Server
+
+pytestmark = pytest.mark.xdist_group("s3")
+
+CREATED, EXISTS, UNKNOWN = PutOutcome.CREATED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
+
+
+@pytest.fixture(scope="module")
+def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
+    with S3Proxy(s3_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def storage(s3_server: S3Server, proxy: S3Proxy) -> S3Storage:
+    proxy.rule = lambda request: Fate.PASS
+    proxy.requests.clear()
+    return S3Storage(S3Settings.from_options(s3_server.options(proxy.endpoint)), SteppingClock())
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server) -> str:
+    return s3_server.new_bucket()
+
+
+def once(fate: Fate | Answer, wanted: str = "PUT") -> object:
+    """A rule for the next such request only."""
+    left = [fate]
+    return lambda request: left.pop() if left and request.method == wanted else Fate.PASS
+
+
+def puts(proxy: S3Proxy) -> int:
+    return sum(request.method == "PUT" for request in proxy.requests)
+
+
+class TestPutIfAbsent:
+    """Each put is sent once: a client that repeats it by itself meets its own object and takes it for somebody else's."""
+
+    def test_created_then_exists(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        assert storage.put_if_absent(f"{bucket}/a", b"mine") is CREATED
+        assert storage.put_if_absent(f"{bucket}/a", b"theirs") is EXISTS
+        assert storage.read_bytes(f"{bucket}/a") == b"mine"
+        assert all(request.is_put_if_absent for request in proxy.requests if request.method == "PUT")
+
+    def test_the_answer_gets_lost(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        proxy.rule = once(Fate.LOSE_ANSWER)
+        assert storage.put_if_absent(f"{bucket}/b", b"mine") is UNKNOWN
+        assert puts(proxy) == 1 and storage.read_bytes(f"{bucket}/b") == b"mine"
+
+    def test_the_request_gets_lost(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        proxy.rule = once(Fate.LOSE_REQUEST)
+        assert storage.put_if_absent(f"{bucket}/c", b"mine") is UNKNOWN
+        assert puts(proxy) == 1 and not storage.exists(f"{bucket}/c")
+
+    @pytest.mark.parametrize(
+        ("answer", "outcome"),
+        [
+            (Answer(412, "PreconditionFailed"), EXISTS),
+            (Answer(500, "InternalError"), UNKNOWN),
+            (Answer(503, "SlowDown"), UNKNOWN),
+            (Answer(400, "RequestTimeout"), UNKNOWN),
+            (Answer(502, "not xml <"), UNKNOWN),
+        ],
+    )
+    def test_errors(self, storage: S3Storage, proxy: S3Proxy, bucket: str, answer: Answer, outcome: PutOutcome) -> None:
+        proxy.rule = once(answer)
+        assert storage.put_if_absent(f"{bucket}/{answer.code[0]}{answer.status}", b"x") is outcome
+        assert puts(proxy) == 1
+
+    def test_a_conflict_of_concurrent_requests_is_asked_again(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        proxy.rule = once(Answer(409, "ConditionalRequestConflict"))
+        assert storage.put_if_absent(f"{bucket}/d", b"x") is CREATED
+        assert puts(proxy) == 2
+
+    def test_endless_conflict_is_unknown(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        proxy.rule = lambda request: Answer(409, "ConditionalRequestConflict")
+        assert storage.put_if_absent(f"{bucket}/e", b"x") is UNKNOWN
+        assert 4 < puts(proxy) < 20
+
+    def test_a_store_without_conditional_puts(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        proxy.rule = once(Answer(501, "NotImplemented"))
+        with pytest.raises(Refused, match="no conditional PUT"):
+            storage.put_if_absent(f"{bucket}/f", b"x")
+
+    def test_what_was_never_made_is_no_unknown(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        proxy.rule = once(Answer(403, "AccessDenied"))
+        with pytest.raises(StorageUnavailable, match="AccessDenied"):
+            storage.put_if_absent(f"{bucket}/g", b"x")
+        with pytest.raises(StorageUnavailable, match="NoSuchBucket"):
+            storage.put_if_absent("s3://nowhere/g", b"x")
+        nobody = replace(storage, settings=S3Settings.from_options({**CREDENTIALS, "s3.endpoint": "http://127.0.0.1:1"}))
+        with pytest.raises(StorageUnavailable, match="Could not connect"):
+            nobody.put_if_absent(f"{bucket}/g", b"x")
+
+
+class TestReading:
+    def test_a_body_that_is_cut_off_is_asked_for_again(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        storage.write_new(f"{bucket}/long", b"0123456789" * 1000)
+        proxy.rule = once(Fate.CUT_ANSWER, "GET")
+        assert storage.read_bytes(f"{bucket}/long") == b"0123456789" * 1000
+        proxy.rule = once(Fate.CUT_ANSWER, "GET")
+        with storage.open_input(f"{bucket}/long") as source:
+            source.seek(15)
+            assert source.read(3) == b"567"
+
+    def test_a_body_that_is_always_cut_off(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        storage.write_new(f"{bucket}/long", b"0123456789" * 1000)
+        proxy.rule = lambda request: Fate.CUT_ANSWER if request.method == "GET" else Fate.PASS
+        with pytest.raises(StorageUnavailable):
+            storage.read_bytes(f"{bucket}/long")
+
+    def test_failures_of_the_store_are_repeated(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        storage.write_new(f"{bucket}/f", b"x")
+        proxy.rule = once(Answer(503, "SlowDown"), "GET")
+        assert storage.read_bytes(f"{bucket}/f") == b"x"
+
+    def test_refusals_are_not_missing_files(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        proxy.rule = lambda request: Answer(403, "AccessDenied")
+        for ask in (storage.exists, storage.read_bytes, storage.list_directory, storage.delete, storage.open_input):
+            with pytest.raises(StorageUnavailable) as failure:
+                ask(f"{bucket}/f")
+            assert "s3.access-key" in failure.value.hint
+
+
+class TestUploads:
+    def test_a_failed_upload_leaves_no_parts(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        def lose_second_part(request: Request) -> Fate | Answer:
+            return Answer(400, "InvalidPart") if "partNumber=2" in request.path else Fate.PASS
+
+        proxy.rule = lose_second_part
+        with pytest.raises(StorageUnavailable), storage.open_output(f"{bucket}/up/f") as sink:
+            for _ in range(3):
+                sink.write(b"x" * PART_BYTES)
+        assert storage.list_directory(f"{bucket}/up") == []
+        assert not storage.settings.client().list_multipart_uploads(Bucket=bucket.removeprefix("s3://")).get("Uploads")
+
+    def test_a_failed_completion_leaves_no_parts(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+        proxy.rule = lambda request: (
+            Answer(400, "InvalidPart") if request.method == "POST" and "uploadId=" in request.path else Fate.PASS
+        )
+        sink = storage.open_output(f"{bucket}/up/g")
+        sink.write(b"x" * (PART_BYTES + 1))
+        with pytest.raises(StorageUnavailable):
+            sink.close()
+        assert sink.closed and storage.list_directory(f"{bucket}/up") == []
+        assert not storage.settings.client().list_multipart_uploads(Bucket=bucket.removeprefix("s3://")).get("Uploads")
+
+    def test_one_part_is_held_in_memory(self, storage: S3Storage, bucket: str) -> None:
+        sink = storage.open_output(f"{bucket}/up/h")
+        assert isinstance(sink, ObjectUpload)
+        for _ in range(5):
+            sink.write(b"x" * (PART_BYTES // 2 + 1))
+            assert len(sink._buffer) < PART_BYTES
+        sink.abort()
+
+
+def test_more_objects_than_a_page_holds(storage: S3Storage, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = S3Storage._pages
+    monkeypatch.setattr(S3Storage, "_pages", lambda self, path, **request: whole(self, path, MaxKeys=3, **request))
+    for number in range(10):
+        storage.write_new(f"{bucket}/many/f{number}", b"")
+    assert len(storage.list_directory(f"{bucket}/many")) == 10
+    storage.delete_directory(f"{bucket}/many")
+    assert storage.list_directory(f"{bucket}/many") == []
+
+
+def test_markers_of_directories_are_no_files(storage: S3Storage, bucket: str) -> None:
+    storage.settings.client().put_object(Bucket=bucket.removeprefix("s3://"), Key="marked/", Body=b"")
+    assert storage.list_directory(f"{bucket}/marked") == []
+
+
+def test_not_the_url_of_an_object(storage: S3Storage) -> None:
+    for url in ("/local/path", "s3://", "gs://bucket/x"):
+        with pytest.raises(UsageError):
+            storage.read_bytes(url)
+
+
+def test_secrets_are_in_no_message(storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
+    proxy.rule = lambda request: Answer(403, f"Denied {CREDENTIALS['s3.secret-key']} {CREDENTIALS['s3.access-key']}")
+    with pytest.raises(StorageUnavailable) as failure:
+        storage.read_bytes(f"{bucket}/f")
+    shown = f"{failure.value} {failure.value.hint} {failure.value.details} {storage!r}"
+    assert "Denied *** ***" in shown
+    assert CREDENTIALS["s3.secret-key"] not in shown and CREDENTIALS["s3.access-key"] not in shown
+    assert failure.value.__cause__ is None and failure.value.__suppress_context__
+
+
+def test_without_boto3_the_message_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['boto3'] = None\n"
+        "from paimon_cli.errors import UsageError\n"
+        "from paimon_cli.storage.storage_for_url import storage_for_url\n"
+        "try: storage_for_url('s3://bucket/t')\n"
+        "except UsageError as error: print(error.hint)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "pip install 'paimon-cli[s3]'"
