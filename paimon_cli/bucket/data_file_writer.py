@@ -130,7 +130,12 @@ class _OpenDataFile:
         self._name = name
         self._path = path
         self._sink: BinaryIO = context.storage.open_output(path)
-        self._writer = _parquet_writer(self._sink, self._schema, context, level, sample)
+        try:
+            self._writer = _parquet_writer(self._sink, self._schema, context, level, sample)
+        except BaseException:
+            with contextlib.suppress(OSError, StorageUnavailable):
+                self._sink.close()
+            raise
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._group_bytes = min(ROW_GROUP_BYTES, context.options.target_file_size)

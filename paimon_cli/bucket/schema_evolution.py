@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.field_types import DataField, DataType, type_to_sql
+from paimon_cli.datatypes.hidden_nulls import retyped
 from paimon_cli.errors import NotSupported
 
 WIDENING = {
@@ -46,7 +47,7 @@ def as_declared(stored: pa.Array, target: pa.DataType) -> pa.Array:
         return stored
     if pa.types.is_dictionary(stored.type):
         stored = stored.dictionary_decode()
-    return stored.cast(target)
+    return retyped(stored, target, pa.Array.cast)
 
 
 def _cast(column: pa.Array, source: DataType, field: DataField) -> pa.Array:

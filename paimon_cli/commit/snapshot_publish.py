@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
-from paimon_cli.errors import CommitUnknown, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, DamagedFile, StorageUnavailable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
@@ -31,11 +31,14 @@ def publish(context: TableContext, snapshot: Snapshot) -> bool:
             if attempt:  # this put was not made, but an earlier one may have been
                 raise _unknown(context, snapshot, f"after a put without a clear answer the storage failed: {error}") from error
             raise
-        if outcome is PutOutcome.CREATED:
-            return _is_in_history(context, snapshot)
-        published = _read_back(context, path)
+        published = content if outcome is PutOutcome.CREATED else _read_back(context, path)
+        if published is not None and published != content:
+            return False
         if published is not None:
-            return published == content and _is_in_history(context, snapshot)
+            is_ours = _is_in_history(context, snapshot)
+            if attempt and not is_ours:  # what became of the earlier puts has expired, too
+                raise _unknown(context, snapshot, "its number has expired since it was first put there")
+            return is_ours
         context.clock.sleep(context.options.commit_min_retry_wait * 2**attempt / 1000)
     raise _unknown(context, snapshot, "the storage gave no clear answer and does not show the snapshot file")
 
@@ -56,7 +59,7 @@ def _read_back(context: TableContext, path: str) -> bytes | None:
 def _is_in_history(context: TableContext, snapshot: Snapshot) -> bool:
     try:
         return _continues_history(context, snapshot)
-    except (StorageUnavailable, SnapshotGone) as error:
+    except StorageUnavailable as error:
         raise _unknown(context, snapshot, f"it was published, but then the storage failed: {error}") from error
 
 
@@ -73,14 +76,28 @@ def _continues_history(context: TableContext, snapshot: Snapshot) -> bool:
         return True
     successor = context.snapshots.find(snapshot.id + 1)
     if successor is None:
-        context.storage.delete(context.layout.snapshot(snapshot.id))
-        return False
-    inherited = {meta.file_name for meta in context.manifests.manifests_of(successor)}
-    if all(meta.file_name in inherited for meta in context.manifests.manifest_list(snapshot.delta_manifest_list)):
+        return _has_expired_in_its_turn(context, snapshot)
+    try:
+        inherited = {meta.file_name for meta in context.manifests.manifests_of(successor)}
+        own = {meta.file_name for meta in context.manifests.manifest_list(snapshot.delta_manifest_list)}
+    except (SnapshotGone, DamagedFile):
+        if context.storage.exists(context.layout.snapshot(successor.id)):
+            raise _unknown(context, snapshot, f"the manifests of it or of snapshot {successor.id} cannot be read") from None
+        return _has_expired_in_its_turn(context, snapshot)
+    if own <= inherited:
         return True
     raise _unknown(
         context, snapshot, f"snapshot {successor.id} was published meanwhile and does not show whether it contains ours"
     )
+
+
+def _has_expired_in_its_turn(context: TableContext, snapshot: Snapshot) -> bool:
+    """Our successor has expired. Expiry would have taken our file before it, unless we put it there behind its back."""
+    path = context.layout.snapshot(snapshot.id)
+    if not context.storage.exists(path):
+        return True
+    context.storage.delete(path)
+    return False
 
 
 def _unknown(context: TableContext, snapshot: Snapshot, why: str) -> CommitUnknown:

@@ -29,10 +29,13 @@ class SnapshotHistory:
             for newest in range(hint, hint + _LONGEST_WALK):
                 if not self._exists(newest + 1):
                     return newest
-        newest = max(self.ids(), default=0)
-        while newest and self._exists(newest + 1):
+        ids = self.ids()
+        newest = ids[-1] if ids else self._hint(self.layout.earliest_hint) or 1
+        if not ids and not self._exists(newest):
+            return None
+        while self._exists(newest + 1):
             newest += 1
-        return newest or None
+        return newest
 
     def earliest_id(self) -> int | None:
         """The oldest snapshot that is still there."""

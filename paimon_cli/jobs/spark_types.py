@@ -12,6 +12,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from paimon_cli.datatypes.hidden_nulls import retyped
+
 
 def carrier_type(t: pa.DataType) -> pa.DataType:
     """The Arrow type that Spark carries `t` in: same bytes in memory, nullable throughout."""
@@ -49,5 +51,5 @@ def to_carrier(columns: Iterable[pa.Array], carrier: pa.Schema) -> pa.RecordBatc
 
 def from_carrier(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The exact inverse; `schema` names and types the columns by position."""
-    views = [column.view(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    views = [retyped(column, field.type, pa.Array.view) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(views, schema=schema)

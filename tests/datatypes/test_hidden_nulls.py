@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.datatypes.hidden_nulls import without_hidden_nulls
+from paimon_cli.datatypes.hidden_nulls import retyped, without_hidden_nulls
 
 ATOMIC = [pa.int32(), pa.string(), pa.bool_(), pa.decimal128(20, 2), pa.date32()]
 NESTED = [pa.list_(pa.int64()), pa.map_(pa.string(), pa.int32())]
@@ -77,3 +77,13 @@ def test_a_null_where_the_row_is_present_stays_an_error() -> None:
 def test_columns_without_required_fields_are_not_touched() -> None:
     column = pa.chunked_array([pa.array([{"a": None}, None], pa.struct([pa.field("a", pa.int32())]))])
     assert without_hidden_nulls(column) is column
+
+
+def test_a_cast_goes_through_where_arrow_refuses_it() -> None:
+    children = [pa.array([1, None]), pa.array(["x", None])]
+    marked_below = pa.StructArray.from_arrays(children, ["a", "b"], mask=pa.array([False, True]))
+    with pytest.raises(pa.ArrowInvalid, match="non-nullable"):
+        marked_below.cast(required(pa.int32()))
+    cast = retyped(marked_below, required(pa.int32()), pa.Array.cast)
+    assert cast.type == required(pa.int32())
+    assert cast.to_pylist() == [{"a": 1, "b": "x"}, None]

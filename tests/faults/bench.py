@@ -48,15 +48,15 @@ class Bench:
         self.inner = inner
         self.root = root
         self._folder = folder
-        self._lives = HEALTHY
+        self.lives = HEALTHY
 
     @property
     def layout(self) -> TableLayout:
         return TableLayout(self.root)
 
     def healthy(self) -> Actor:
-        self._lives += 1
-        return Actor(self, self.inner, self._lives)
+        self.lives += 1
+        return Actor(self, self.inner, self.lives)
 
     def make_table(self, partitioned: bool = False, options: Mapping[str, str] | None = None) -> None:
         path = self.layout.schema(0)
@@ -74,8 +74,9 @@ class Bench:
     def save(self) -> Image:
         return dict(self._files(self.root))
 
-    def load(self, image: Image) -> None:
-        self._lives = HEALTHY
+    def load(self, image: Image, lives: int = HEALTHY) -> None:
+        """Set everything back; `lives` is how many healthy actors the image has seen."""
+        self.lives = lives
         self.inner.delete_directory(self.root)
         for path, data in image.items():
             self.inner.write_new(path, data)

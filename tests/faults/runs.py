@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import tempfile
 import uuid
@@ -62,6 +63,7 @@ class FaultRuns:
         bench.load({})
         self.before: Rows = operation.start(bench)
         self.image: Image = bench.save()
+        self._lives = bench.lives
         self._verdicts: dict[object, list[str]] = {}
         self.figures = Figures()
 
@@ -79,9 +81,9 @@ class FaultRuns:
         if fault is not AFTER_THE_END and storage.hit != [fault]:
             self.figures.failures.append(f"{self.operation.name}: {fault} was not met; the run does not repeat")
 
-    def run(self, fault_of: NoteCall, cut_at_end: bool = False) -> FaultStorage:
+    def run(self, fault_of: NoteCall) -> FaultStorage:
         """One run and its verdict."""
-        self.bench.load(self.image)
+        self.bench.load(self.image, self._lives)
         storage = FaultStorage(self.bench.inner, fault_of)
         rival = self._expect_rival(storage)
         outcome, error = self._act(storage)
@@ -92,7 +94,7 @@ class FaultRuns:
         found = [error] if error else []
         if outcome is Outcome.UNKNOWN and storage.deleted:
             found.append(f"deleted although the outcome is unknown: {storage.deleted}")
-        if not storage.dead and storage.open_files:
+        if _leaves_open(storage):
             found.append(f"left open: {sorted(storage.open_files)}")
         found += self._judge(run)
         self.figures.count(hit or [AFTER_THE_END], outcome)
@@ -137,6 +139,14 @@ def _must_be_clean(outcome: Outcome, hit: Sequence[Fault]) -> bool:
     """An operation that was done, or refused by anything but a broken delete or a lasting outage, leaves no orphans."""
     excuses = {Kind.IGNORED_DELETE, Kind.OUTAGE}
     return outcome in (Outcome.DONE, Outcome.REFUSED) and not any(fault.kind in excuses for fault in hit)
+
+
+def _leaves_open(storage: FaultStorage) -> bool:
+    """Readers that a failure left alone are closed when their memory is given back; writers must be closed by name."""
+    if storage.dead or not storage.open_files:
+        return False
+    gc.collect()
+    return bool(storage.open_files)
 
 
 def memory_runs(operation: Operation, folder: Path) -> FaultRuns:

@@ -13,7 +13,7 @@ from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.field_types import DataType, parse_type
-from paimon_cli.jobs.spark_types import carrier_schema, from_carrier, spark_schema, to_carrier
+from paimon_cli.jobs.spark_types import carrier_schema, carrier_type, from_carrier, spark_schema, to_carrier
 
 TIME, STAMP = datetime.time(23, 59, 59, 999000), datetime.datetime(1, 1, 1, 0, 0, 0, 1000)
 NESTED_ROW = """{"type": "ROW", "fields": [
@@ -55,3 +55,13 @@ def test_a_slice_of_every_type_survives(text: str) -> None:
     back = from_carrier(carried, pa.schema([pa.field("x", t)]))
     assert back.column(0).equals(column)
     assert not any(isinstance(f.dataType, (DateType, TimestampType, TimestampNTZType)) for f in spark_schema(carrier))
+
+
+def test_a_null_row_with_a_not_null_field_comes_back() -> None:
+    """Spark marks the fields of a null row null, which Arrow does not view as a NOT NULL field."""
+    t = pa.struct([pa.field("a", pa.int32(), nullable=False), pa.field("b", pa.string())])
+    carried = pa.array([{"_0": 1, "_1": "x"}, {"_0": None, "_1": None}, {"_0": 3, "_1": None}], carrier_type(t))
+    from_spark = pa.StructArray.from_arrays(carried.flatten(), fields=list(carrier_type(t)), mask=pa.array([False, True, False]))
+    batch = pa.RecordBatch.from_arrays([from_spark], schema=carrier_schema([t]))
+    back = from_carrier(batch, pa.schema([pa.field("x", t)])).column(0)
+    assert back.to_pylist() == [{"a": 1, "b": "x"}, None, {"a": 3, "b": None}]

@@ -39,7 +39,7 @@ class Actor:
     def begin(self) -> None:
         """A new life: a fresh process knows nothing of the one that crashed."""
         self.life += 1
-        self.dead = self.finished = self.had_outage = False
+        self.dead = self.finished = self.had_outage = self.was_unsure = False
         self.outage = 0
         self.history = self.life
         self.pending: tuple[str, str] | None = None
@@ -82,6 +82,11 @@ class Actor:
     @property
     def waits(self) -> bool:
         return self.pending is not None and not self.dead
+
+    @property
+    def gave_up(self) -> bool:
+        """Crashed, or ended without knowing what it had done."""
+        return self.dead or self.life > 1 or self.was_unsure
 
     @property
     def state(self) -> Any:

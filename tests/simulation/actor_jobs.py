@@ -55,12 +55,12 @@ def write(actor: Actor, batch: BucketRows, request: WriteRequest) -> str:
     return end
 
 
-def compactor(strategy: str = "full", rounds: int = 1, on_conflict: str = "retry") -> Job:
-    """`compact`, as often as told."""
+def compactor(strategy: str = "full", rounds: int = 1, buckets: tuple[int, ...] = ()) -> Job:
+    """`compact`, as often as told; a conflict makes it plan again."""
 
     def run(actor: Actor) -> None:
         for _ in range(rounds):
-            request = CompactRequest(strategy=strategy, on_conflict=on_conflict)
+            request = CompactRequest(strategy=strategy, buckets=buckets)
             _end_of(actor, lambda: run_compact(actor.context, request, PaperEngine(), NoProgress()))
 
     return run
@@ -79,7 +79,8 @@ def _end_of(actor: Actor, job: Callable[[], object]) -> str:
             oracle.failed(actor, error)
         return REFUSED
     except CommitUnknown as error:
-        if not actor.had_outage:
+        actor.was_unsure = True
+        if not actor.had_outage and not scenario.files_vanish:
             oracle.failed(actor, error)
         return UNKNOWN
     except (NotFound, DamagedFile) as error:

@@ -89,13 +89,14 @@ def data_conflict_checked_at_the_first_attempt_only() -> Patch:
 
 
 @_mutation("checked-writers")
-def data_conflict_looks_behind_the_first_foreign_snapshot() -> Patch:
-    real = data_conflict.check_of_places
+def data_conflict_overlooks_the_first_foreign_snapshot() -> Patch:
+    real = data_conflict.DataConflictCheck._check_snapshot
 
-    def later(context: TableContext, identity: Any, places: Any, read: int | None) -> Any:
-        return real(context, identity, places, (read or 0) + 1)
+    def later(self: Any, snapshot: Snapshot) -> None:
+        if snapshot.id > self._read + 1:
+            real(self, snapshot)
 
-    return patch.object(committer, "check_of_places", later)
+    return patch.object(data_conflict.DataConflictCheck, "_check_snapshot", later)
 
 
 # publication
@@ -209,7 +210,7 @@ def hint_before_publication() -> Patch:
     return patch.object(committer, "publish", publish)
 
 
-@_mutation("writers-expiry")
+@_mutation("slow-writer")
 def expired_number_taken_for_free() -> Patch:
     """A slow writer's snapshot brings a number back to life that others have used and expired."""
     return patch.object(snapshot_publish, "_is_in_history", lambda context, snapshot: True)
@@ -235,17 +236,26 @@ def sequence_numbers_from_zero() -> Patch:
 
 @_mutation("writer-writer-restart")
 def repeated_commit_not_recognised() -> Patch:
-    return patch.object(own_commits.OwnCommits, "made_before", lambda self: False)
+    return _both(
+        patch.object(own_commits.OwnCommits, "made_before", lambda self: False),
+        patch.object(own_commits.OwnCommits, "made_meanwhile", lambda self, latest, kind: False),
+    )
 
 
 @_mutation("writer-writer-restart")
 def repeated_commit_looked_for_in_the_newest_snapshot_only() -> Patch:
     def newest(self: Any) -> bool:
         latest = self._context.snapshots.latest()
+        self._seen = latest.id if latest else 0
         same = latest is not None and latest.commit_user == self._identity.user
         return same and latest.commit_identifier >= self._identity.identifier
 
     return patch.object(own_commits.OwnCommits, "made_before", newest)
+
+
+@_mutation("twins")
+def twins_commit_not_seen_between_attempts() -> Patch:
+    return patch.object(own_commits.OwnCommits, "made_meanwhile", lambda self, latest, kind: False)
 
 
 # manifests
@@ -287,7 +297,7 @@ def merging_drops_deletes_of_older_manifests() -> Patch:
     return patch.object(manifest_merging, "fold", only_added)
 
 
-@_mutation("merged-manifests")
+@_mutation("merged-at-once")
 def merging_forgets_deletes() -> Patch:
     """ADD and DELETE of a file meet in one manifest, and the ADD survives."""
 

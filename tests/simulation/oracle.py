@@ -56,13 +56,15 @@ class Memory:
     rows: dict[int, Rows] = field(default_factory=dict)
     wanted: dict[tuple[str, int], Wanted] = field(default_factory=dict)
     ends: dict[tuple[str, int], str] = field(default_factory=dict)
+    tries: dict[tuple[str, int], int] = field(default_factory=dict)
+    """How many lives of actors tried each commit."""
     gone: int = 0
     """Snapshots up to this one have expired."""
     increments: dict[int, int] = field(default_factory=dict)
     """How often a counter was raised, by key."""
 
     def copy(self) -> Memory:
-        return Memory(dict(self.snapshots), dict(self.rows), dict(self.wanted), dict(self.ends), self.gone)
+        return Memory(dict(self.snapshots), dict(self.rows), dict(self.wanted), dict(self.ends), dict(self.tries), self.gone)
 
 
 class Oracle:
@@ -100,6 +102,7 @@ class Oracle:
     def wants(self, user: str, identifier: int, rows: BucketRows, overwrites: bool = False) -> None:
         """A job begins that is to commit these rows."""
         self.memory.wanted[user, identifier] = Wanted(rows, overwrites)
+        self.memory.tries[user, identifier] = self.memory.tries.get((user, identifier), 0) + 1
 
     def ended(self, user: str, identifier: int, end: str) -> None:
         self.memory.ends[user, identifier] = end
@@ -107,7 +110,7 @@ class Oracle:
         count = self._times_published(user, identifier)
         if end == ACKNOWLEDGED and count == 0:
             self._object(f"commit of {user} was acknowledged and is in no snapshot")
-        if end == REFUSED and count:
+        if end == REFUSED and count and self.memory.tries[user, identifier] == 1:
             self._object(f"commit of {user} was refused and is in the table")
 
     def incremented(self, key: int) -> None:
@@ -252,8 +255,8 @@ class Oracle:
         self.violations += self._at_the_end()
 
     def _context_of_the_end(self) -> TableContext:
-        """Without the undead snapshots of writers that crashed before they could take them back: a known limit."""
-        left = {self._layout.snapshot(number) for number, actor in self._undead.items() if actor.dead or actor.life > 1}
+        """Without the undead snapshots of writers that crashed, or knew too little, to take them back: a known limit."""
+        left = {self._layout.snapshot(number) for number, actor in self._undead.items() if actor.gave_up}
         if not left:
             return self._fresh_context()
         return self._fresh_context(SimDisk({path: data for path, data in self._disk.files.items() if path not in left}))

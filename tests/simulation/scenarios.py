@@ -16,12 +16,12 @@ from tests.simulation.actor_jobs import (
     upgrader,
     writer,
 )
-from tests.simulation.paper_files import DELETE
+from tests.simulation.paper_files import DELETE, INSERT
 from tests.simulation.scenario import Scenario
-from tests.simulation.schedule import CRASH, LOST_ANSWER, LOST_REQUEST, OUTAGE
+from tests.simulation.schedule import CRASH, PUT_FAULTS
 
 CRASHES = (CRASH,)
-ALL_FAULTS = (CRASH, LOST_ANSWER, LOST_REQUEST, OUTAGE)
+ALL_FAULTS = (CRASH, *PUT_FAULTS)
 CHECKED = {"commit.data-conflict-check": "bucket"}
 MERGING = {"manifest.merge-min-count": "2"}
 """Merges manifests at every commit."""
@@ -67,6 +67,13 @@ def _() -> Scenario:
         writer("b", rows(1, 11, value="b1"), repeatable=True),
     )
     return Scenario("writer-writer-restart", jobs, faults=ALL_FAULTS, most_faults=1, most_restarts=1)
+
+
+@_scenario("twins")
+def _() -> Scenario:
+    """Two processes make the same commit, as when a scheduler starts a job again that was thought dead."""
+    jobs = tuple(writer("a", rows(0, 1, 2, value="a"), repeatable=True) for _ in range(2))
+    return Scenario("twins", jobs, faults=ALL_FAULTS, most_faults=1).after((writer("first", rows(0, 1)),))
 
 
 @_scenario("writer-compactor")
@@ -133,10 +140,18 @@ def _() -> Scenario:
 
 @_scenario("merged-manifests")
 def _() -> Scenario:
-    """Pairs of manifests are merged, and the DELETEs of the compaction lie in another pair than their ADDs."""
+    """Neighbours are merged, and the DELETE of a compaction lies in another group than its ADD."""
+    many = {bucket: ((10 * bucket, INSERT, "m"), (10 * bucket + 1, INSERT, "m")) for bucket in range(8)}
     jobs = (writer("a", rows(0, 6, value="a1"), rows(0, 7, value="a2")), writer("b", rows(1, 11, value="b")))
-    made = Scenario("merged-manifests", jobs, {"manifest.target-file-size": "1800 b"})
-    return made.after((in_turn(*TWO_LEVEL_0_FILES, compactor()),))
+    made = Scenario("merged-manifests", jobs, {"bucket": "8", "manifest.target-file-size": "2200 b"})
+    return made.after((in_turn(writer("first", many), compactor(buckets=(0,))),))
+
+
+@_scenario("merged-at-once")
+def _() -> Scenario:
+    """All manifests become one at every commit."""
+    jobs = (writer("a", rows(0, 6, value="a1"), rows(0, 7, value="a2")), compactor())
+    return Scenario("merged-at-once", jobs, MERGING).after(TWO_LEVEL_0_FILES)
 
 
 @_scenario("tombstones")
@@ -159,11 +174,12 @@ def _() -> Scenario:
     return made.after(TWO_LEVEL_0_FILES)
 
 
-@_scenario("writers-expiry")
+@_scenario("slow-writer")
 def _() -> Scenario:
-    """One writer may be so slow that its snapshot number was used and has expired."""
-    jobs = (writer("a", rows(0, 1, value="a")), writer("b", rows(1, 11), rows(1, 12)), expirer())
-    return Scenario("writers-expiry", jobs, faults=CRASHES, most_faults=1, files_vanish=True).after((writer("first", rows(0, 1)),))
+    """One writer may be so slow that its snapshot number was used by others and has expired."""
+    jobs = (writer("a", rows(0, 1, value="a")), in_turn(writer("b", rows(1, 11), rows(1, 12)), expirer()))
+    made = Scenario("slow-writer", jobs, faults=ALL_FAULTS, most_faults=1, files_vanish=True)
+    return made.after((writer("first", rows(0, 1)),))
 
 
 # three and four actors

@@ -6,6 +6,7 @@
     3u    (a put) it takes effect, the answer is lost
     3n    (a put) it takes no effect, and no answer comes
     3o    (a put) it takes effect, the answer is lost, and so are the actor's next calls: an outage
+    3e    (a put) it fails without effect, and says so
     3r    a crashed actor comes back and runs its job again
 """
 
@@ -15,10 +16,10 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-GO, CRASH, LOST_ANSWER, LOST_REQUEST, OUTAGE, RESTART = "", "c", "u", "n", "o", "r"
-PUT_FAULTS = (LOST_ANSWER, LOST_REQUEST, OUTAGE)
+GO, CRASH, LOST_ANSWER, LOST_REQUEST, OUTAGE, REFUSAL, RESTART = "", "c", "u", "n", "o", "e", "r"
+PUT_FAULTS = (LOST_ANSWER, LOST_REQUEST, OUTAGE, REFUSAL)
 
-_STEP = re.compile(r"(\d+)([cunor]?)(\d*)")
+_STEP = re.compile(r"(\d+)([cunoer]?)(\d*)")
 
 
 class Step(NamedTuple):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import FileStatus, PutOutcome
-from tests.simulation.schedule import CRASH, LOST_REQUEST, OUTAGE, PUT_FAULTS
+from tests.simulation.schedule import CRASH, LOST_REQUEST, OUTAGE, PUT_FAULTS, REFUSAL
 from tests.simulation.sim_disk import SimDisk
 
 if TYPE_CHECKING:
     from tests.simulation.actor import Actor
 
 OUTAGE_CALLS = 9
-"""So many calls fail behind the put that began an outage: all tries of a publication, and no more."""
+"""So many calls fail behind the put that began an outage: all tries of a publication, so that its clean-up finds the storage."""
 
 _CHANGES = frozenset({"write_new", "put_if_absent", "overwrite", "delete"})
 
@@ -62,7 +62,11 @@ class SimStorage:
         if actor.outage:
             actor.outage -= 1
             actor.saw(operation, path, "outage")
-            raise StorageUnavailable(f"{operation} failed", "an outage")
+            return _no_answer(operation)
+        if fault == REFUSAL:
+            actor.had_outage = True
+            actor.saw(operation, path, fault)
+            raise StorageUnavailable("the put failed", "it was not made")
         if fault in PUT_FAULTS:
             return self._put_without_answer(path, fault, *arguments)
         try:
@@ -137,6 +141,12 @@ class SimStorage:
     def _overwrite(self, path: str, data: bytes) -> None:
         self._disk.put(path, data)
         self._disk.makers[path] = self._actor.number
+
+
+def _no_answer(operation: str) -> PutOutcome:
+    if operation == "put_if_absent":
+        return PutOutcome.UNKNOWN
+    raise StorageUnavailable(f"{operation} failed", "an outage")
 
 
 class _NewFile(io.BytesIO):

@@ -80,6 +80,11 @@ class _Handler(BaseHTTPRequestHandler):
     def fate_of(self, request: Request) -> Fate | Answer:
         raise NotImplementedError
 
+    def handle_expect_100(self) -> bool:
+        super().handle_expect_100()
+        self.wfile.flush()
+        return True
+
     def handle_any(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         condition = self.headers.get("If-None-Match")
@@ -112,7 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content) if length is None else length))
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
 

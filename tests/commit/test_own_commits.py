@@ -1,0 +1,186 @@
+"""Exactly once: whoever repeats a commit, at whatever moment, finds it made."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.errors import Conflict, FilesConflict
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
+from tests.commit.commit_tables import (
+    Crash,
+    data_file,
+    live_names,
+    make_table,
+    manifest_files,
+    named_manifest_files,
+)
+from tests.rivals import RivalStorage
+
+JOB = CommitIdentity("job", 7)
+COMMITS = 12
+
+
+class DyingStorage(LocalStorage):
+    """Publishes `lives` snapshots; the process dies before or after it publishes one more."""
+
+    def __init__(self, after: bool, lives: int = 0) -> None:
+        super().__init__()
+        self.after, self.lives = after, lives
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self.lives -= 1
+        outcome = super().put_if_absent(path, data) if self.after or self.lives >= 0 else PutOutcome.UNKNOWN
+        if self.lives < 0:
+            raise Crash
+        return outcome
+
+
+def append(context: TableContext, name: str, identity: CommitIdentity = JOB) -> CommitResult:
+    return Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),))], identity)
+
+
+def rewriting(name: str, before: str = "before") -> CommitMessage:
+    """Both halves: a new file, and another one rewritten."""
+    merged = data_file(f"{name}-merged", level=5)
+    return CommitMessage(
+        EMPTY_ROW, 0, 2, new_files=(data_file(name),), compact_before=(data_file(before),), compact_after=(merged,)
+    )
+
+
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_a_twin_that_was_faster_is_recognised_between_attempts(tmp_path: Path, more: int) -> None:
+    """Also when others have committed behind it."""
+    table = make_table(tmp_path / "t")
+    append(table, "before", CommitIdentity("other"))
+
+    def twin() -> None:
+        append(table, "twin")
+        for number in range(more):
+            append(table, f"other-{number}", CommitIdentity("other"))
+
+    context = make_table(tmp_path / "t", storage=RivalStorage(twin))
+    result = append(context, "mine")
+    assert result == CommitResult(attempts=2, already_committed=True)
+    assert live_names(context) == sorted(["before@0", "twin@0", *(f"other-{n}@0" for n in range(more))])
+    assert manifest_files(context) == named_manifest_files(context), "the loser leaves no metadata"
+
+
+def test_a_twin_that_comes_later_is_recognised_too(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    acts = (lambda: append(table, "first", CommitIdentity("x")), lambda: append(table, "twin"))
+    context = make_table(tmp_path / "t", storage=RivalStorage(*acts))
+    assert append(context, "mine") == CommitResult(attempts=3, already_committed=True)
+    assert live_names(context) == ["first@0", "twin@0"]
+
+
+def test_a_strangers_commit_is_not_taken_for_ours(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+
+    def others() -> None:
+        append(table, "a", CommitIdentity("someone", 7))
+        append(table, "b", CommitIdentity("job", 6))
+        append(table, "c", CommitIdentity("job"))
+
+    context = make_table(tmp_path / "t", storage=RivalStorage(others))
+    result = append(context, "mine")
+    assert (result.attempts, result.already_committed) == (2, False)
+    assert live_names(context) == ["a@0", "b@0", "c@0", "mine@0"]
+
+
+def test_batches_of_a_user_say_nothing_about_its_identifiers(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    append(context, "numbered")
+    append(context, "batch", CommitIdentity("job"))
+    assert append(context, "again").already_committed
+    assert not append(context, "next", CommitIdentity("job", 8)).already_committed
+
+
+def test_a_twins_append_settles_both_halves(tmp_path: Path) -> None:
+    """The loser's compaction would rest on a new file that never gets into the table."""
+    table = make_table(tmp_path / "t")
+    append(table, "before", CommitIdentity("other"))
+    context = make_table(tmp_path / "t", storage=RivalStorage(lambda: append(table, "twin")))
+    result = Committer(context).commit([rewriting("mine")], JOB)
+    assert result == CommitResult(attempts=2, already_committed=True)
+    assert live_names(context) == ["before@0", "twin@0"]
+
+
+def test_two_compactions_of_one_identity_are_one(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    append(table, "before", CommitIdentity("other"))
+
+    def compaction(name: str) -> CommitMessage:
+        return CommitMessage(EMPTY_ROW, 0, 2, compact_before=(data_file("before"),), compact_after=(data_file(name, level=5),))
+
+    rival = RivalStorage(lambda: Committer(table).commit([compaction("theirs")], JOB))
+    result = Committer(make_table(tmp_path / "t", storage=rival)).commit([compaction("mine")], JOB)
+    assert result.already_committed
+    assert live_names(table) == ["theirs@5"]
+
+
+def test_a_crash_between_the_halves_leaves_the_rows_and_forgets_the_compaction(tmp_path: Path) -> None:
+    """As in Java, the identity counts as committed: nothing is lost, the same files can be compacted again."""
+    context = make_table(tmp_path / "t")
+    append(context, "before", CommitIdentity("other"))
+    with pytest.raises(Crash):
+        Committer(make_table(tmp_path / "t", storage=DyingStorage(after=False, lives=1))).commit([rewriting("mine")], JOB)
+    assert live_names(context) == ["before@0", "mine@0"]
+    assert Committer(context).commit([rewriting("mine")], JOB) == CommitResult(already_committed=True)
+    assert live_names(context) == ["before@0", "mine@0"]
+    Committer(context).commit([rewriting("next")], CommitIdentity("job", 8))
+    assert live_names(context) == ["mine@0", "next-merged@5", "next@0"]
+
+
+def test_a_conflict_of_the_second_half_does_not_undo_the_first(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    with pytest.raises(FilesConflict):
+        Committer(context).commit([rewriting("mine", "gone")], JOB)
+    assert append(context, "again").already_committed
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_around_the_publication_and_a_retry(tmp_path: Path, after: bool) -> None:
+    table = make_table(tmp_path / "t")
+    with pytest.raises(Crash):
+        append(make_table(tmp_path / "t", storage=DyingStorage(after)), "mine")
+    assert live_names(table) == (["mine@0"] if after else [])
+    assert append(table, "mine").already_committed is after
+    assert live_names(table) == ["mine@0"]
+
+
+def test_identifiers_of_one_user_that_overtake_each_other_are_refused(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    context = make_table(tmp_path / "t", storage=RivalStorage(lambda: append(table, "later", CommitIdentity("job", 8))))
+    with pytest.raises(Conflict, match="commit 7 of user job was overtaken by commit 8") as failure:
+        append(context, "mine")
+    assert failure.value.details["snapshot_id"] == 1
+    assert live_names(table) == ["later@0"]
+    assert manifest_files(table) == named_manifest_files(table)
+
+
+def repeat_all(folder: str, worker: int) -> list[bool]:
+    context = make_table(Path(folder))
+    return [append(context, f"w{worker}-{n}", CommitIdentity(f"job-{n}", 1)).already_committed for n in range(COMMITS)]
+
+
+def test_processes_that_repeat_the_same_commits_make_each_once(tmp_path: Path) -> None:
+    make_table(tmp_path, {"commit.max-retries": "50"})
+    with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as pool:
+        answers = list(pool.map(partial(repeat_all, str(tmp_path)), range(3)))
+    context = make_table(tmp_path)
+    made = Counter(snapshot.commit_user for snapshot in context.snapshots.newest_first())
+    assert made == {f"job-{n}": 1 for n in range(COMMITS)}
+    assert [sum(not answer[n] for answer in answers) for n in range(COMMITS)] == [1] * COMMITS
+    assert manifest_files(context) == named_manifest_files(context)

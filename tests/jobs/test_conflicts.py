@@ -1,0 +1,159 @@
+"""Real jobs that meet each other: what the loser says, and that it leaves no file behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.errors import DataConflict, FilesConflict, NotFound, StorageUnavailable, UsageError
+from paimon_cli.history.table_context import TableContext
+from tests.rivals import RivalStorage, beside, files_of
+from tests.tables import compact, data_files, live_files, make_table, rows, write
+
+COLUMNS = {"dt": "STRING NOT NULL", "id": "INT NOT NULL", "points": "INT"}
+BY_BUCKET = {"commit.data-conflict-check": "bucket"}
+DAY = "2024-01-01"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableContext:
+    """Three commits in one bucket of one partition."""
+    context = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], options={"write-only": "true"})
+    for number in range(3):
+        write(context, [{"dt": DAY, "id": 1, "points": number}, {"dt": DAY, "id": 10 + number, "points": 0}])
+    return context
+
+
+class Witness:
+    """A rival whose deed is followed by a look at the disk: everything that we had not yet written is there."""
+
+    def __init__(self, table: TableContext, act: Callable[[], Any]) -> None:
+        self.table, self.act = table, act
+        self.ours: set[str] = set()
+        self.rest: set[str] = set()
+
+    def __call__(self) -> None:
+        self.ours = files_of(self.table)
+        self.act()
+        self.rest = files_of(self.table)
+
+    def check_nothing_of_ours_is_left(self, before: set[str]) -> None:
+        ours = self.ours - before
+        assert any("bucket-" in name for name in ours) and any("manifest" in name for name in ours)
+        assert files_of(self.table) == self.rest - ours
+
+
+def test_of_two_compactions_the_second_fails_and_names_everything(table: TableContext) -> None:
+    before = files_of(table)
+    witness = Witness(table, lambda: compact(table))
+    with pytest.raises(FilesConflict) as failure:
+        compact(beside(table, witness), on_conflict="fail")
+    winner = table.snapshots.latest()
+    assert winner is not None and winner.commit_kind == "COMPACT"
+    details = failure.value.details
+    assert details["partition"] == f"dt={DAY}" and details["bucket"] == 0
+    assert f"dt={DAY}/bucket-0/{details['file']}" in before, "a file of the table, by its name"
+    assert (details["snapshot_id"], details["commit_user"]) == (winner.id, winner.commit_user)
+    for text in (details["file"], f"dt={DAY}/bucket-0"):
+        assert text in failure.value.what
+    assert failure.value.why == f"snapshot {winner.id} (COMPACT, user {winner.commit_user}) removed it"
+    assert failure.value.exit_code == 5
+    witness.check_nothing_of_ours_is_left(before)
+
+
+def test_a_compaction_that_is_retried_plans_again_and_gives_up_nothing(table: TableContext) -> None:
+    def compact_and_write() -> None:
+        compact(table)
+        write(table, [{"dt": DAY, "id": 1, "points": 9}])
+
+    summary = compact(beside(table, compact_and_write))
+    assert (summary.conflicts, summary.buckets, len(live_files(table))) == (1, 1, 1)
+    assert rows(table, ["id", "points"])[0] == {"id": 1, "points": 9}
+
+
+def test_a_stale_write_fails_and_leaves_nothing(table: TableContext) -> None:
+    before = files_of(table)
+    witness = Witness(table, lambda: write(table, [{"dt": DAY, "id": 5, "points": 5}], commit_user="rival"))
+    with pytest.raises(DataConflict) as failure:
+        write(beside(table, witness, options=BY_BUCKET), [{"dt": DAY, "id": 1, "points": 7}])
+    details = failure.value.details
+    assert (details["partition"], details["bucket"]) == (f"dt={DAY}", 0)
+    assert (details["snapshot_id"], details["commit_user"], details["commit_kind"]) == (4, "rival", "APPEND")
+    witness.check_nothing_of_ours_is_left(before)
+
+
+def test_a_stale_overwrite_fails_and_leaves_nothing(table: TableContext) -> None:
+    before = files_of(table)
+    witness = Witness(table, lambda: write(table, [{"dt": DAY, "id": 5, "points": 5}]))
+    with pytest.raises(DataConflict):
+        write(beside(table, witness, options=BY_BUCKET), [{"dt": DAY, "id": 1, "points": 7}], overwrite=True)
+    witness.check_nothing_of_ours_is_left(before)
+    write(TableContext.open(table.url, BY_BUCKET), [{"dt": DAY, "id": 1, "points": 7}], overwrite=True)
+    assert rows(table, ["id", "points"]) == [{"id": 1, "points": 7}]
+
+
+def test_a_write_that_spends_its_retries_leaves_nothing(table: TableContext) -> None:
+    before = files_of(table)
+    rivals = [Witness(table, lambda n=n: write(table, [{"dt": "other", "id": n, "points": 0}])) for n in range(3)]
+    options = {"commit.max-retries": "2", "commit.min-retry-wait": "1 ms"}
+    with pytest.raises(StorageUnavailable, match="3 attempts") as failure:
+        write(beside(table, *rivals, options=options), [{"dt": DAY, "id": 1, "points": 7}])
+    assert failure.value.details["attempts"] == 3
+    assert rivals[0].ours > before
+    assert not (rivals[0].ours - before) & files_of(table)
+    assert data_files(table) == live_files(table)
+
+
+def test_rows_made_from_an_old_snapshot(table: TableContext) -> None:
+    """What a program does that reads at a snapshot, computes, and writes back."""
+    checked = TableContext.open(table.url, BY_BUCKET)
+    before = files_of(table)
+    with pytest.raises(DataConflict, match="after snapshot 2"):
+        write(checked, [{"dt": DAY, "id": 1, "points": 7}], read_snapshot=2)
+    assert files_of(table) == before
+    write(checked, [{"dt": DAY, "id": 1, "points": 7}], read_snapshot=3)
+    write(checked, [{"dt": "new", "id": 1, "points": 7}], read_snapshot=0)
+    write(table, [{"dt": DAY, "id": 1, "points": 8}], read_snapshot=1)
+    assert rows(table, ["dt", "id", "points"])[0] == {"dt": DAY, "id": 1, "points": 8}
+
+
+def test_an_old_snapshot_does_not_make_sequence_numbers_old(table: TableContext) -> None:
+    write(table, [{"dt": DAY, "id": 1, "points": 8}], read_snapshot=1)
+    assert rows(table, ["id", "points"])[0] == {"id": 1, "points": 8}
+
+
+def test_a_snapshot_that_was_never_there_cannot_have_been_read(table: TableContext) -> None:
+    with pytest.raises(NotFound, match="no snapshot 9"):
+        write(table, [{"dt": DAY, "id": 1, "points": 7}], read_snapshot=9)
+    with pytest.raises(UsageError, match="off, partition, bucket"):
+        write(TableContext.open(table.url, {"commit.data-conflict-check": "row"}), [{"dt": DAY, "id": 1, "points": 7}])
+
+
+def test_a_twin_that_repeats_the_same_write_removes_its_files(table: TableContext) -> None:
+    before = files_of(table)
+    row = {"dt": DAY, "id": 1, "points": 70}
+    witness = Witness(table, lambda: write(table, [row], commit_user="job", commit_id=3))
+    summary = write(beside(table, witness), [row], commit_user="job", commit_id=3)
+    assert summary.already_committed and not summary.snapshots
+    witness.check_nothing_of_ours_is_left(before)
+    assert rows(table, ["id", "points"])[0] == {"id": 1, "points": 70}
+    assert table.snapshots.latest_id() == 4
+
+
+def test_a_write_that_died_behind_its_publication_is_not_repeated(table: TableContext) -> None:
+    class Dead(BaseException):
+        pass
+
+    class DyingStorage(RivalStorage):
+        def overwrite(self, path: str, data: bytes) -> None:
+            raise Dead
+
+    row = {"dt": DAY, "id": 1, "points": 70}
+    with pytest.raises(Dead):
+        write(TableContext.open(table.url, storage=DyingStorage()), [row], commit_user="job", commit_id=3)
+    before = files_of(table)
+    assert write(table, [row], commit_user="job", commit_id=3).already_committed
+    assert files_of(table) == before

@@ -1,0 +1,227 @@
+"""`update` and `delete` as jobs: which rows change and how, and that nobody's change is ever undone."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.errors import BadInput, DataConflict, NotSupported, StorageUnavailable, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, plan_update, run_update
+from paimon_cli.jobs.update_task import RowChange
+from paimon_cli.read.predicate import parse_predicate
+from tests.commit.commit_tables import SteppingClock
+from tests.rivals import beside, files_of
+from tests.tables import compact, data_files, live_files, make_table, rows, write
+
+COLUMNS = {"dt": "STRING NOT NULL", "id": "INT NOT NULL", "name": "STRING", "points": "INT NOT NULL", "price": "DECIMAL(6, 2)"}
+WORKERS, INCREMENTS = 4, 5
+
+
+def row(number: int, day: str = "a", **values: Any) -> dict[str, Any]:
+    return {"dt": day, "id": number, "name": f"n{number}", "points": number, "price": "1.50", **values}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableContext:
+    """Two days of four rows in two buckets each, written twice so that versions must be merged."""
+    context = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], bucket=2)
+    every = [row(number, day) for day in ("a", "b") for number in range(1, 5)]
+    write(context, [{**one, "points": 77} for one in every])
+    write(context, every)
+    return context
+
+
+def run(context: TableContext, where: str, *assignments: str, **more: Any) -> UpdateSummary:
+    return run_update(context, UpdateRequest(where, assignments, **more), LocalEngine(), NoProgress())
+
+
+def shown(context: TableContext, *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in rows(context, columns)]
+
+
+def test_matching_rows_change_and_no_others(table: TableContext) -> None:
+    summary = run(table, "id >= 3 AND dt = 'a'", "points = points * 10 + id", "name = upper(name) || '!', price = price / 4")
+    assert (summary.rows, summary.attempts, summary.conflicts) == (2, 1, 0)
+    (snapshot,) = summary.snapshots
+    assert (snapshot.commit_kind, snapshot.delta_record_count) == ("APPEND", 2)
+    changed = [("a", 3, "N3!", 33, "0.38"), ("a", 4, "N4!", 44, "0.38")]
+    untouched = [(day, n, f"n{n}", n, "1.50") for day in ("a", "b") for n in range(1, 5) if (day, n) not in (("a", 3), ("a", 4))]
+    assert sorted(shown(table, *COLUMNS)) == sorted(changed + untouched)
+
+
+def test_all_expressions_see_the_row_as_it_was(table: TableContext) -> None:
+    run(table, "id = 2 AND dt = 'a'", "points = id + 5", "price = points", "name = coalesce(NULL, name, 'x')")
+    assert ("a", 2, "n2", 7, "2.00") in shown(table, *COLUMNS)
+
+
+def test_old_versions_of_a_row_do_not_match(table: TableContext) -> None:
+    assert run(table, "points = 77", "points = 0").rows == 0
+    assert table.snapshots.latest_id() == 2
+
+
+def test_nothing_matches_nothing_is_committed(table: TableContext) -> None:
+    before = files_of(table)
+    for summary in (run(table, "id = 99"), run(table, "id = 99", "points = 0")):
+        assert (summary.rows, summary.snapshots, summary.attempts) == (0, (), 1)
+    assert files_of(table) == before
+
+
+def test_deleted_rows_are_gone_also_behind_a_compaction(table: TableContext) -> None:
+    summary = run(table, "id = 1 OR (dt = 'b' AND id > 2)")
+    assert summary.rows == 4
+    left = [("a", 2), ("a", 3), ("a", 4), ("b", 2)]
+    assert shown(table, "dt", "id") == left
+    compact(table)
+    assert shown(table, "dt", "id") == left
+    assert run(table, "true").rows == 4
+    assert rows(table) == []
+
+
+def test_a_table_without_snapshots(tmp_path: Path) -> None:
+    assert run(make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"]), "true", "points = 1").rows == 0
+
+
+def test_a_change_follows_every_earlier_one(table: TableContext) -> None:
+    """Sequence numbers rise, also over files that the condition prunes."""
+    for number in range(3):
+        run(table, "id = 1", "points = points + 1")
+        write(table, [row(1, "b", points=100 * number)])
+    assert [r["points"] for r in rows(table, ["dt", "id", "points"]) if r["id"] == 1] == [4, 200]
+    for bucket in bucket_files(table, table.snapshots.latest()).values():
+        spans = [(file.min_sequence_number, file.max_sequence_number) for file in bucket.files]
+        assert all(low > reach for (_, reach), (low, _) in pairwise(spans)), "one behind the other"
+
+
+def test_one_task_for_each_bucket_that_can_match(table: TableContext) -> None:
+    change = RowChange(parse_predicate("id = 3 AND dt = 'a'", table.schema), None)
+    assert len(plan_update(table, change)) == 1
+    assert len(plan_update(table, RowChange(parse_predicate("points > 0", table.schema), None))) == 4
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("points = points * 1000000000", "000000000: it is outside the range of INT"),
+        ("points = points / (id - 4)", "id = 4: divide by zero"),
+        ("points = points + 9223372036854775807", "overflow"),
+        ("points = NULL", "the column is NOT NULL"),
+        ("price = 12345.6", "does not fit DECIMAL"),
+    ],
+)
+def test_a_row_that_cannot_change_fails_the_update_and_leaves_nothing(table: TableContext, assignment: str, message: str) -> None:
+    before = files_of(table)
+    with pytest.raises(BadInput) as failure:
+        run(table, "id >= 3", assignment)
+    assert message in str(failure.value)
+    assert failure.value.exit_code == 2
+    assert files_of(table) == before
+
+
+@pytest.mark.parametrize("assignment", ["id = 2", "dt = 'c'", "nope = 1", "points = 'x'", "points = 1 WHERE id = 2"])
+def test_what_cannot_be_set_is_refused_before_anything_is_read(table: TableContext, assignment: str) -> None:
+    with pytest.raises(UsageError):
+        run(table, "id >= 3", assignment)
+
+
+def test_a_sequence_field_may_rise_and_not_fall(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t", {"id": "INT NOT NULL", "at": "INT", "v": "INT"}, ["id"], options={"sequence.field": "at"})
+    write(table, [{"id": n, "at": 10 * n, "v": 0} for n in (1, 2, 3)])
+    run(table, "true", "v = v + 1")
+    run(table, "id = 2", "v = v + 1, at = at + 5")
+    assert shown(table, "id", "at", "v") == [(1, 10, 1), (2, 25, 2), (3, 30, 1)]
+    before = files_of(table)
+    with pytest.raises(BadInput, match="id = 3 would not change"):
+        run(table, "true", "at = 26")
+    with pytest.raises(BadInput, match="id = 1 would not change"):
+        run(table, "true", "at = NULL")
+    assert files_of(table) == before
+    run(table, "id = 1")
+    assert shown(table, "id") == [(2,), (3,)]
+
+
+def test_tables_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotSupported, match="without a primary key"):
+        run(make_table(tmp_path / "t", {"v": "INT"}, []), "true")
+
+
+def test_an_overtaken_update_reads_again(table: TableContext) -> None:
+    def add_one() -> UpdateSummary:
+        return run(table, "id = 1", "points = points + 1")
+
+    summary = run(beside(table, add_one, add_one), "id = 1", "points = points + 1")
+    assert (summary.rows, summary.attempts, summary.conflicts) == (2, 3, 2)
+    assert [r["points"] for r in rows(table) if r["id"] == 1] == [4, 4]
+    assert data_files(table) == live_files(table), "what was written in vain is gone"
+
+
+def test_rows_that_begin_to_match_meanwhile_are_changed_too(table: TableContext) -> None:
+    one_bucket = make_table(Path(table.url).parent / "one", COLUMNS, ["dt", "id"], ["dt"])
+    write(one_bucket, [row(4), row(5)])
+    summary = run(beside(one_bucket, lambda: write(one_bucket, [row(4, points=0), row(9)])), "points >= 4")
+    assert (summary.rows, summary.conflicts) == (2, 1)
+    assert shown(one_bucket, "id", "points") == [(4, 0)]
+
+
+def test_writes_to_other_places_are_no_conflict_unless_asked(table: TableContext) -> None:
+    def elsewhere() -> None:
+        write(table, [row(50, "c")])
+
+    assert run(beside(table, elsewhere), "id = 1", "points = 0").conflicts == 0
+    by_partition = {"commit.data-conflict-check": "partition"}
+    assert run(beside(table, elsewhere, options=by_partition), "id = 1", "points = 0").conflicts == 0
+    same_day = run(beside(table, lambda: write(table, [row(n) for n in range(50, 60)])), "id = 1 AND dt = 'a'", "points = 0")
+    assert same_day.conflicts == 1
+
+
+def test_attempts_end_and_leave_nothing(table: TableContext) -> None:
+    rivals = [lambda: run(table, "id = 1", "points = points + 1")] * 3
+    context = replace(beside(table, *rivals), clock=SteppingClock())
+    with pytest.raises(DataConflict, match=r"\(3 attempts\)") as failure:
+        run(context, "id = 1", "points = points + 1", max_attempts=3)
+    assert failure.value.details["attempts"] == 3 and "--max-attempts" in failure.value.hint
+    assert len(context.clock.sleeps) == 3 + 2, "in each commit, and between the attempts"  # type: ignore[attr-defined]
+    assert [r["points"] for r in rows(table) if r["id"] == 1] == [4, 4]
+    assert data_files(table) == live_files(table)
+
+
+def test_a_lost_race_for_the_snapshot_alone_is_the_commits_to_repeat(table: TableContext) -> None:
+    far = {"commit.max-retries": "1", "commit.min-retry-wait": "1 ms"}
+    elsewhere = [lambda n=n: write(table, [row(n, "far")]) for n in range(2)]
+    with pytest.raises(StorageUnavailable):
+        run(beside(table, *elsewhere, options=far), "id = 1 AND dt = 'a'", "points = 0")
+    assert data_files(table) == live_files(table)
+
+
+def test_a_repeated_update_is_made_once(table: TableContext) -> None:
+    def add_one(context: TableContext, number: int) -> UpdateSummary:
+        return run(context, "id = 1 AND dt = 'a'", "points = points + 1", commit_user="job", commit_id=number)
+
+    assert [add_one(table, 1).already_committed for _ in range(3)] == [False, True, True]
+    assert add_one(beside(table, lambda: add_one(table, 2)), 2).already_committed
+    assert [r["points"] for r in rows(table) if (r["dt"], r["id"]) == ("a", 1)] == [3]
+    assert data_files(table) == live_files(table)
+
+
+def increment(folder: str, worker: int) -> int:
+    context = TableContext.open(folder)
+    return sum(run(context, "id = 1 AND dt = 'a'", "points = points + 1").attempts for _ in range(INCREMENTS))
+
+
+def test_concurrent_increments_of_processes_are_all_counted(table: TableContext) -> None:
+    with ProcessPoolExecutor(WORKERS, multiprocessing.get_context("spawn")) as pool:
+        attempts = sum(pool.map(partial(increment, table.url), range(WORKERS)))
+    assert ("a", 1, 1 + WORKERS * INCREMENTS) in shown(table, "dt", "id", "points")
+    assert attempts >= WORKERS * INCREMENTS
+    assert table.snapshots.latest_id() == 2 + WORKERS * INCREMENTS
+    assert data_files(table) == live_files(table)

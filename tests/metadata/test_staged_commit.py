@@ -1,0 +1,178 @@
+"""Staged commits survive their file exactly, and no other text passes for one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paimon_cli.errors import DamagedFile
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import DataFileMeta, DeletionVectorRange, IndexFileMeta, SimpleStats
+from paimon_cli.metadata.record_json import record_from_json, record_to_json
+from paimon_cli.metadata.staged_commit import COMMITTED, StagedCommit
+from tests.commit.commit_tables import data_file
+
+numbers = st.integers(-(2**63), 2**63 - 1)
+names = st.text(st.characters(exclude_characters="/\\\0"), min_size=1, max_size=8).filter(lambda text: text not in (".", ".."))
+rows = st.binary(max_size=24)
+stats = st.builds(SimpleStats, rows, rows, st.none() | st.lists(st.none() | numbers, max_size=3).map(tuple))
+files = st.builds(
+    DataFileMeta,
+    names,
+    numbers,
+    numbers,
+    rows,
+    rows,
+    stats,
+    stats,
+    numbers,
+    numbers,
+    numbers,
+    st.integers(0, 5),
+    st.lists(names, max_size=2).map(tuple),
+    st.none() | numbers,
+    st.none() | numbers,
+    st.none() | rows,
+    st.none() | st.sampled_from([0, 1]),
+    st.none() | st.lists(names, max_size=2).map(tuple),
+)
+ranges = st.builds(DeletionVectorRange, names, numbers, numbers, st.none() | numbers)
+indexes = st.builds(
+    IndexFileMeta, st.sampled_from(["HASH", "DELETION_VECTORS"]), names, numbers, numbers, st.none() | st.lists(ranges).map(tuple)
+)
+some_files = st.lists(files, max_size=2).map(tuple)
+messages = st.builds(
+    CommitMessage,
+    rows,
+    numbers,
+    numbers,
+    some_files,
+    some_files,
+    some_files,
+    st.lists(indexes, max_size=1).map(tuple),
+    compact_before=some_files,
+    compact_after=some_files,
+    read_snapshot_id=st.none() | numbers,
+)
+STAGED = StagedCommit(
+    table="/wh/shop.db/orders",
+    schema_id=3,
+    schema_time_millis=1_700_000_000_000,
+    commit_user="jürgen\ud800",
+    commit_identifier=2**63 - 2,
+    read_snapshot_id=None,
+    data_conflict_check="bucket",
+    messages=(CommitMessage(b"\0\xff", 1, 2, new_files=(data_file("data-1.parquet"),)),),
+    overwrite=True,
+    static_partition=("dt=a=b", "hour=7"),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(messages, max_size=2).map(tuple))
+def test_messages_come_back_as_they_were(given_messages: tuple[CommitMessage, ...]) -> None:
+    staged = replace(STAGED, messages=given_messages)
+    assert StagedCommit.from_json(staged.to_json()) == staged
+
+
+def test_everything_else_comes_back_too() -> None:
+    assert StagedCommit.from_json(STAGED.to_json().encode()) == STAGED
+    decided = replace(STAGED, state=COMMITTED, snapshot_ids=(4, 5))
+    assert StagedCommit.from_json(decided.to_json()) == decided
+
+
+def test_bytes_are_hex_and_nothing_is_lost_on_the_way_through_other_tools() -> None:
+    document = json.loads(STAGED.to_json())
+    assert document["content"]["messages"][0]["partition"] == "00ff"
+    assert StagedCommit.from_json(json.dumps(document, indent=7, sort_keys=True)) == STAGED
+
+
+def test_every_cut_and_every_changed_character_is_found() -> None:
+    text = STAGED.to_json()
+    for length in range(0, len(text) - 1, 97):
+        with pytest.raises(DamagedFile, match=r"f\.stage"):
+            StagedCommit.from_json(text[:length], "f.stage")
+    for place in [i for i, character in enumerate(text) if character.isalnum()][::31]:
+        other = "1" if text[place] != "1" else "2"
+        with pytest.raises(DamagedFile):
+            StagedCommit.from_json(text[:place] + other + text[place + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"kind": "Other"}, "not of kind"),
+        ({"version": 2}, "version 2"),
+        ({"sha256": "0"}, "checksum"),
+        ({"content": None}, "checksum"),
+    ],
+)
+def test_other_documents(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(DamagedFile, match=why) as failure:
+        StagedCommit.from_json(json.dumps({**json.loads(STAGED.to_json()), **change}), "f.stage")
+    assert failure.value.exit_code == 10
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{}", '"a"', "\xff", "[" * 100_000])
+def test_texts_that_are_no_stage_at_all(text: str) -> None:
+    with pytest.raises(DamagedFile):
+        StagedCommit.from_json(text, "f.stage")
+
+
+@pytest.mark.parametrize("name", ["../data", "a/b", "", "..", "a\\b"])
+def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
+    for half in ("new_files", "compact_after", "deleted_files"):
+        message = CommitMessage(b"", 0, 1, **{half: (data_file(name),)})  # type: ignore[arg-type]
+        with pytest.raises(DamagedFile, match="must not lead to another directory"):
+            StagedCommit.from_json(replace(STAGED, messages=(message,)).to_json())
+
+
+@dataclass(frozen=True)
+class Inner:
+    code: bytes
+    marks: tuple[int | None, ...] | None
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str
+    flag: bool
+    parts: tuple[Inner, ...]
+
+
+OUTER = Outer("x", True, (Inner(b"\x01", (1, None)), Inner(b"", None)))
+
+
+def test_records_of_any_shape() -> None:
+    json_value = {"name": "x", "flag": True, "parts": [{"code": "01", "marks": [1, None]}, {"code": "", "marks": None}]}
+    assert record_to_json(OUTER) == json_value
+    assert record_from_json(Outer, json_value) == OUTER
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ([], "Outer must be an object"),
+        ({"name": "x", "flag": True}, "Outer lacks 'parts'"),
+        ({"name": "x", "flag": True, "parts": [], "more": 1}, "Outer has an unknown 'more'"),
+        ({"name": 1, "flag": True, "parts": []}, "Outer.name must be of type str"),
+        ({"name": "x", "flag": 1, "parts": []}, "Outer.flag must be of type bool"),
+        ({"name": "x", "flag": True, "parts": {}}, "Outer.parts must be a list"),
+        ({"name": "x", "flag": True, "parts": [{"code": "0", "marks": None}]}, r"Outer.parts\[0\].code must be bytes"),
+        ({"name": "x", "flag": True, "parts": [{"code": "AB", "marks": None}]}, r"Outer.parts\[0\].code must be bytes"),
+        ({"name": "x", "flag": True, "parts": [{"code": "", "marks": [True]}]}, r"marks\[0\] must be of type int"),
+    ],
+)
+def test_records_that_do_not_fit(content: Any, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        record_from_json(Outer, content)
+
+
+def test_what_has_no_place_in_a_record() -> None:
+    with pytest.raises(TypeError, match="float"):
+        record_to_json((1.5,))
