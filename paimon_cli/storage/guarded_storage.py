@@ -28,9 +28,7 @@ class CommitWay(enum.Enum):
 
 def check_commits(storage: Storage) -> str | None:
     """Before work that ends in a commit: raise `Refused` if no commit is safe there; a warning if it is made all the same."""
-    if isinstance(storage, GuardedStorage) and storage.commit_way() is CommitWay.UNSAFE:
-        return f"{storage.root} has neither exclusive creation nor a lock: two commits at once may lose one of them"
-    return None
+    return storage.check_commits() if isinstance(storage, GuardedStorage) else None
 
 
 class GuardedStorage:
@@ -67,6 +65,14 @@ class GuardedStorage:
             "give it one (lock.enabled=true and uri=jdbc:... by --option or in paimon.yaml); "
             "--allow-unsafe-commit goes without, for a single writer",
         )
+
+    def check_commits(self) -> str | None:
+        way = self.commit_way()
+        if self._lock is not None:
+            self._lock.check()
+        if way is CommitWay.UNSAFE:
+            return f"{self.root} has neither exclusive creation nor a lock: two commits at once may lose one of them"
+        return None
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """As the protocol has it. `StorageUnavailable` (lock not had, or lost in time) means that nothing was written."""

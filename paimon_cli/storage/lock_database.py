@@ -50,10 +50,10 @@ def _url(settings: LockSettings) -> URL:
         return URL.create("sqlite", database=plain.removeprefix("sqlite:").removeprefix("file:").partition("?")[0])
     url = make_url(plain)
     query = {key: value if isinstance(value, str) else value[-1] for key, value in url.query.items()}
-    user = settings.user or query.pop("user", url.username)
-    password = settings.password or query.pop("password", url.password)
+    user, password = query.pop("user", url.username), query.pop("password", url.password)
     unknown = sorted(query.keys() - _JDBC_PARAMETERS)
     if unknown:
         why = "only Java's driver knows it"
         raise UsageError(f"parameter {unknown[0]} of the JDBC URL", why, "give an SQLAlchemy URL as uri")
+    user, password = settings.user or user, settings.password or password
     return URL.create(_DRIVERS.get(url.drivername, url.drivername), user, password, url.host, url.port, url.database, query)

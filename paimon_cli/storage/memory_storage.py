@@ -53,19 +53,22 @@ class MemoryStorage:
         return _MemorySink(self, path)
 
     def write_new(self, path: str, data: bytes) -> None:
-        if self.put_if_absent(path, data) is PutOutcome.EXISTS:
+        if not self._create(path, data):
             raise _taken(path)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        with self._space.lock:
-            if path in self._space.files:
-                return PutOutcome.EXISTS
-            self.overwrite(path, data)
-            return PutOutcome.CREATED
+        return PutOutcome.CREATED if self._create(path, data) else PutOutcome.EXISTS
 
     def overwrite(self, path: str, data: bytes) -> None:
         with self._space.lock:
             self._space.files[path] = (bytes(data), self._clock.now_millis())
+
+    def _create(self, path: str, data: bytes) -> bool:
+        with self._space.lock:
+            if path in self._space.files:
+                return False
+            self._space.files[path] = (bytes(data), self._clock.now_millis())
+            return True
 
     def exists(self, path: str) -> bool:
         with self._space.lock:

@@ -39,7 +39,7 @@ class Actor:
     def begin(self) -> None:
         """A new life: a fresh process knows nothing of the one that crashed."""
         self.life += 1
-        self.dead = self.finished = self.had_outage = self.was_unsure = False
+        self.dead = self.finished = self.had_outage = self.was_unsure = self.lost_answer = False
         self.outage = 0
         self.history = self.life
         self.pending: tuple[str, str] | None = None
@@ -85,8 +85,8 @@ class Actor:
 
     @property
     def gave_up(self) -> bool:
-        """Crashed, or ended without knowing what it had done."""
-        return self.dead or self.life > 1 or self.was_unsure
+        """Crashed, ended without knowing what it had done, or had to put twice because an answer was lost."""
+        return self.dead or self.life > 1 or self.was_unsure or self.lost_answer
 
     @property
     def state(self) -> Any:

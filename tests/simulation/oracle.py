@@ -224,16 +224,20 @@ class Oracle:
         if wanted is not None and snapshot.commit_kind != COMPACT:
             expected = wanted.applied_to(expected)
         self.memory.rows[snapshot.id] = expected
+        self.violations += self._wrong_rows(version, f"snapshot {snapshot.id}")
+
+    def _wrong_rows(self, version: Version, name: str) -> Iterator[str]:
+        """Whether a reader sees what the dict says."""
+        expected = self.memory.rows.get(version.snapshot.id)
         try:
-            actual = self.rows_at(version)
+            actual = self._rows_at(version)
         except (PaimonError, FileNotFoundError) as error:
-            self._object(f"snapshot {snapshot.id} cannot be read: {error}")
+            yield f"{name} cannot be read: {error}"
             return
         if actual != expected:
-            self._object(f"rows at snapshot {snapshot.id} are {actual}, the dict says {expected}")
+            yield f"rows at {name} are {actual}, the dict says {expected}"
 
-    def rows_at(self, version: Version) -> Rows:
-        """What a reader sees."""
+    def _rows_at(self, version: Version) -> Rows:
         found: dict[int, str] = {}
         for place, entries in version.buckets.items():
             files = [(e.file, paper_rows(self._disk.read(version.file_path(e)))) for e in entries]
@@ -255,7 +259,7 @@ class Oracle:
         self.violations += self._at_the_end()
 
     def _context_of_the_end(self) -> TableContext:
-        """Without the undead snapshots of writers that crashed, or knew too little, to take them back: a known limit."""
+        """Without the undead snapshots of writers that crashed or knew too little to take them back: a known limit."""
         left = {self._layout.snapshot(number) for number, actor in self._undead.items() if actor.gave_up}
         if not left:
             return self._fresh_context()
@@ -276,8 +280,6 @@ class Oracle:
         yield from (str(v) for v in check_table(context) if v.code not in self.scenario.tolerates)
         for path in self._tags:
             tag = Snapshot.from_json(self._disk.read(str(path)), str(path))
-            if self.rows_at(Version(context, tag)) != self.memory.rows[tag.id]:
-                yield f"rows at {path} are not those of the dict"
+            yield from self._wrong_rows(Version(context, tag), str(path))
         for number in context.snapshots.ids():
-            if self.rows_at(Version(context, context.snapshots.get(number))) != self.memory.rows[number]:
-                yield f"rows at snapshot {number} are not those of the dict"
+            yield from self._wrong_rows(Version(context, context.snapshots.get(number)), f"snapshot {number}")

@@ -82,6 +82,7 @@ class SimStorage:
     def _put_without_answer(self, path: str, fault: str, data: bytes) -> PutOutcome:
         if fault != LOST_REQUEST and self._put_if_absent(path, data) is PutOutcome.CREATED:
             self._actor.run.changed(self._actor, path)
+        self._actor.lost_answer = True
         if fault == OUTAGE:
             self._actor.outage = OUTAGE_CALLS
             self._actor.had_outage = True

@@ -200,13 +200,13 @@ def test_processes_take_turns(database: dict[str, str], tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
     spawning = multiprocessing.get_context("spawn")
-    counters = [spawning.Process(target=count_up, args=(database, str(counter), 15)) for _ in range(4)]
+    counters = [spawning.Process(target=count_up, args=(database, str(counter), 8)) for _ in range(4)]
     for process in counters:
         process.start()
     for process in counters:
         process.join()
     assert [process.exitcode for process in counters] == [0] * 4
-    assert counter.read_text() == "60" and rows(database) == []
+    assert counter.read_text() == "32" and rows(database) == []
 
 
 def hold_for_ever(database: dict[str, str], held: Connection) -> None:

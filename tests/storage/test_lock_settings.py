@@ -91,7 +91,7 @@ def test_user_and_password_of_the_catalog_come_first() -> None:
     ("uri", "error", "message"),
     [
         ("jdbc:postgresql://h/db?tcpKeepAlive=true", UsageError, "parameter tcpKeepAlive"),
-        ("jdbc:nosuch://u:hunter2@h/db", UsageError, "cannot open the lock's database jdbc:nosuch://h/db"),
+        ("jdbc:nosuch://u:hunter2@h/db", NotSupported, "a commit lock in nosuch"),
         ("no url at all", UsageError, "cannot open"),
         ("mysql+nosuchdriver://u:hunter2@h/db", UsageError, "cannot open the lock's database mysql"),
         ("mssql+pyodbc://u:hunter2@h/db", NotSupported, "a commit lock in mssql"),

@@ -1,0 +1,262 @@
+"""Two phases by hand: what is staged is invisible, is committed once, and can be taken back until then."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.commit.committer import CommitResult
+from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, NotFound, Refused, StorageUnavailable, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.stage_job import StageFile, abort_stage, check_table, commit_stage, stage_write
+from paimon_cli.jobs.write_job import WriteRequest
+from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
+from tests.rivals import beside, files_of
+from tests.tables import compact, data_files, live_files, make_table, rows, write
+
+COLUMNS = {"dt": "STRING NOT NULL", "id": "INT NOT NULL", "v": "INT"}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableContext:
+    context = make_table(tmp_path / "t", COLUMNS, ["dt", "id"], ["dt"], bucket=2)
+    write(context, [row(1, 10), row(2, 20)])
+    return context
+
+
+def row(number: int, value: int, day: str = "a") -> dict[str, Any]:
+    return {"dt": day, "id": number, "v": value}
+
+
+def stage(context: TableContext, name: str, content: list[dict[str, Any]], **request: Any) -> StageFile:
+    folder = Path(context.url).parent
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in content))
+    file = StageFile(str(folder / name))
+    stage_write(context, WriteRequest((str(folder / f"{name}.jsonl"),), "json", **request), file, LocalEngine(), NoProgress())
+    return file
+
+
+def commit(context: TableContext, file: StageFile) -> CommitResult:
+    return commit_stage(context, file, file.read())
+
+
+def abort(context: TableContext, file: StageFile) -> int:
+    return abort_stage(context, file, file.read())
+
+
+def values(context: TableContext) -> list[tuple[Any, ...]]:
+    return [tuple(one.values()) for one in rows(context)]
+
+
+def test_nothing_is_visible_before_the_commit(table: TableContext) -> None:
+    before = files_of(table)
+    file = stage(table, "f", [row(1, 11), row(3, 30), row(4, 40, "b")])
+    assert (table.snapshots.latest_id(), values(table)) == (1, [("a", 1, 10), ("a", 2, 20)])
+    staged = file.read()
+    assert (staged.state, staged.table, staged.schema_id, staged.read_snapshot_id) == (STAGED, table.url, 0, 1)
+    new = files_of(table) - before
+    assert {f"{table.partition_path_of(m.partition)}bucket-{m.bucket}/{m.new_files[0].file_name}" for m in staged.messages} == new
+    result = commit(table, file)
+    assert [(s.id, s.commit_user, s.commit_identifier) for s in result.snapshots] == [(2, staged.commit_user, 0)]
+    assert values(table) == [("a", 1, 11), ("a", 2, 20), ("a", 3, 30), ("b", 4, 40)]
+    assert (file.read().state, file.read().snapshot_ids) == (COMMITTED, (2,))
+
+
+def test_a_commit_is_made_once(table: TableContext) -> None:
+    file = stage(table, "f", [row(1, 11)])
+    staged = file.read()
+    assert [commit(table, file).already_committed for _ in range(3)] == [False, True, True]
+    file.write(staged)  # as if the process had died before it could note that
+    assert commit(table, file).already_committed
+    assert (file.read().state, file.read().snapshot_ids) == (COMMITTED, (2,))
+    assert table.snapshots.latest_id() == 2
+
+
+def test_a_commit_is_recognised_by_its_files_when_its_snapshot_has_expired(table: TableContext) -> None:
+    file = stage(table, "f", [row(1, 11)])
+    staged = file.read()
+    commit(table, file)
+    write(table, [row(5, 5)])
+    for number in (1, 2):
+        (Path(table.url) / "snapshot" / f"snapshot-{number}").unlink()
+    file.write(staged)
+    assert commit(table, file).already_committed
+    with pytest.raises(Refused):
+        abort(table, file)
+    assert table.snapshots.latest_id() == 3 and ("a", 1, 11) in values(table)
+
+
+def test_twins_commit_once(table: TableContext) -> None:
+    file = stage(table, "f", [row(1, 11)])
+    assert commit(beside(table, lambda: commit(table, file)), file).already_committed
+    assert file.read().snapshot_ids == (2,)
+    assert values(table) == [("a", 1, 11), ("a", 2, 20)] and data_files(table) == live_files(table)
+
+
+def test_many_at_once_commit_once(table: TableContext) -> None:
+    file = stage(table, "f", [row(1, 11)])
+    staged = file.read()
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: commit_stage(TableContext.open(table.url), file, staged), range(4)))
+    assert sum(bool(result.snapshots) for result in results) == 1
+    assert table.snapshots.latest_id() == 2
+
+
+def test_an_abort_deletes_what_was_written_and_nothing_else(table: TableContext) -> None:
+    before = files_of(table)
+    file = stage(table, "f", [row(1, 11), row(3, 30), row(4, 40, "b")])
+    assert abort(table, file) == len(file.read().messages) >= 2
+    assert files_of(table) == before
+    assert file.read().state == ABORTED
+    abort(table, file)
+    with pytest.raises(Refused, match="was aborted"):
+        commit(table, file)
+    assert files_of(table) == before
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_an_abort_behind_the_commit_is_refused(table: TableContext, noted: bool) -> None:
+    file = stage(table, "f", [row(1, 11)])
+    staged = file.read()
+    commit(table, file)
+    if not noted:
+        file.write(staged)
+    before = files_of(table)
+    with pytest.raises(Refused, match="was committed") as failure:
+        abort(table, file)
+    assert failure.value.exit_code == 7
+    assert files_of(table) == before
+
+
+def test_a_conflict_ends_it_and_removes_its_files(tmp_path: Path, table: TableContext) -> None:
+    file = stage(TableContext.open(table.url, {"commit.data-conflict-check": "bucket"}), "f", [row(1, 11)])
+    write(table, [row(1, 99)])
+    with pytest.raises(DataConflict, match="after snapshot 1"):
+        commit(table, file)
+    assert data_files(table) == live_files(table)
+    with pytest.raises(Refused):
+        commit(table, file)
+
+
+def test_spent_retries_do_not_end_it(table: TableContext) -> None:
+    file = stage(table, "f", [row(1, 11)])
+    hurried = beside(table, lambda: write(table, [row(9, 9, "z")]), options={"commit.max-retries": "0"})
+    with pytest.raises(StorageUnavailable):
+        commit(hurried, file)
+    assert commit(table, file).snapshots[0].id == 3
+
+
+@pytest.mark.parametrize(
+    ("partition", "dynamic", "left"),
+    [(None, "true", "abc"), (None, "false", "b"), ({"dt": "b"}, "false", "abc")],
+)
+def test_a_staged_overwrite_replaces_what_lives_when_it_is_committed(
+    table: TableContext, partition: dict[str, str] | None, dynamic: str, left: str
+) -> None:
+    write(table, [row(5, 5, "c")])
+    context = TableContext.open(table.url, {"dynamic-partition-overwrite": dynamic})
+    file = stage(context, "f", [row(7, 7, "b")], overwrite=True, static_partition=partition)
+    write(table, [row(8, 8, "b")])
+    commit(table, file)
+    assert {one["dt"] for one in rows(table)} == set(left)
+    assert [one["id"] for one in rows(table) if one["dt"] == "b"] == [7]
+
+
+def test_rows_outside_of_a_staged_overwrite_are_refused_at_once(table: TableContext) -> None:
+    before = files_of(table)
+    with pytest.raises(BadInput, match="outside of the partition"):
+        stage(table, "f", [row(7, 7, "b")], overwrite=True, static_partition={"dt": "a"})
+    assert files_of(table) == before and not StageFile(str(Path(table.url).parent / "f")).exists()
+
+
+def test_identities(table: TableContext) -> None:
+    one = stage(table, "one", [row(1, 11)], commit_user="job", commit_id=1)
+    two = stage(table, "two", [row(1, 12)], commit_user="job", commit_id=2)
+    commit(table, two)
+    with pytest.raises(Conflict, match="user job has committed more than 1"):
+        commit(table, one)
+    assert one.read().state == STAGED
+    abort(table, one)
+    assert ("a", 1, 12) in values(table) and data_files(table) == live_files(table)
+    for request in ({"commit_user": "job"}, {"commit_id": 3}):
+        with pytest.raises(UsageError, match="or neither"):
+            stage(table, "three", [row(1, 11)], **request)
+    with pytest.raises(UsageError, match="was made before"):
+        stage(table, "three", [row(1, 11)], commit_user="job", commit_id=2)
+    assert data_files(table) == live_files(table)
+
+
+def test_a_file_is_never_overwritten(table: TableContext) -> None:
+    stage(table, "f", [row(1, 11)])
+    before = files_of(table)
+    with pytest.raises(UsageError, match="exists"):
+        stage(table, "f", [row(1, 12)])
+    assert files_of(table) == before
+
+
+def test_files_that_are_missing_or_damaged(table: TableContext) -> None:
+    file = stage(table, "f", [row(1, 11)])
+    (name,) = data_files(table) - live_files(table)
+    path = Path(table.url) / name
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(DamagedFile, match="it has"):
+        commit(table, file)
+    path.unlink()
+    with pytest.raises(DamagedFile, match="is missing"):
+        commit(table, file)
+    assert table.snapshots.latest_id() == 1
+    with pytest.raises(NotFound):
+        StageFile(str(path)).read()
+
+
+def test_a_file_for_another_table(tmp_path: Path, table: TableContext) -> None:
+    file = stage(table, "f", [row(1, 11)])
+    other = make_table(tmp_path / "other", COLUMNS, ["dt", "id"], ["dt"], bucket=2)
+    check_table(table, file, file.read())
+    with pytest.raises(UsageError, match="was staged for"):
+        check_table(other, file, file.read())
+    schema = Path(table.url) / "schema" / "schema-0"
+    schema.write_text(schema.read_text().replace('"timeMillis" : 0', '"timeMillis" : 5'))
+    again = TableContext.open(table.url)
+    with pytest.raises(UsageError, match="another table at"):
+        check_table(again, file, file.read())
+    shutil.rmtree(schema.parent)
+    with pytest.raises(UsageError, match="another table at"):
+        check_table(table, file, replace(file.read(), schema_id=1))
+
+
+def test_no_rows_make_no_snapshot(table: TableContext) -> None:
+    file = stage(table, "f", [])
+    assert commit(table, file) == CommitResult()
+    assert file.read().state == COMMITTED and table.snapshots.latest_id() == 1
+
+
+def test_staged_rows_outlive_a_compaction(table: TableContext) -> None:
+    file = stage(table, "f", [row(1, 11)])
+    write(table, [row(2, 21)])
+    compact(table)
+    commit(table, file)
+    assert values(table) == [("a", 1, 11), ("a", 2, 21)]
+
+
+def test_a_stage_file_from_outside_cannot_name_files_of_the_table(table: TableContext) -> None:
+    """Whatever a file says was read, live files are found to be live."""
+    file = stage(table, "f", [row(1, 11)])
+    staged = file.read()
+    commit(table, file)
+    write(table, [row(1, 12)])
+    forged = [replace(message, read_snapshot_id=3) for message in staged.messages]
+    file.write(replace(staged, messages=tuple(forged), commit_user="nobody", read_snapshot_id=3))
+    before = files_of(table)
+    with pytest.raises(Refused):
+        abort(table, file)
+    assert files_of(table) == before
+    assert isinstance(file.read(), StagedCommit)

@@ -1,0 +1,206 @@
+"""Commits on HDFS with stand-ins for the name node: a rename in memory, a fake libhdfs, a REST server on loopback."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.storage.hdfs_storage import HdfsStorage
+from paimon_cli.storage.libhdfs import LibhdfsRename
+from paimon_cli.storage.storage import PutOutcome
+
+CREATED, EXISTS, UNKNOWN = PutOutcome.CREATED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
+
+
+class NameNode:
+    """Renames files of fsspec's memory, one at a time and never over a file. `fails`: before or after its effect."""
+
+    def __init__(self) -> None:
+        self.fails: str | None = None
+        self._lock = threading.Lock()
+        self._files = MemoryFileSystem()
+
+    def rename(self, source: str, target: str) -> bool:
+        with self._lock:
+            if self.fails == "before":
+                raise OSError(255, "the name node is away")
+            if self._files.exists(target):
+                return False
+            self._files.mv(source, target)
+            if self.fails == "after":
+                raise OSError(255, "the answer got lost")
+            return True
+
+
+@pytest.fixture
+def node() -> NameNode:
+    return NameNode()
+
+
+@pytest.fixture
+def root() -> str:
+    return f"memory://{uuid.uuid4()}/t/snapshot"
+
+
+def names(storage: HdfsStorage, root: str) -> list[str]:
+    return [entry.name for entry in storage.list_directory(root)]
+
+
+def test_one_of_many_writers_wins(node: NameNode, root: str) -> None:
+    storage = HdfsStorage(root, rename=node.rename)
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(lambda n: storage.put_if_absent(f"{root}/snapshot-1", b"%d" % n), range(8)))
+    assert outcomes.count(CREATED) == 1 and outcomes.count(EXISTS) == 7
+    assert storage.read_bytes(f"{root}/snapshot-1") == b"%d" % outcomes.index(CREATED)
+    assert names(storage, root) == ["snapshot-1"], "no temporary file is left"
+
+
+@pytest.mark.parametrize(("fails", "left"), [("before", []), ("after", ["snapshot-1"])])
+def test_an_exception_is_unknown(node: NameNode, root: str, fails: str, left: list[str]) -> None:
+    storage = HdfsStorage(root, rename=node.rename)
+    node.fails = fails
+    assert storage.put_if_absent(f"{root}/snapshot-1", b"mine") is UNKNOWN
+    assert names(storage, root) == left
+
+
+class FakeLibhdfs:
+    """The functions of libhdfs that are called, on a `NameNode`."""
+
+    def __init__(self, node: NameNode, connects: bool = True) -> None:
+        self._node = node
+        self._connects = connects
+        self.settings: dict[str, Any] = {}
+
+    def hdfsNewBuilder(self) -> int:
+        return 1
+
+    def hdfsBuilderSetNameNode(self, builder: int, name: bytes) -> None:
+        self.settings["host"] = name
+
+    def hdfsBuilderSetNameNodePort(self, builder: int, port: int) -> None:
+        self.settings["port"] = port
+
+    def hdfsBuilderSetUserName(self, builder: int, name: bytes) -> None:
+        self.settings["user"] = name
+
+    def hdfsBuilderSetKerbTicketCachePath(self, builder: int, path: bytes) -> None:
+        self.settings["ticket"] = path
+
+    def hdfsBuilderConnect(self, builder: int) -> int | None:
+        ctypes.set_errno(errno.ECONNREFUSED)
+        return 7 if self._connects else None
+
+    def hdfsRename(self, connection: int, source: bytes, target: bytes) -> int:
+        assert connection == 7
+        try:
+            done = self._node.rename(source.decode(), target.decode())
+        except OSError as error:
+            ctypes.set_errno(error.errno or 0)
+            return -1
+        ctypes.set_errno(errno.EIO)  # how libhdfs hands on Java's `false`
+        return 0 if done else -1
+
+
+def test_libhdfs(node: NameNode, root: str) -> None:
+    library = FakeLibhdfs(node)
+    rename = LibhdfsRename("hdfs://NameService1:8020/wh", {"kerb_ticket": "/tmp/ticket", "user": "me"}, library)
+    assert library.settings == {"host": b"NameService1", "port": 8020, "user": b"me", "ticket": b"/tmp/ticket"}
+    storage = HdfsStorage(root, rename=rename)
+    assert storage.put_if_absent(f"{root}/snapshot-1", b"mine") is CREATED
+    assert storage.put_if_absent(f"{root}/snapshot-1", b"theirs") is EXISTS
+    node.fails = "after"
+    assert storage.put_if_absent(f"{root}/snapshot-2", b"mine") is UNKNOWN
+
+
+def test_libhdfs_without_a_host_takes_the_configured_one(node: NameNode) -> None:
+    library = FakeLibhdfs(node)
+    LibhdfsRename("hdfs:///wh", {}, library)
+    assert library.settings == {"host": b"default", "port": 0}
+
+
+def test_libhdfs_that_does_not_connect(node: NameNode) -> None:
+    with pytest.raises(StorageUnavailable, match="no connection to the name node nn:1"):
+        LibhdfsRename("hdfs://nn:1/wh", {}, FakeLibhdfs(node, connects=False))
+
+
+def test_without_libhdfs_the_message_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_HOME", "/nowhere")
+    with pytest.raises(StorageUnavailable, match="libhdfs is not to be found"):
+        LibhdfsRename("hdfs://nn/wh", {})
+
+
+class WebHdfs(BaseHTTPRequestHandler):
+    """As much of Hadoop's REST interface as a commit asks for."""
+
+    files: dict[str, bytes]
+
+    def do_PUT(self) -> None:
+        url = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(url.query).items()}
+        path, body = url.path.removeprefix("/webhdfs/v1"), self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if query["op"] == "MKDIRS":
+            return self._answer(200, {"boolean": True})
+        if query["op"] == "CREATE" and "data" not in query:
+            return self._answer(307, {}, Location=f"http://{self.headers['Host']}{self.path}&data=true")
+        if query["op"] == "CREATE":
+            self.files[path] = body
+            return self._answer(201, {})
+        if query["destination"].endswith("-13"):
+            return self._answer(500, {"RemoteException": {"exception": "StandbyException", "message": "not active"}})
+        free = query["destination"] not in self.files
+        if free:
+            self.files[query["destination"]] = self.files.pop(path)
+        return self._answer(200, {"boolean": free})
+
+    def do_POST(self) -> None:
+        path = urlsplit(self.path).path.removeprefix("/webhdfs/v1")
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if "data" not in self.path:
+            return self._answer(307, {}, Location=f"http://{self.headers['Host']}{self.path}&data=true")
+        self.files[path] += body
+        return self._answer(200, {})
+
+    def do_DELETE(self) -> None:
+        self.files.pop(urlsplit(self.path).path.removeprefix("/webhdfs/v1"), None)
+        self._answer(200, {"boolean": True})
+
+    def _answer(self, status: int, content: dict[str, Any], **headers: str) -> None:
+        self.send_response(status)
+        body = json.dumps(content).encode()
+        for name, value in {**headers, "Content-Length": str(len(body)), "Content-Type": "application/json"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None: ...
+
+
+@pytest.fixture
+def web_hdfs() -> Iterator[tuple[str, dict[str, bytes]]]:
+    files: dict[str, bytes] = {}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (WebHdfs,), {"files": files}))
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"webhdfs://127.0.0.1:{server.server_port}/wh/t", files
+    server.shutdown()
+    server.server_close()
+
+
+def test_rename_by_rest(web_hdfs: tuple[str, dict[str, bytes]]) -> None:
+    root, files = web_hdfs
+    storage = HdfsStorage(root)
+    assert storage.put_if_absent(f"{root}/snapshot-1", b"mine") is CREATED
+    assert storage.put_if_absent(f"{root}/snapshot-1", b"theirs") is EXISTS
+    assert storage.put_if_absent(f"{root}/snapshot-13", b"theirs") is UNKNOWN
+    assert files == {"/wh/t/snapshot-1": b"mine"}
