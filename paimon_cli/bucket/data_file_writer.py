@@ -113,12 +113,13 @@ class DataFileWriter:
         return tuple(self._files)
 
     def abort(self) -> None:
-        """Remove every file of this writer, finished or not."""
+        """Remove every file of this writer, finished or not, as far as the storage lets us."""
         if self._open is not None:
             self._open.discard()
             self._open = None
         for path in self._paths:
-            self._context.storage.delete(path)
+            with contextlib.suppress(StorageUnavailable):  # what failed before is what counts; this leaves an orphan
+                self._context.storage.delete(path)
 
 
 class _OpenDataFile:

@@ -50,6 +50,7 @@ class BoundedGroup(HelpfulGroup):
             code = report_failure(error, arguments)
         if code == INTERRUPTED:
             print("interrupted", file=sys.stderr)
+        _flush_stdout()
         sys.exit(code)
 
 
@@ -100,6 +101,14 @@ version_command.register(app, OTHER)
 def main() -> None:
     """Entry point of the `paimon-cli` script and of `python -m paimon_cli`."""
     app()
+
+
+def _flush_stdout() -> None:
+    """Now and not at the interpreter's exit, where a reader that has gone would be reported."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_stdout()
 
 
 def _discard_stdout() -> None:

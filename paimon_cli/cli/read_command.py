@@ -139,7 +139,7 @@ def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.export_job import ExportRequest, run_export
 
-    request = ExportRequest(output_path, scan.physical_columns, scan.request.where, scan.request.keep_kinds)
+    request = ExportRequest(output_path, scan.physical_columns, scan.request.where, scan.request.keep_kinds, table.store_options)
     with call.engine_running() as engine:
         summary = run_export(scan.context, scan.plan, request, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:

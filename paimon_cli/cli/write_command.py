@@ -123,6 +123,8 @@ def write(
         raise UsageError("--stage does not go with --compact after", "there is nothing to compact before the commit")
     if op_column is not None and op is not RowOperation.UPSERT:
         raise UsageError("--op does not go with --op-column", "the column says what each row does")
+    checked = call.with_check(data_conflict_check)
+    opened = checked.open_to_commit(checked.locate(table, allow_unsafe_commit))
     request = WriteRequest(
         sources=tuple(sources),
         format=source_format.value if source_format else None,
@@ -134,9 +136,8 @@ def write(
         commit_id=commit_id,
         read_snapshot=read_snapshot,
         parallelism=parallelism,
+        storage_options=opened.store_options,
     )
-    checked = call.with_check(data_conflict_check)
-    opened = checked.open_to_commit(checked.locate(table, allow_unsafe_commit))
     if read_snapshot is not None and opened.context.options.commit_data_conflict_check == "off":
         print("warning: --read-snapshot has no effect while the data conflict check is off", file=sys.stderr)
     if stage is None:

@@ -17,7 +17,14 @@ from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.commit.metadata_writer import MetadataWriter
 from paimon_cli.commit.own_commits import OwnCommits
 from paimon_cli.commit.prepared_snapshot import DeltaManifests, prepare_snapshot
-from paimon_cli.commit.snapshot_changes import ChangesOn, SnapshotChanges, append_changes, compact_changes, overwrite_changes
+from paimon_cli.commit.snapshot_changes import (
+    ChangesOn,
+    SnapshotChanges,
+    append_changes,
+    compact_changes,
+    oldest_read,
+    overwrite_changes,
+)
 from paimon_cli.commit.snapshot_publish import announce, publish
 from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable
 from paimon_cli.history.manifest_reader import SnapshotGone
@@ -89,10 +96,11 @@ class Committer:
         """An OVERWRITE snapshot: the new files take the place of all that lives in the partitions that `keep_partition` selects.
 
         What lives there is found out anew at every attempt, so files that others added meanwhile go too, unless the data
-        conflict check is on: it looks from `read_snapshot_id` onwards. Compact halves follow as a COMPACT snapshot. Errors
-        as `commit`.
+        conflict check is on: it looks from `read_snapshot_id` (else the messages') onwards. Compact halves follow as a COMPACT
+        snapshot. Errors as `commit`.
         """
-        check = check_of_partitions(self._context, identity, keep_partition, read_snapshot_id)
+        read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
+        check = check_of_partitions(self._context, identity, keep_partition, read)
         step = _Step(lambda latest: overwrite_changes(self._context, messages, keep_partition, latest), check)
         return self._commit([step, *_compaction(compact_changes(messages))], identity, watermark)
 

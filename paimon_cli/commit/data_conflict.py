@@ -35,7 +35,7 @@ def check_of_places(
     """
     granularity = context.options.commit_data_conflict_check
     partitions = {partition for partition, _ in places}
-    if granularity == OFF:
+    if granularity == OFF or not places:
         return unchecked
     if granularity == PARTITION:
         return check_of_partitions(context, identity, partitions.__contains__, read_snapshot_id)

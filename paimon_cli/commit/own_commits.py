@@ -33,14 +33,17 @@ class OwnCommits:
     def made_meanwhile(self, latest: Snapshot | None, kind: str) -> bool:
         """The same of the snapshots up to `latest` that are new since the last look, by user, identifier and kind.
 
-        Raises `Conflict` if a later identifier was committed: whoever repeats that one would not find it behind ours.
+        Raises `Conflict` if it cannot be told, or if a later identifier was committed: whoever repeats that one would not find it
+        behind ours.
         """
         if latest is None or not self._identity.is_repeatable:
             return False
         for number in range(self._seen + 1, latest.id + 1):
             snapshot = latest if number == latest.id else self._context.snapshots.find(number)
             self._seen = number
-            if snapshot is None or not self._is_of_user(snapshot):
+            if snapshot is None:
+                raise self._untold(number)
+            if not self._is_of_user(snapshot):
                 continue
             if snapshot.commit_identifier > self._identity.identifier:
                 raise self._overtaken(snapshot)
@@ -50,6 +53,16 @@ class OwnCommits:
 
     def _is_of_user(self, snapshot: Snapshot) -> bool:
         return snapshot.commit_user == self._identity.user and snapshot.commit_identifier != BATCH_IDENTIFIER
+
+    def _untold(self, number: int) -> Conflict:
+        user, identifier = self._identity.user, self._identity.identifier
+        return Conflict(
+            f"it cannot be told whether commit {identifier} of user {user} was made meanwhile",
+            f"snapshot {number} has expired since this commit began",
+            "look for its rows before trying again; keep snapshots longer than a commit takes",
+            snapshot_id=number,
+            commit_user=user,
+        )
 
     def _overtaken(self, snapshot: Snapshot) -> Conflict:
         user, identifier = self._identity.user, self._identity.identifier

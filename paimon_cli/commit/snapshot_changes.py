@@ -53,7 +53,7 @@ def append_changes(messages: Sequence[CommitMessage], check_files: bool) -> Snap
         new_indexes=new_indexes,
         deleted_indexes=_indexes(DELETE, messages, lambda m: m.deleted_index_files),
         check_files=check_files or rewrites,
-        read_snapshot_id=_oldest_read(messages),
+        read_snapshot_id=oldest_read(messages),
     )
 
 
@@ -67,7 +67,7 @@ def compact_changes(messages: Sequence[CommitMessage]) -> SnapshotChanges:
         new_indexes=_indexes(ADD, messages, lambda m: m.compact_new_index_files),
         deleted_indexes=_indexes(DELETE, messages, lambda m: m.compact_deleted_index_files),
         check_files=True,
-        read_snapshot_id=_oldest_read(messages),
+        read_snapshot_id=oldest_read(messages),
     )
 
 
@@ -96,7 +96,7 @@ def overwrite_changes(
         deleted_indexes=tuple(IndexManifestEntry(DELETE, e.partition, e.bucket, e.index_file) for e in indexes),
         check_files=True,
         replaces_partitions=True,
-        read_snapshot_id=_oldest_read(messages),
+        read_snapshot_id=oldest_read(messages),
     )
 
 
@@ -112,7 +112,8 @@ def _indexes(
     return tuple(IndexManifestEntry(kind, m.partition, m.bucket, file) for m in messages for file in files(m))
 
 
-def _oldest_read(messages: Iterable[CommitMessage]) -> int | None:
+def oldest_read(messages: Iterable[CommitMessage]) -> int | None:
+    """The oldest snapshot that a writer saw; None if one saw none, or it is not known."""
     seen = [m.read_snapshot_id for m in messages]
     known = [number for number in seen if number is not None]
     return min(known) if known and len(known) == len(seen) else None

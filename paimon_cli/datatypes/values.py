@@ -36,9 +36,7 @@ def values_from_arrow(array: pa.Array, t: DataType) -> list[Any]:
         return _lists(array, values_from_arrow(array.flatten(), t.element_type()))
     if t.root in ("MAP", "MULTISET"):
         key, value = t.entry_types()
-        pairs = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
-        keys, values = pairs.flatten().flatten()
-        return _lists(pairs, list(zip(values_from_arrow(keys, key), values_from_arrow(values, value), strict=True)))
+        return _maps(array, values_from_arrow(array.keys, key), values_from_arrow(array.items, value))
     if t.root == "ROW":
         columns = [values_from_arrow(column, f.type) for column, f in zip(array.flatten(), t.row_fields(), strict=True)]
         rows: Sequence[Any] = list(zip(*columns, strict=True)) if columns else [()] * len(array)
@@ -61,6 +59,13 @@ def _timestamps(array: pa.Array) -> list[Timestamp | None]:
         return [None if n is None else Timestamp(n) for n in numbers]
     nanos = 1_000_000 // per_milli
     return [None if n is None else Timestamp(n // per_milli, n % per_milli * nanos) for n in numbers]
+
+
+def _maps(array: pa.MapArray, keys: list[Any], items: list[Any]) -> list[list[Any] | None]:
+    """Pairs of each row; `keys` and `items` are all that the array's buffers hold, `offsets` say whose they are."""
+    offsets = array.offsets.to_pylist()
+    bounds = zip(offsets, offsets[1:], array.is_valid().to_pylist(), strict=False)
+    return [list(zip(keys[low:high], items[low:high], strict=True)) if valid else None for low, high, valid in bounds]
 
 
 def _lists(array: pa.Array, flat: list[Any]) -> list[list[Any] | None]:

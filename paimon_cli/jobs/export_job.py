@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,12 +25,13 @@ SYSTEM_FIELDS = {SEQUENCE_NUMBER: pa.field(SEQUENCE_NUMBER, pa.int64()), VALUE_K
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """`output_path`: a directory (path or URL) that is missing or empty. `where`: SQL predicate."""
+    """`output_path`: a directory (path or URL) that is missing or empty; `storage_options` lead there. `where`: SQL predicate."""
 
     output_path: str
     columns: tuple[str, ...]
     where: str | None = None
     keep_kinds: bool = False
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def run_export(
 ) -> ExportSummary:
     """Write every split's rows; when a task fails, no file of the export stays behind."""
     started = context.clock.now_millis()
-    storage, directory = storage_for_url(request.output_path)
+    storage, directory = storage_for_url(request.output_path, request.storage_options)
     if storage.list_directory(directory):
         raise UsageError(f"{request.output_path} is not empty", "files of another export would look like a part of this one")
     run = context.names.uuid()
@@ -91,7 +93,7 @@ def export_split(context: TableContext, request: ExportRequest, task: tuple[str,
     path, split = task
     predicate = None if request.where is None else parse_predicate(request.where, context.schema)
     schema = pa.schema([SYSTEM_FIELDS.get(name) or arrow_field(context.schema.field(name)) for name in request.columns])
-    storage, target = storage_for_url(path)
+    storage, target = storage_for_url(path, request.storage_options)
     rows = 0
     storage.delete(target)  # of an attempt that Spark has given up
     with storage.open_output(target) as sink:

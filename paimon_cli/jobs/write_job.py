@@ -28,7 +28,7 @@ class WriteRequest:
     """What the user asked for. `op_column`: input column with +I, +U, -U, -D; `static_partition`: values as typed.
 
     `read_snapshot`: what the rows were made from (0: the empty table), where that is not the latest snapshot; the data
-    conflict check begins there.
+    conflict check begins there. `storage_options`: of the catalog, for sources that lie in a store.
     """
 
     sources: tuple[str, ...]
@@ -41,6 +41,7 @@ class WriteRequest:
     commit_id: int | None = None
     read_snapshot: int | None = None
     parallelism: int | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,13 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         _check_bucket_count(context, bucket.partition, bucket.total_buckets)
     return WritePlan(
         context=context,
-        incoming=IncomingRows(context.schema, row_kind.DELETE if request.op == "delete" else row_kind.INSERT, request.op_column),
-        splits=tuple(plan_sources(request.sources, request.format)),
+        incoming=IncomingRows(
+            context.schema,
+            row_kind.DELETE if request.op == "delete" else row_kind.INSERT,
+            request.op_column,
+            storage_options=request.storage_options,
+        ),
+        splits=tuple(plan_sources(request.sources, request.format, request.storage_options)),
         total_buckets=context.options.bucket,
         first_sequences={key: max(f.max_sequence_number for f in bucket.files) + 1 for key, bucket in state.items()},
         read_snapshot_id=_read_snapshot_id(context, snapshot, request.read_snapshot),

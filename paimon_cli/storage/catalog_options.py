@@ -13,12 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_PREFIXES = ("s3.", "s3a.", "fs.", "jdbc.", "lock.", "lock-")
-_NAMES = {"metastore", "uri", "catalog-key", "warehouse"}
+_STORE_PREFIXES = ("s3.", "s3a.", "fs.")
+_LOCK_PREFIXES = ("jdbc.", "lock.", "lock-")
+_LOCK_NAMES = {"metastore", "uri", "catalog-key"}
 
 
 def is_catalog_option(key: str) -> bool:
-    return key in _NAMES or key.startswith(_PREFIXES)
+    return key == "warehouse" or key.startswith(_STORE_PREFIXES) or _is_of_lock(key)
+
+
+def store_options(options: Mapping[str, str]) -> dict[str, str]:
+    """What it takes to read and write files beside the table, in tasks, too: the lock and its password are none of it."""
+    return {key: value for key, value in options.items() if not _is_of_lock(key)}
+
+
+def _is_of_lock(key: str) -> bool:
+    return key in _LOCK_NAMES or key.startswith(_LOCK_PREFIXES)
 
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -50,6 +50,7 @@ class LocalStorage:
     def overwrite(self, path: str, data: bytes) -> None:
         with self._temporary(path, data) as temporary, _errors_of(path):
             os.replace(temporary, path)
+            _sync_directory(os.path.dirname(path))
 
     def exists(self, path: str) -> bool:
         with _errors_of(path):

@@ -14,6 +14,7 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import Storage
 from paimon_cli.table.table_location import TableLocation
 
@@ -25,19 +26,24 @@ LATEST, EARLIEST = "latest", "earliest"
 
 @dataclass(frozen=True)
 class Table:
-    """`name` is what the user wrote, `url` the root in normal form, `options` what overrides the table's own in this call."""
+    """`name` is what the user wrote, `url` the root in normal form, `options` what overrides the table's own in this call.
+
+    `store_options`: what reaches other files of the same stores.
+    """
 
     name: str
     url: str
     storage: Storage
     options: Mapping[str, str] = field(default_factory=dict)
     read_optimized: bool = False
+    store_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(cls, location: TableLocation, options: Mapping[str, str] | None = None) -> Table:
         """NotFound when there is no table."""
         storage, root = location.open_storage()
-        table = cls(location.name, root, storage, dict(options or {}), location.read_optimized)
+        files = store_options(location.storage_options)
+        table = cls(location.name, root, storage, dict(options or {}), location.read_optimized, files)
         table.schemas.latest()
         return table
 

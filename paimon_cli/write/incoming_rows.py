@@ -48,7 +48,7 @@ class IncomingRows:
     kind: int = INSERT
     kind_column: str | None = None
     csv_delimiter: str = ","
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for column in self.schema.fields:

@@ -23,6 +23,9 @@ from pathlib import Path
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.storage_for_url import storage_for_url
 
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["paimon_cli.storage.storage_for_url", "boto3", "sqlalchemy"])
+"""Clean processes, forked from one that has loaded what takes long."""
 RESULTS = Path("build/race_put_if_absent.jsonl")
 ROUND_SECONDS = 120
 """A round that takes longer has lost one of its processes."""
@@ -50,11 +53,10 @@ def race(url: str, options: Mapping[str, str], processes: int, rounds: int, unsa
     """Let `processes` put the same `rounds` files below `url`, all at the same moment; `unsafe`: even without any safe way."""
     begun = time.monotonic()
     directory = f"{url.rstrip('/')}/race-{uuid.uuid4()}"
-    spawning = multiprocessing.get_context("spawn")
-    barrier = spawning.Barrier(processes)
-    pipes = [spawning.Pipe(duplex=False) for _ in range(processes)]
+    barrier = PROCESSES.Barrier(processes)
+    pipes = [PROCESSES.Pipe(duplex=False) for _ in range(processes)]
     racers = [
-        spawning.Process(target=_racer, args=(directory, dict(options), unsafe, rounds, number, barrier, sink))
+        PROCESSES.Process(target=_racer, args=(directory, dict(options), unsafe, rounds, number, barrier, sink))
         for number, (_, sink) in enumerate(pipes)
     ]
     for racer in racers:

@@ -11,7 +11,8 @@ from typer.main import get_command
 from paimon_cli.cli.app import app
 
 PROMISED = """
-create write read compact version
+create write update delete read compact version
+stage show|stage commit|stage abort
 snapshots ls|snapshots show|manifests ls|manifests show|files ls|files show|lsm show|partitions ls|buckets ls
 schemas ls|schemas show|options ls|tags ls|tags show
 """

@@ -180,6 +180,14 @@ def test_what_cannot_be_read_any_more_may_have_been_a_conflict(tmp_path: Path) -
     assert manifest_files(context) == before
 
 
+def test_a_commit_that_writes_nowhere_has_nothing_to_conflict_with(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {**BY_BUCKET, "commit.force-create-snapshot": "true"})
+    for number in range(3):
+        theirs(context, f"f{number}", 1)
+    (tmp_path / "t" / "snapshot" / "snapshot-1").unlink()
+    assert Committer(context).commit([], ME).snapshots[0].id == 4
+
+
 def test_a_snapshot_that_expires_while_it_is_looked_at(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t", BY_BUCKET)
     theirs(table, "a", 1)

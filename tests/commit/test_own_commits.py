@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import (
     Crash,
+    SteppingClock,
     data_file,
     live_names,
     make_table,
@@ -168,6 +170,20 @@ def test_identifiers_of_one_user_that_overtake_each_other_are_refused(tmp_path: 
     assert failure.value.details["snapshot_id"] == 1
     assert live_names(table) == ["later@0"]
     assert manifest_files(table) == named_manifest_files(table)
+
+
+def test_what_expired_between_attempts_may_have_been_ours(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+
+    class Meanwhile(SteppingClock):
+        def sleep(self, seconds: float) -> None:
+            append(table, "other", CommitIdentity("other"))
+            (tmp_path / "t" / "snapshot" / "snapshot-1").unlink()
+
+    context = make_table(tmp_path / "t", storage=RivalStorage(lambda: append(table, "twin")))
+    with pytest.raises(Conflict, match="snapshot 1 has expired"):
+        append(replace(context, clock=Meanwhile()), "mine")
+    assert live_names(table) == ["other@0", "twin@0"]
 
 
 def repeat_all(folder: str, worker: int) -> list[bool]:

@@ -38,21 +38,26 @@ class FaultStorage:
     """`inner` seen by one actor.
 
     What a power cut leaves: files whose writer was closed and files put or written in one go are durable, with all that
-    happened in their directory before; deletes and overwrites elsewhere may be taken back, each on its own.
+    happened in their directory before; other deletes and new files may be taken back, each on its own.
     """
 
-    def __init__(self, inner: Storage, fault_of: NoteCall) -> None:
+    def __init__(self, inner: Storage, fault_of: NoteCall, rival: Callable[[], object] | None = None) -> None:
+        """`rival` happens once, just before the first put."""
+        self.rival = rival
         self._inner = inner
         self._fault_of = fault_of
         self._undos: list[_Undo] = []
         self.calls: list[str] = []
         self.hit: list[Fault] = []
+        self.hit_paths: list[str] = []
         self.deleted: list[str] = []
-        """Paths of files that this actor's deletes took away."""
-        self.open_files: set[str] = set()
+        """Paths of files that this actor's deletes took away; `deleted_before_put` of them before its last put."""
+        self.deleted_before_put = 0
+        self.open_outputs: set[str] = set()
+        self.rival_at: int | None = None
+        """The call before which the rival came."""
         self.dead = False
         self.in_outage = False
-        self.before_put: Callable[[str], None] = lambda path: None
 
     # one call
 
@@ -82,6 +87,7 @@ class FaultStorage:
         self.calls.append(name)
         if fault is not None:
             self.hit.append(fault)
+            self.hit_paths.append(path)
         return fault
 
     def _afterwards(self, fault: Fault, name: str, path: str, result: Any) -> Any:
@@ -175,14 +181,16 @@ class FaultStorage:
             self._is_durable(path)
             return outcome
 
-        if not self.dead:
-            self.before_put(path)
+        if not self.dead and self.rival_at is None and self.rival is not None:
+            self.rival_at = len(self.calls)
+            self.rival()
+        self.deleted_before_put = len(self.deleted)
         return self.call("put_if_absent", path, put, lambda _: self._leave_temporary(path, data))  # type: ignore[no-any-return]
 
     def overwrite(self, path: str, data: bytes) -> None:
         def replace() -> None:
-            self._can_be_undone(path)
             self._inner.overwrite(path, data)
+            self._is_durable(path)
 
         self.call("overwrite", path, replace, lambda _: self._leave_temporary(path, data))
 
@@ -218,7 +226,6 @@ class _Input(io.RawIOBase):
     def __init__(self, storage: FaultStorage, path: str, source: BinaryIO) -> None:
         super().__init__()
         self._storage, self._path, self._source = storage, path, source
-        storage.open_files.add(path)
 
     def read(self, size: int | None = -1) -> bytes:
         begin = self._source.tell()
@@ -240,7 +247,6 @@ class _Input(io.RawIOBase):
 
     def close(self) -> None:
         if not self.closed:
-            self._storage.open_files.discard(self._path)
             self._source.close()
         super().close()
 
@@ -251,7 +257,7 @@ class _Output(io.RawIOBase):
     def __init__(self, storage: FaultStorage, path: str) -> None:
         super().__init__()
         self._storage, self._path, self._data = storage, path, bytearray()
-        storage.open_files.add(path)
+        storage.open_outputs.add(path)
 
     def write(self, data: Any) -> int:
         piece = bytes(data)
@@ -267,7 +273,7 @@ class _Output(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             super().close()
-            self._storage.open_files.discard(self._path)
+            self._storage.open_outputs.discard(self._path)
             self._storage.finish(self._path, bytes(self._data))
 
     def __del__(self) -> None:

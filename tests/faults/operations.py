@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.abort import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.compact.bucket_compactor import run_compaction
+from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.datatypes.field_types import DataField, parse_type
 from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
+from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, write_files
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
+from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
 from paimon_cli.storage.storage import Storage
 from paimon_cli.table.create_table import create_table
@@ -180,11 +186,18 @@ def write_and_compact(actor: Actor) -> None:
     plan = plan_write(context, WriteRequest((source,), "json", op_column="_op"))
     messages = write_files(plan, engine, NoProgress())
     with removed_on_refusal(context, messages):
-        tasks = plan_compaction(context, CompactRequest()).tasks
-        compacted = engine.run_tasks(lambda task: run_compaction(context, task), tasks)
-    messages += compacted
+        tasks = plan_compaction(context, CompactRequest(), "0123456789abcdef").tasks
+        messages += _compacted(context, tasks)
     with removed_on_refusal(context, messages):
         committer.commit(messages, identity)
+
+
+def _compacted(context: TableContext, tasks: list[CompactionTask]) -> list[CommitMessage]:
+    try:
+        return LocalEngine().run_tasks(functools.partial(run_compaction, context), tasks)
+    except TasksFailed as failure:
+        delete_stamped_files(context, tasks[0].file_stamp)
+        raise failure.error from failure
 
 
 def create(actor: Actor) -> None:

@@ -52,16 +52,25 @@ class Result:
 
 
 def explore(
-    scenario: Scenario, *, most_schedules: int | None = None, private_crashes: bool = False, most_findings: int = 1
+    scenario: Scenario,
+    *,
+    most_schedules: int | None = None,
+    most_switches: int | None = None,
+    private_crashes: bool = False,
+    most_findings: int = 1,
 ) -> Result:
-    """Depth-first through all states, without recursion. `private_crashes`: crash also between calls that others notice."""
+    """Depth-first through all states, without recursion.
+
+    `most_switches`: only schedules in which actors are interrupted so often; most bugs need one or two interruptions.
+    `private_crashes`: crash also between calls that others notice.
+    """
     result = Result(scenario.name)
     seen: set[int] = set()
     open_prefixes: list[tuple[Step, ...]] = [()]
     while open_prefixes:
         if result.schedules == most_schedules or len(result.findings) >= most_findings:
             break
-        _follow(scenario, open_prefixes.pop(), seen, open_prefixes, result, private_crashes)
+        _follow(Run(scenario, most_switches), open_prefixes.pop(), seen, open_prefixes, result, private_crashes)
     else:
         result.complete = True
     result.states = len(seen)
@@ -69,7 +78,7 @@ def explore(
 
 
 def _follow(
-    scenario: Scenario,
+    run: Run,
     prefix: tuple[Step, ...],
     seen: set[int],
     open_prefixes: list[tuple[Step, ...]],
@@ -77,7 +86,6 @@ def _follow(
     private_crashes: bool,
 ) -> None:
     """Carry out the prefix, then go on with the first choice until a state is known; its other choices stay open."""
-    run = Run(scenario)
     for step in prefix:
         run.take(step)
     while not run.violations:
@@ -94,7 +102,7 @@ def _follow(
         taken = tuple(run.steps)
         open_prefixes += [(*taken, choice) for choice in reversed(choices[1:])]
         passed = run.take(choices[0])
-        if private_crashes and choices[0].fault == GO and run.faults < scenario.most_faults:
+        if private_crashes and choices[0].fault == GO and run.faults < run.scenario.most_faults:
             actor = choices[0].actor
             open_prefixes += [(*taken, Step(actor, CRASH, place)) for place in range(1, passed + 1)]
     result.count(run)

@@ -23,15 +23,19 @@ class Trace:
 
 
 class Run:
-    """The state of one schedule. After `begin`, take steps until `choices` is empty."""
+    """The state of one schedule: take steps until `choices` is empty. `most_switches` bounds the choices."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, most_switches: int | None = None) -> None:
         self.scenario = scenario
+        self._most_switches = most_switches
         self.disk = SimDisk(scenario.files)
         self.oracle = Oracle(scenario, self.disk)
         self.steps: list[Step] = []
         self.faults = 0
         self.restarts = 0
+        self.switches = 0
+        """How often an actor had to wait in the middle of its work because another one was let go on."""
+        self.last: int | None = None
         jobs: Sequence[Job] = scenario.jobs
         self.actors = [Actor(self, number, job) for number, job in enumerate(jobs)]
         for actor in self.actors:
@@ -44,13 +48,19 @@ class Run:
     def key(self) -> int:
         """Equal for states that can only go on in the same way."""
         states = tuple(actor.state if actor.waits or actor.dead else "done" for actor in self.actors)
-        return hash((self.oracle.digest, self.faults, self.restarts, states))
+        bounded = (self.switches, self.last) if self._most_switches is not None else None
+        return hash((self.oracle.digest, self.faults, self.restarts, states, bounded))
 
     def choices(self) -> Iterator[Step]:
-        """All steps that can come next; crashes between two steps are not among them, see `crash_places`."""
-        for actor in self.actors:
-            if actor.waits:
-                yield Step(actor.number)
+        """All steps that can come next, the last actor's own first; but for crashes between two steps."""
+        going = [actor.number for actor in self.actors if actor.waits]
+        if self.last in going:
+            yield Step(self.last)
+            going.remove(self.last)
+            if self.switches == self._most_switches:
+                going.clear()
+        for number in going:
+            yield Step(number)
         if self.faults < self.scenario.most_faults:
             for actor in self.actors:
                 if actor.waits:
@@ -71,6 +81,9 @@ class Run:
         self.steps.append(step)
         if len(self.steps) > MOST_STEPS:
             raise RuntimeError(f"endless schedule {self}")
+        if step.fault == GO:
+            self.switches += self.last not in (None, step.actor) and self.actors[self.last or 0].waits
+            self.last = step.actor
         if step.fault == RESTART:
             self.restarts += 1
             actor.begin()

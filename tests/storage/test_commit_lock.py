@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import signal
@@ -19,6 +18,7 @@ from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.storage.commit_lock import CommitLock
 from paimon_cli.storage.lock_database import open_database
 from paimon_cli.storage.lock_settings import LockSettings, lock_settings
+from scripts.nightly.race_put_if_absent import PROCESSES
 from tests.commit.commit_tables import SteppingClock
 
 pytestmark = pytest.mark.xdist_group("lock")
@@ -199,8 +199,7 @@ def count_up(database: dict[str, str], file: str, times: int) -> None:
 def test_processes_take_turns(database: dict[str, str], tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
-    spawning = multiprocessing.get_context("spawn")
-    counters = [spawning.Process(target=count_up, args=(database, str(counter), 8)) for _ in range(4)]
+    counters = [PROCESSES.Process(target=count_up, args=(database, str(counter), 8)) for _ in range(4)]
     for process in counters:
         process.start()
     for process in counters:
@@ -216,9 +215,8 @@ def hold_for_ever(database: dict[str, str], held: Connection) -> None:
 
 
 def test_after_a_kill_the_next_one_waits_for_the_expiry_at_most(database: dict[str, str]) -> None:
-    spawning = multiprocessing.get_context("spawn")
-    source, sink = spawning.Pipe(duplex=False)
-    holder = spawning.Process(target=hold_for_ever, args=(database, sink))
+    source, sink = PROCESSES.Pipe(duplex=False)
+    holder = PROCESSES.Process(target=hold_for_ever, args=(database, sink))
     holder.start()
     assert source.recv()
     assert holder.pid is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.options.option_catalog import OPTIONS
-from paimon_cli.storage.catalog_options import file_system_options, is_catalog_option, split_options
+from paimon_cli.storage.catalog_options import file_system_options, is_catalog_option, split_options, store_options
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.hdfs_storage import HdfsStorage
 from paimon_cli.storage.local_storage import LocalStorage
@@ -94,6 +94,11 @@ def test_catalog_options_are_told_from_table_options() -> None:
     table = {"bucket": "2", "metastore.partitioned-table": "true", "file.format": "parquet"}
     assert split_options({**catalog, **table}) == (catalog, table)
     assert not any(is_catalog_option(option.key) for option in OPTIONS)
+
+
+def test_tasks_do_not_get_the_password_of_the_lock() -> None:
+    lock = {"metastore": "jdbc", "uri": "x", "jdbc.password": "p", "lock.enabled": "true", "catalog-key": "k"}
+    assert store_options({**lock, "s3.region": "eu", "project": "p"}) == {"s3.region": "eu", "project": "p"}
 
 
 def test_options_of_a_file_system_of_fsspec() -> None:

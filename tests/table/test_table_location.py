@@ -72,6 +72,18 @@ def test_other_catalogs_are_not_supported(elsewhere: Path) -> None:
         locate_table("a.b")
 
 
+def test_options_of_the_call_go_before_those_of_the_catalog_file(elsewhere: Path) -> None:
+    (elsewhere / "paimon.yaml").write_text("warehouse: /wh\nmetastore: jdbc\nuri: jdbc:sqlite:/db\ns3.region: eu\n")
+    location = locate_table("a.b", options={"s3.region": "us", "s3.endpoint": "http://x"})
+    assert location.url == "/wh/a.db/b"
+    assert location.storage_options == {
+        "metastore": "jdbc",
+        "uri": "jdbc:sqlite:/db",
+        "s3.region": "us",
+        "s3.endpoint": "http://x",
+    }
+
+
 def test_an_empty_catalog_file_says_nothing(elsewhere: Path) -> None:
     (elsewhere / "paimon.yaml").write_text("")
     assert find_warehouse(None, {}).url is None
