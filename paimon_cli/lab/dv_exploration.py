@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from paimon_cli.lab.dv_model import Bucket, DvModel, Mark, State
 
 DANGLING, TWO_ROWS, WRONG_ROW = "dangling vector", "two live rows", "wrong row"
-DAMAGES = (DANGLING, TWO_ROWS, WRONG_ROW)
+DAMAGES = {
+    DANGLING: "a deletion vector marks rows of a file that is gone",
+    TWO_ROWS: "two rows of one key are shown to readers",
+    WRONG_ROW: "readers see another row than the one committed last",
+}
 
 
 @dataclass

@@ -1,10 +1,15 @@
-"""Every option that Paimon knows, for `options ls`, completion and checks of keys; the list itself is a packaged data file."""
+"""Every option that Paimon knows, for `options ls`, completion and checks of keys; the list itself is a packaged data file.
+
+Engines keep options of their own in tables, and so does this tool.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from importlib import resources
+
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,23 @@ def _load() -> tuple[Option, ...]:
 
 
 OPTIONS = _load()
-"""All options, sorted by key."""
+"""All options of Paimon, sorted by key."""
 
-_BY_KEY = {key: option for option in OPTIONS for key in option.older_keys} | {option.key: option for option in OPTIONS}
+OWN_OPTIONS = (
+    Option(
+        DATA_CONFLICT_CHECK,
+        "String",
+        "off",
+        "paimon-cli only: a commit fails when others wrote to the same partition or bucket since its read",
+        choices=("off", "partition", "bucket"),
+    ),
+)
+"""What this tool adds; Paimon's engines ignore it."""
+
+_BY_KEY = {key: option for option in OPTIONS for key in option.older_keys}
+_BY_KEY |= {option.key: option for option in (*OPTIONS, *OWN_OPTIONS)}
 
 
 def find_option(key: str) -> Option | None:
-    """The option of that key or older key; None for what Paimon does not list, such as `fields.<column>.aggregate-function`."""
+    """The option of that key or older key; None for what is not listed, such as `fields.<column>.aggregate-function`."""
     return _BY_KEY.get(key)

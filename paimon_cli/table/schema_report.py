@@ -8,7 +8,7 @@ from typing import Any
 
 from paimon_cli.datatypes.field_types import type_to_json
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_catalog import OPTIONS, find_option
+from paimon_cli.options.option_catalog import OPTIONS, OWN_OPTIONS, find_option
 from paimon_cli.table.table import Table
 
 
@@ -81,7 +81,7 @@ def schema_details(schema: TableSchema) -> SchemaDetails:
 
 def option_rows(schema: TableSchema, *, every: bool) -> list[OptionRow]:
     """The options that are set, by key; with `every` also those that are not."""
-    keys = set(schema.options) | ({option.key for option in OPTIONS} if every else set())
+    keys = set(schema.options) | ({option.key for option in (*OPTIONS, *OWN_OPTIONS)} if every else set())
     return [_option_row(key, schema.options.get(key)) for key in sorted(keys)]
 
 

@@ -117,6 +117,14 @@ class FaultStorage:
 
     # power
 
+    def end(self, number: int) -> None:
+        """The operation is over; a fault for this number, which no call has, is a power cut behind it."""
+        fault = self._fault_of(number, "", "")
+        if fault is not None:
+            self.cut_power(fault)
+            self.hit.append(fault)
+            self.hit_paths.append("")
+
     def cut_power(self, fault: Fault) -> None:
         """Take back what is not durable: all of it, or (`some`) about half, chosen by the number of the call."""
         kept: set[str] = set()

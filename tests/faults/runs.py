@@ -1,24 +1,26 @@
 """Runs an operation with faults and judges what is left; every run can be told, and done again, by one line.
 
     python -m tests.faults.runs "write-behind-rival: 17 short-read half, 20 crash-before"
+
+A `/` begins the second life: the operation is repeated, with the faults behind it.
 """
 
 from __future__ import annotations
 
 import functools
+import random
 import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from paimon_cli.errors import CommitUnknown, PaimonError
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.storage.storage import Storage
 from tests.faults.bench import Actor, Bench, Image, Rows, digest
 from tests.faults.fault_kinds import DELETES, Fault, Kind, forms
 from tests.faults.fault_storage import Crash, FaultStorage, NoteCall, planned
+from tests.faults.figures import Figures
 from tests.faults.operations import OPERATIONS, Operation
 from tests.faults.verdict import Outcome, Run, complaints
 
@@ -30,33 +32,6 @@ KNOWN_LIMITS = (
     ("expire", Kind.IGNORED_DELETE, "/snapshot"),  # a snapshot file that is still there after its delete has lost its files
 )
 """Operation, kind and directory of faults that it cannot stand, on storages that nobody has any more."""
-
-
-@dataclass
-class Figures:
-    """`states` are the different ends that were judged; equal ends have equal verdicts."""
-
-    runs: int = 0
-    states: int = 0
-    calls: int = 0
-    by_kind: dict[str, int] = field(default_factory=dict)
-    by_outcome: dict[str, int] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
-
-    def count(self, faults: Sequence[Fault], outcome: Outcome) -> None:
-        self.runs += 1
-        self.by_outcome[outcome.value] = self.by_outcome.get(outcome.value, 0) + 1
-        for fault in faults:
-            self.by_kind[fault.kind.value] = self.by_kind.get(fault.kind.value, 0) + 1
-
-    def add(self, other: Figures) -> None:
-        self.runs += other.runs
-        self.states += other.states
-        self.calls += other.calls
-        self.failures += other.failures
-        for mine, theirs in ((self.by_kind, other.by_kind), (self.by_outcome, other.by_outcome)):
-            for name, number in theirs.items():
-                mine[name] = mine.get(name, 0) + number
 
 
 class FaultRuns:
@@ -72,9 +47,13 @@ class FaultRuns:
         self._verdicts: dict[object, list[str]] = {}
         self.figures = Figures()
 
+    def calls(self) -> list[str]:
+        """Names of the calls of an undisturbed run."""
+        return self.run(planned(()))[0].calls
+
     def single_faults(self) -> Iterator[Fault]:
         """Every fault that can happen to a call of an undisturbed run; those of later calls are reached by pairs."""
-        calls = self.run(planned(())).calls
+        calls = self.calls()
         self.figures.calls = len(calls)
         for number, name in enumerate(calls):
             for kind, detail in forms(name):
@@ -82,38 +61,36 @@ class FaultRuns:
         yield AFTER_THE_END
 
     def try_fault(self, fault: Fault) -> None:
-        storage = self.run(planned([fault]))
-        if storage.hit != [fault]:
+        if self.run(planned([fault]))[0].hit != [fault]:
             self.figures.failures.append(f"{self.operation.name}: {fault} was not met; the run does not repeat")
 
-    def run(self, fault_of: NoteCall) -> FaultStorage:
-        """One run and its verdict."""
+    def run(self, *lives: NoteCall) -> list[FaultStorage]:
+        """Act once for each life, as long as it is not known to be done; then judge."""
         self.bench.load(self.image, self._lives)
-        rival = self.operation.rival
-        storage = FaultStorage(self.bench.inner, fault_of, functools.partial(rival, self.bench) if rival else None)
-        outcome, error = self._act(storage)
-        if (last := fault_of(NO_CALL, "", "")) is not None:
-            storage.cut_power(last)
-            storage.hit.append(last)
-            storage.hit_paths.append("")
-        hit = storage.hit
-        run = Run(self.operation, self.before, storage.rival_at is not None, outcome, self._must_be_clean(outcome, storage))
-        found = [error] if error else []
-        if outcome is Outcome.UNKNOWN and (deleted := storage.deleted[storage.deleted_before_put :]):
-            found.append(f"deleted although the outcome is unknown: {deleted}")
-        if storage.open_outputs and not storage.dead:
-            found.append(f"left open: {sorted(storage.open_outputs)}")
-        if not self._is_known_limit(storage):
-            found += self._judge(run)
-        self.figures.count(hit, outcome)
-        if found:
-            replay = f"{self.operation.name}: {', '.join(map(str, hit)) or 'no fault'}"
-            self.figures.failures.append(f'python -m tests.faults.runs "{replay}"\n    ' + "\n    ".join(found))
-        return storage
+        storages: list[FaultStorage] = []
+        outcomes: list[Outcome] = []
+        found: list[str] = []
+        for number, fault_of in enumerate(lives):
+            if Outcome.DONE in outcomes or (number and not self._may_repeat()):
+                break
+            storage = FaultStorage(self.bench.inner, fault_of, None if number else self._rival())
+            outcome, error = self._act(storage, number)
+            storage.end(NO_CALL)
+            storages.append(storage)
+            outcomes.append(outcome)
+            found += [*([error] if error else []), *_misdeeds(storage, outcome)]
+        self._judge(storages, _altogether(outcomes), found)
+        return storages
 
-    def _act(self, storage: FaultStorage) -> tuple[Outcome, str | None]:
+    def _rival(self) -> functools.partial[object] | None:
+        return functools.partial(self.operation.rival, self.bench) if self.operation.rival else None
+
+    def _may_repeat(self) -> bool:
+        return self.operation.is_repeatable or not self.operation.done(self.bench.healthy())
+
+    def _act(self, storage: FaultStorage, life: int) -> tuple[Outcome, str | None]:
         try:
-            self.operation.act(Actor(self.bench, storage, 0))
+            self.operation.act(Actor(self.bench, storage, life))
         except Crash:
             return Outcome.CRASHED, None
         except CommitUnknown:
@@ -123,6 +100,20 @@ class FaultRuns:
         except Exception as error:
             return Outcome.REFUSED, f"a user would see a traceback: {type(error).__name__}: {error}"
         return Outcome.DONE, None
+
+    def _judge(self, storages: Sequence[FaultStorage], outcome: Outcome, found: list[str]) -> None:
+        is_clean = len(storages) == 1 and self._must_be_clean(outcome, storages[0])
+        run = Run(self.operation, self.before, storages[0].rival_at is not None, outcome, is_clean)
+        if not any(self._is_known_limit(storage) for storage in storages):
+            key = (digest(self.bench.save()), run.outcome, run.rival, run.must_be_clean)
+            if key not in self._verdicts:
+                self.figures.states += 1
+                self._verdicts[key] = complaints(self.bench, run)
+            found = found + self._verdicts[key]
+        self.figures.count([fault for storage in storages for fault in storage.hit], outcome)
+        if found:
+            plan = " / ".join(", ".join(map(str, storage.hit)) for storage in storages)
+            self.figures.failures.append(f'python -m tests.faults.runs "{self.operation.name}: {plan}"\n    ' + "\n    ".join(found))
 
     def _is_known_limit(self, storage: FaultStorage) -> bool:
         met = [(fault.kind, path.removeprefix(self.bench.root)) for fault, path in zip(storage.hit, storage.hit_paths, strict=True)]
@@ -137,17 +128,24 @@ class FaultRuns:
         if outcome not in (Outcome.DONE, Outcome.REFUSED) or (self.operation.is_gradual and storage.hit):
             return False
         removing = storage.rival_at if storage.rival_at is not None else len(storage.calls)
-        return all(
+        return len(storage.hit) < 2 and all(
             fault.call < removing and fault.kind is not Kind.OUTAGE and storage.calls[fault.call] not in DELETES
             for fault in storage.hit
         )
 
-    def _judge(self, run: Run) -> list[str]:
-        key = (digest(self.bench.save()), run.outcome, run.rival, run.must_be_clean)
-        if key not in self._verdicts:
-            self.figures.states += 1
-            self._verdicts[key] = complaints(self.bench, run)
-        return self._verdicts[key]
+
+def _misdeeds(storage: FaultStorage, outcome: Outcome) -> Iterator[str]:
+    if outcome is Outcome.UNKNOWN and (deleted := storage.deleted[storage.deleted_before_put :]):
+        yield f"deleted although the outcome is unknown: {deleted}"
+    if storage.open_outputs and not storage.dead:
+        yield f"left open: {sorted(storage.open_outputs)}"
+
+
+def _altogether(outcomes: Sequence[Outcome]) -> Outcome:
+    """What somebody who saw all lives knows: it was done, it was not, or either may be."""
+    if Outcome.DONE in outcomes:
+        return Outcome.DONE
+    return outcomes[0] if len(set(outcomes)) == 1 else Outcome.UNKNOWN
 
 
 def memory_runs(operation: Operation, folder: Path) -> FaultRuns:
@@ -155,19 +153,46 @@ def memory_runs(operation: Operation, folder: Path) -> FaultRuns:
     return FaultRuns(operation, Bench(MemoryStorage(f"faults-{uuid.uuid4()}"), "/t", folder))
 
 
-def storage_runs(operation: Operation, storage: Storage, root: str, folder: Path) -> FaultRuns:
-    return FaultRuns(operation, Bench(storage, root, folder))
+class Pairs:
+    """Two faults in one run, chosen by chance: in the same life close to each other, or one in each of two lives."""
+
+    def __init__(self, runs: FaultRuns, seed: int) -> None:
+        self._runs = runs
+        self._random = random.Random(f"{runs.operation.name} {seed}")
+        self._calls = runs.calls()
+
+    def try_one(self) -> None:
+        chance = self._random
+        first = chance.randrange(len(self._calls))
+        kind, detail = chance.choice(forms(self._calls[first]))
+        fault = Fault(first, kind, detail)
+        if kind.value.startswith("crash") or kind in (Kind.POWER_CUT, Kind.TORN_WRITE, Kind.OUTAGE) or chance.random() < 0.3:
+            self._runs.run(planned([fault]), self._somewhere(chance.randrange(len(self._calls))))
+        else:
+            second = self._somewhere(first + 1 + int(chance.expovariate(0.2)))
+            self._runs.run(lambda call, name, path: fault if call == first else second(call, name, path))
+
+    def _somewhere(self, at: int) -> NoteCall:
+        """Whatever call has that number: something that can happen to it."""
+        draw = self._random.random()
+
+        def fault_of(call: int, name: str, path: str) -> Fault | None:
+            if call != at:
+                return None
+            choices = forms(name)
+            return Fault(call, *choices[int(draw * len(choices))])
+
+        return fault_of
 
 
 def main(line: str) -> int:
     """Do the run of a replay line again; 1 if something is wrong."""
-    name, _, faults = line.partition(":")
+    name, _, plans = line.partition(":")
     with tempfile.TemporaryDirectory() as folder:
         runs = memory_runs(OPERATIONS[name.strip()], Path(folder))
-        plan = [Fault.parse(text) for text in faults.split(",") if text.strip() not in ("", "no fault")]
-        storage = runs.run(planned(plan))
-        for number, call in enumerate(storage.calls):
-            print(f"{number:4} {call}")
+        lives = [planned([Fault.parse(text) for text in plan.split(",") if text.strip()]) for plan in plans.split("/")]
+        for storage in runs.run(*lives):
+            print("\n".join(f"{number:4} {call}" for number, call in enumerate(storage.calls)))
         print("\n".join(runs.figures.failures) or "nothing is wrong")
         return int(bool(runs.figures.failures))
 

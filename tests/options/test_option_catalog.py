@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from paimon_cli.options.option_catalog import OPTIONS, find_option
+from paimon_cli.options.option_catalog import OPTIONS, OWN_OPTIONS, find_option
+from paimon_cli.options.table_options import TableOptions
 from tests.vectors import load
 
 
@@ -16,6 +17,14 @@ def test_every_option_is_listed():
         assert list(option.choices) == out.get("values", [])
         assert option.description
     assert len(OPTIONS) == len(lines) == 346
+
+
+def test_this_tools_own_options_are_found_but_are_none_of_paimons():
+    own = find_option("commit.data-conflict-check")
+    assert own in OWN_OPTIONS and own not in OPTIONS
+    assert TableOptions({}).commit_data_conflict_check == own.default
+    for choice in own.choices:
+        assert TableOptions({own.key: choice}).commit_data_conflict_check == choice
 
 
 def test_older_keys_lead_to_the_new_option():
