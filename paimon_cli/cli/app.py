@@ -14,6 +14,7 @@ from paimon_cli.cli import (
     compact_command,
     create_command,
     file_commands,
+    lab_commands,
     lsm_commands,
     read_command,
     schema_commands,
@@ -95,6 +96,7 @@ for _name, _group in (
     ("options", schema_commands.options),
 ):
     app.add_typer(_group, name=_name, rich_help_panel=INSPECT)
+app.add_typer(lab_commands.lab, name="lab", rich_help_panel=OTHER)
 version_command.register(app, OTHER)
 
 

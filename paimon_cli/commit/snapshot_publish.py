@@ -31,7 +31,7 @@ def publish(context: TableContext, snapshot: Snapshot) -> bool:
             if attempt:  # this put was not made, but an earlier one may have been
                 raise _unknown(context, snapshot, f"after a put without a clear answer the storage failed: {error}") from error
             raise
-        published = content if outcome is PutOutcome.CREATED else _read_back(context, path)
+        published = content if outcome is PutOutcome.CREATED else _read_back(context, path, content)
         if published is not None and published != content:
             return False
         if published is not None:
@@ -49,11 +49,13 @@ def announce(context: TableContext, snapshot: Snapshot) -> None:
         context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
 
 
-def _read_back(context: TableContext, path: str) -> bytes | None:
+def _read_back(context: TableContext, path: str, content: bytes) -> bytes | None:
+    """What has that name; None if the storage does not say, or shows no more than a beginning of our own content."""
     try:
-        return context.storage.read_bytes(path)
+        published = context.storage.read_bytes(path)
     except (FileNotFoundError, StorageUnavailable):
         return None
+    return published if published == content or not content.startswith(published) else None
 
 
 def _is_in_history(context: TableContext, snapshot: Snapshot) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.metadata.table_layout import SCHEMA_PREFIX, TableLayout, parse_numbered
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.storage import PutOutcome, Storage
@@ -58,16 +58,21 @@ class SchemaHistory:
         """Publish a new schema; False if somebody else took its id. `CommitUnknown` if the storage does not tell."""
         path = self.layout.schema(schema.id)
         content = schema.to_json().encode()
-        outcome = self.storage.put_if_absent(path, content)
-        if outcome is PutOutcome.CREATED:
+        if self.storage.put_if_absent(path, content) is PutOutcome.CREATED:
             return True
+        # The answer to a successful put may get lost; then the file is there and it is ours.
+        published = self._read_back(path)
+        if published is not None and (published == content or not content.startswith(published)):
+            return published == content
+        raise CommitUnknown(
+            f"schema {schema.id} of {self.layout.root} may or may not have been written",
+            "the storage gave no clear answer",
+            "look at `paimon-cli schemas ls` before trying again",
+            path=path,
+        )
+
+    def _read_back(self, path: str) -> bytes | None:
         try:
-            # The answer to a successful put may get lost; then the file is there and it is ours.
-            return self.storage.read_bytes(path) == content
-        except FileNotFoundError:
-            raise CommitUnknown(
-                f"schema {schema.id} of {self.layout.root} may or may not have been written",
-                "the storage gave no clear answer",
-                "look at `paimon-cli schemas ls` before trying again",
-                path=path,
-            ) from None
+            return self.storage.read_bytes(path)
+        except (FileNotFoundError, StorageUnavailable):
+            return None

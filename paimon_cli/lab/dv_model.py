@@ -1,6 +1,6 @@
 """An abstract model of writers and compactors on a table with deletion vectors, small enough to explore completely.
 
-Writers add level-0 files. A compactor merges some levels into the lowest of them or one below; rows of level 0 that arrive above it mark older
+Writers add level-0 files. A compactor merges some levels into the lowest of them, or one below; rows of level 0 mark older
 rows of their keys, further down, in the bucket's deletion vectors. Readers see the unmarked rows above level 0. Every job
 reads the table, prepares its commit on the latest snapshot, and publishes it if no other snapshot came in between. What
 Paimon checks is that the files that a compaction replaces are still there; the vectors of the last commit win.
@@ -12,7 +12,6 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
-
 
 WRITE, COMPACT = "write", "compaction"
 
@@ -53,12 +52,15 @@ class Mark(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """`index` counts how often the vectors were replaced; `expected` holds, per key, the row that readers must see."""
+    """`replaced` counts how often the vectors were replaced; `expected` holds, per key, the row that readers must see."""
 
     files: frozenset[File] = frozenset()
     vectors: frozenset[Mark] = frozenset()
-    index: int = 0
+    replaced: int = 0
     expected: tuple[tuple[int, int], ...] = ()
+
+
+EMPTY = Bucket()
 
 
 class Change(NamedTuple):
@@ -71,7 +73,7 @@ class Change(NamedTuple):
     vectors: frozenset[Mark] | None
     marked: frozenset[str]
     read_id: int
-    read_index: int
+    read_replaced: int
 
 
 class Job(NamedTuple):
@@ -104,7 +106,7 @@ class DvModel:
     own_buckets: bool = False
     crashes: int = 0
     check: Check = Check.FILES
-    beginning: Bucket = Bucket()
+    beginning: Bucket = EMPTY
 
     def begin(self) -> State:
         count = max(self.writers, self.compactors) if self.own_buckets else 1
@@ -121,7 +123,7 @@ class DvModel:
             else:
                 yield self._published(state, actor, job)
             if job is not None and state.crashes:
-                yield f"{self.name(actor)} crashes", _with_job(state, actor, None)._replace(crashes=state.crashes - 1)
+                yield f"{self.name(actor)}: crashes", _with_job(state, actor, None)._replace(crashes=state.crashes - 1)
 
     def name(self, actor: int) -> str:
         is_writer = actor < self.writers
@@ -151,13 +153,11 @@ class DvModel:
         born = max((born for _, born in self.beginning.expected), default=0) + self.writes - state.writes + 1
         sequence = max((row.sequence for file in bucket.files for row in file.rows), default=0) + 1
         file = File(f"w{born}", 0, (Row(0, sequence, born),))
-        change = Change(WRITE, number, file, frozenset(), None, frozenset(), len(state.log), bucket.index)
-        label = f"{self.name(actor)} reads snapshot {len(state.log)} and writes {file.name} to level 0"
+        change = Change(WRITE, number, file, frozenset(), None, frozenset(), len(state.log), bucket.replaced)
+        label = f"{self.name(actor)}: reads snapshot {len(state.log)} and writes {file.name} to level 0"
         return label, _with_job(state, actor, Job(change))._replace(writes=state.writes - 1)
 
-    def _compaction(
-        self, state: State, actor: int, number: int, bucket: Bucket, level: int, target: int
-    ) -> tuple[str, State]:
+    def _compaction(self, state: State, actor: int, number: int, bucket: Bucket, level: int, target: int) -> tuple[str, State]:
         """Merge levels `level` to `target` into `target`; a level alone is rewritten without its marked rows."""
         merged = {file.name: file for file in bucket.files if level <= file.level <= target}
         newest: dict[int, Row] = {}
@@ -184,11 +184,11 @@ class DvModel:
             None if vectors == bucket.vectors else vectors,
             frozenset(mark.file for mark in marks - kept),
             len(state.log),
-            bucket.index,
+            bucket.replaced,
         )
         said = f" and marks its key in {', '.join(sorted(change.marked))}" if change.marked else ""
         done = f"merges {', '.join(sorted(merged))} into {name} at level {target}{said}"
-        label = f"{self.name(actor)} reads snapshot {len(state.log)}, {done}"
+        label = f"{self.name(actor)}: reads snapshot {len(state.log)}, {done}"
         return label, _with_job(state, actor, Job(change))._replace(compactions=state.compactions - 1)
 
     # committing
@@ -196,17 +196,17 @@ class DvModel:
     def _prepared(self, state: State, actor: int, job: Job) -> tuple[str, State]:
         why = self._conflict(state, job.change)
         if why:
-            return f"{self.name(actor)} aborts: {why}", _with_job(state, actor, None)
+            return f"{self.name(actor)}: aborts, {why}", _with_job(state, actor, None)
         prepared = Job(job.change, len(state.log))
-        return f"{self.name(actor)} prepares its commit on snapshot {len(state.log)}", _with_job(state, actor, prepared)
+        return f"{self.name(actor)}: prepares its commit on snapshot {len(state.log)}", _with_job(state, actor, prepared)
 
     def _conflict(self, state: State, change: Change) -> str:
         bucket = state.buckets[change.bucket]
         alive = {file.name for file in bucket.files}
         if change.removed - alive:
             return f"{min(change.removed - alive)} is gone"
-        replaced = change.kind == COMPACT and change.read_index != bucket.index
-        if replaced and (self.check is Check.VECTORS or (self.check is Check.INDEX and change.vectors is not None)):
+        others = change.kind == COMPACT and change.read_replaced != bucket.replaced
+        if others and (self.check is Check.VECTORS or (self.check is Check.INDEX and change.vectors is not None)):
             return "the vectors of the bucket were replaced"
         if self.check is Check.VECTORS and change.marked - alive:
             return f"{min(change.marked - alive)}, which it marks, is gone"
@@ -216,20 +216,20 @@ class DvModel:
 
     def _published(self, state: State, actor: int, job: Job) -> tuple[str, State]:
         if job.prepared_on != len(state.log):
-            lost = f"{self.name(actor)} finds snapshot {job.prepared_on + 1} taken, and begins again from the latest"
+            lost = f"{self.name(actor)}: finds snapshot {job.prepared_on + 1} taken, and begins again from the latest"
             return lost, _with_job(state, actor, Job(job.change))
         change = job.change
         bucket = _applied(state.buckets[change.bucket], change)
-        buckets = state.buckets[: change.bucket] + (bucket,) + state.buckets[change.bucket + 1 :]
+        buckets = (*state.buckets[: change.bucket], bucket, *state.buckets[change.bucket + 1 :])
         log = (*state.log, (change.kind, change.bucket))
         after = _with_job(state, actor, None)._replace(log=log, buckets=buckets)
-        return f"{self.name(actor)} publishes snapshot {len(log)}", after
+        return f"{self.name(actor)}: publishes snapshot {len(log)}", after
 
 
 TWO_LEVELS = Bucket(
     files=frozenset({File("c1", 3, (Row(0, 1, 1),)), File("c2", 2, (Row(0, 2, 2),))}),
     vectors=frozenset({Mark("c1", 0)}),
-    index=1,
+    replaced=1,
     expected=((0, 2),),
 )
 """One key, written twice: the older row lies at level 3 and is marked, the newer one at level 2."""
@@ -240,7 +240,7 @@ def _is_newer(row: Row, other: Row | None) -> bool:
 
 
 def _with_job(state: State, actor: int, job: Job | None) -> State:
-    return state._replace(jobs=state.jobs[:actor] + (job,) + state.jobs[actor + 1 :])
+    return state._replace(jobs=(*state.jobs[:actor], job, *state.jobs[actor + 1 :]))
 
 
 def _applied(bucket: Bucket, change: Change) -> Bucket:
@@ -251,5 +251,5 @@ def _applied(bucket: Bucket, change: Change) -> Bucket:
         expected[row.key] = max(expected.get(row.key, 0), row.born)
     files = frozenset(file for file in bucket.files if file.name not in change.removed) | {change.added}
     if change.vectors is None:
-        return Bucket(files, bucket.vectors, bucket.index, tuple(sorted(expected.items())))
-    return Bucket(files, change.vectors, bucket.index + 1, tuple(sorted(expected.items())))
+        return Bucket(files, bucket.vectors, bucket.replaced, tuple(sorted(expected.items())))
+    return Bucket(files, change.vectors, bucket.replaced + 1, tuple(sorted(expected.items())))

@@ -256,7 +256,7 @@ def _operations() -> list[Operation]:
         Operation("write-behind-rival", two_writes, write_job, **changes, **rival),
         Operation("write-checked-behind-rival", two_writes, write_checked, **changes, **rival),
         Operation("write-anonymous", two_writes, write_anonymously, **{**changes, "done": times_anonymous}, is_repeatable=False),
-        Operation("write-and-compact", two_writes, write_and_compact, **changes),
+        Operation("write-and-compact", two_writes, write_and_compact, **changes, is_gradual=True),
         Operation("compact", two_writes, **compacts),
         Operation("compact-behind-write", two_writes, **compacts, **rival),
         Operation("compact-behind-compaction", two_writes, **compacts, rival=lambda bench: bench.healthy().compact()),

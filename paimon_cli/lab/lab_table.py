@@ -1,0 +1,132 @@
+"""A small table in memory with clocks and names that are the same in every run, and actors that work on it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
+from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.invariants.check import check_table
+from paimon_cli.invariants.violation import Violation
+from paimon_cli.lab.narrated_storage import NarratedStorage
+from paimon_cli.lab.story import Story
+from paimon_cli.maintain.snapshot_files import file_paths, metadata_paths
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TableOptions
+from paimon_cli.storage.memory_storage import MemoryStorage
+
+Row = Mapping[str, Any]
+"""A row in canonical form."""
+
+_BEGIN_MILLIS = 1_700_000_000_000
+
+
+class LabClock:
+    """Time passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self._now = _BEGIN_MILLIS
+
+    def now_millis(self) -> int:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += int(seconds * 1000)
+
+
+class LabNames:
+    """UUIDs that count; `number` keeps those of two actors apart."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._count = 0
+
+    def uuid(self) -> str:
+        self._count += 1
+        return f"{self._number:04x}{self._count:04x}-0000-4000-8000-000000000000"
+
+    def jitter(self) -> float:
+        return 0.5
+
+
+class LabTable:
+    """`key` is the table's primary key. Rows go where the shipped router sends them."""
+
+    def __init__(self, story: Story, columns: Mapping[str, str], key: str, options: Mapping[str, str] | None = None) -> None:
+        self.story = story
+        self._memory = MemoryStorage(f"lab/{story.case}/{id(story)}")
+        self._clock = LabClock()
+        self._actors = 0
+        fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(columns.items()))
+        settings = {"bucket": "1", "file.format": "parquet", **(options or {}), DATA_CONFLICT_CHECK: story.checks[0]}
+        self._schema = TableSchema(0, fields, len(fields) - 1, (), (key,), settings, None, _BEGIN_MILLIS)
+        self._layout = TableLayout("memory://lab/table")
+        self._memory.put_if_absent(self._layout.schema(0), self._schema.to_json().encode())
+
+    def enter(self, actor: str) -> tuple[TableContext, NarratedStorage]:
+        """The table as a new actor sees it."""
+        self._actors += 1
+        storage = NarratedStorage(self._memory, self.story, actor, self.story.store)
+        return replace(self.context, storage=storage, names=LabNames(self._actors)), storage
+
+    @functools.cached_property
+    def context(self) -> TableContext:
+        """The table as an onlooker sees it."""
+        options = TableOptions(self._schema.options)
+        return TableContext(self._layout.root, self._memory, self._schema, options, self._clock, LabNames(0), read_threads=1)
+
+    def rows(self, snapshot: Snapshot | None = None, context: TableContext | None = None) -> list[dict[str, Any]]:
+        """What readers see, in key order of each bucket; at the latest snapshot unless told."""
+        seen = context or self.context
+        names = seen.schema.field_names
+        found: list[dict[str, Any]] = []
+        for bucket in bucket_files(seen, snapshot or seen.snapshots.latest()).values():
+            for batch in read_bucket(seen, bucket, names):
+                found += canonical_rows(batch, seen.schema.fields)
+        return sorted(found, key=lambda row: json.dumps(row[self._schema.primary_keys[0]]))
+
+    def keys_of_buckets(self) -> list[int]:
+        """A key for each bucket of a table whose key is one INT, by the shipped hash."""
+        count = self.context.options.bucket
+        hashes = hash_rows([pa.array(range(100 * count), pa.int32())], list(self.context.key_types))
+        buckets = bucket_of(hashes, count).tolist()
+        return [buckets.index(bucket) for bucket in range(count)]
+
+    def orphans(self) -> set[str]:
+        """Paths of data files and manifests that no snapshot needs."""
+        layout, named = self._layout, set[str]()
+        for snapshot in self.context.snapshots.newest_first():
+            named.update(metadata_paths(self.context, snapshot))
+            for entry in self.context.manifests.live_entries(snapshot):
+                named.update(file_paths(self.context, entry))
+        directories = [s.path for s in self._memory.list_directory(layout.root) if s.name.startswith("bucket-")]
+        found = {s.path for d in (*directories, layout.manifest_directory) for s in self._memory.list_directory(d)}
+        return found - named
+
+    def end(self) -> list[Violation]:
+        """Write down what readers see and what a check of the table says; then forget the table."""
+        found = list(check_table(self.context, rows=True))
+        self.story.rows = [row_text(row) for row in self.rows()]
+        self.story.violations = [self.story.named(f"{v.code} {v.severity}: {v.message}") for v in found]
+        self._memory.delete_directory(self._layout.root)
+        return found
+
+
+def row_text(row: Row) -> str:
+    return ", ".join(f"{name}={value}" for name, value in row.items())
+
+
+def row_texts(rows: Sequence[Row]) -> str:
+    return "; ".join(map(row_text, rows)) or "no rows"
