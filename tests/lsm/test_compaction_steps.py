@@ -49,7 +49,9 @@ def test_steps_of_the_main_branch() -> None:
         pick, steps, _ = decided(asked, files)
         calls = expected["calls"] or []
         assert [described(step) for step in steps] == [
-            ("upgrade", c["upgrade"]) if "upgrade" in c else ("rewrite", [sorted(sum(s, [])) for s in c["rewrite"]])
+            ("upgrade", c["upgrade"])
+            if "upgrade" in c
+            else ("rewrite", [sorted(f for run in s for f in run) for s in c["rewrite"]])
             for c in calls
         ]
         drops = {c["drop_delete"] for c in calls if "rewrite" in c}

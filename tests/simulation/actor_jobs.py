@@ -49,8 +49,25 @@ def overwriter(user: str, batch: BucketRows) -> Job:
 def write(actor: Actor, batch: BucketRows, request: WriteRequest) -> str:
     """`write` as asked; how it ended."""
     user, identifier = str(request.commit_user), request.commit_id or BATCH_IDENTIFIER
-    actor.run.oracle.wants(user, identifier, batch, request.overwrite)
-    end = _end_of(actor, lambda: run_write(actor.context, request, PaperEngine(batch), NoProgress()))
+
+    def job() -> None:
+        run_write(actor.context, request, PaperEngine(batch), NoProgress())
+
+    return settled(actor, user, batch, job, identifier=identifier, overwrites=request.overwrite)
+
+
+def settled(
+    actor: Actor,
+    user: str,
+    batch: BucketRows,
+    job: Callable[[], object],
+    *,
+    identifier: int = BATCH_IDENTIFIER,
+    overwrites: bool = False,
+) -> str:
+    """Run a job that is to commit these rows; the oracle hears of it before and after."""
+    actor.run.oracle.wants(user, identifier, batch, overwrites)
+    end = end_of(actor, job)
     actor.run.oracle.ended(user, identifier, end)
     return end
 
@@ -61,12 +78,12 @@ def compactor(strategy: str = "full", rounds: int = 1, buckets: tuple[int, ...] 
     def run(actor: Actor) -> None:
         for _ in range(rounds):
             request = CompactRequest(strategy=strategy, buckets=buckets)
-            _end_of(actor, lambda: run_compact(actor.context, request, PaperEngine(), NoProgress()))
+            end_of(actor, lambda: run_compact(actor.context, request, PaperEngine(), NoProgress()))
 
     return run
 
 
-def _end_of(actor: Actor, job: Callable[[], object]) -> str:
+def end_of(actor: Actor, job: Callable[[], object]) -> str:
     """Run and tell how it ended. Errors that only an expiry or an outage explains are refusals there, else failures."""
     oracle, scenario = actor.run.oracle, actor.run.scenario
     try:
@@ -111,7 +128,7 @@ def upgrader(place: int) -> Job:
             with removed_on_refusal(context, [message]):
                 Committer(context).commit([message], fresh_identity(context))
 
-        _end_of(actor, commit)
+        end_of(actor, commit)
 
     return run
 
@@ -121,7 +138,7 @@ def expirer(keep: int = 1, limit: int | None = None) -> Job:
 
     def run(actor: Actor) -> None:
         retention = Retention(at_least=keep, at_most=keep, millis=0, limit=limit)
-        _end_of(actor, lambda: expire_snapshots(actor.context, retention))
+        end_of(actor, lambda: expire_snapshots(actor.context, retention))
 
     return run
 

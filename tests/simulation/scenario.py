@@ -33,6 +33,8 @@ class Scenario:
     most_restarts: int = 0
     tolerates: frozenset[str] = frozenset()
     """Codes of violations that this scenario is known to have."""
+    real_files: bool = False
+    """Data files are Parquet and not on paper."""
     beginning: Mapping[str, bytes] | None = None
     memory: Memory | None = None
     """What the oracle knows at the beginning."""

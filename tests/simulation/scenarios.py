@@ -17,6 +17,7 @@ from tests.simulation.actor_jobs import (
     writer,
 )
 from tests.simulation.paper_files import DELETE, INSERT
+from tests.simulation.real_jobs import real_compactor, real_incrementer, real_writer
 from tests.simulation.scenario import Scenario
 from tests.simulation.schedule import CRASH, PUT_FAULTS
 
@@ -239,6 +240,37 @@ def _() -> Scenario:
     """Three read-modify-writes of one counter, each tried again after a data conflict."""
     jobs = tuple(read_modify_write(name, 0, 1) for name in "abc")
     return Scenario("checked-counter", jobs, CHECKED, faults=CRASHES, most_faults=1).after((writer("zero", rows(0, 1, value="0")),))
+
+
+# real data files
+
+
+@_scenario("real-writers-compactor")
+def _() -> Scenario:
+    jobs = (
+        real_writer("a", rows(0, 1, 2, value="a"), rows(0, 1, kind=DELETE)),
+        real_writer("b", rows(0, 11, 12, value="b")),
+        real_compactor(),
+    )
+    before = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, value="s")))
+    options = {"bucket": "1", **CHECKED}
+    made = Scenario("real-writers-compactor", jobs, options, faults=ALL_FAULTS, most_faults=1, real_files=True)
+    return made.after((before,))
+
+
+@_scenario("real-compactors-expiry")
+def _() -> Scenario:
+    jobs = (real_compactor(), real_compactor(), expirer())
+    before = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, value="s")))
+    made = Scenario("real-compactors-expiry", jobs, faults=CRASHES, most_faults=1, files_vanish=True, real_files=True)
+    return made.after((before,))
+
+
+@_scenario("real-updates")
+def _() -> Scenario:
+    jobs = (real_incrementer("a", 1), real_incrementer("b", 1), real_compactor())
+    made = Scenario("real-updates", jobs, {"bucket": "1"}, faults=CRASHES, most_faults=1, real_files=True)
+    return made.after((in_turn(real_writer("zero", rows(0, 1, value="0")), real_writer("other", rows(0, 2))),))
 
 
 # what unchecked tables suffer: violations are wanted

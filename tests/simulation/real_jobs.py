@@ -1,0 +1,65 @@
+"""The same actors with nothing on paper: `write`, `compact`, `update` and `delete` with the local engine and real Parquet."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.update_job import UpdateRequest, run_update
+from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.storage.memory_storage import MemoryStorage
+from tests.simulation.actor import Actor, Job
+from tests.simulation.actor_jobs import end_of, settled
+from tests.simulation.oracle import ACKNOWLEDGED
+from tests.simulation.paper_files import BucketRows
+
+OPS = {0: "+I", 3: "-D"}
+
+
+def real_writer(user: str, *batches: BucketRows) -> Job:
+    """One `write` of JSON rows after the other; which bucket a row is said to be in means nothing here."""
+
+    def run(actor: Actor) -> None:
+        for number, batch in enumerate(batches, 1):
+            request = WriteRequest((_source(batch),), "json", op_column="_op", commit_user=f"{user}-{number}")
+            job = functools.partial(run_write, actor.context, request, LocalEngine(), NoProgress())
+            settled(actor, f"{user}-{number}", batch, job)
+
+    return run
+
+
+@functools.cache
+def _source_of(content: bytes) -> str:
+    path = f"memory://simulation/{hash(content):x}.jsonl"
+    MemoryStorage().overwrite(path, content)
+    return path
+
+
+def _source(batch: BucketRows) -> str:
+    lines = [{"k": key, "v": value, "_op": OPS[kind]} for rows in batch.values() for key, kind, value in rows]
+    return _source_of("".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def real_compactor() -> Job:
+    """A full `compact`."""
+    return lambda actor: _compact(actor)
+
+
+def _compact(actor: Actor) -> None:
+    end_of(actor, lambda: run_compact(actor.context, CompactRequest("full"), LocalEngine(), NoProgress()))
+
+
+def real_incrementer(user: str, key: int) -> Job:
+    """`update --set "v = ..."` adds one to a counter; the oracle counts what was acknowledged, the rows follow from it."""
+
+    def run(actor: Actor) -> None:
+        add_one = "v = cast(cast(v as int) + 1 as string)"
+        request = UpdateRequest(f"k = {key}", (add_one,), commit_user=user)
+        end = end_of(actor, lambda: run_update(actor.context, request, LocalEngine(), NoProgress()))
+        if end == ACKNOWLEDGED:
+            actor.run.oracle.incremented(key)
+
+    return run
