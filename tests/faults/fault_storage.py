@@ -153,7 +153,7 @@ class FaultStorage:
     # the protocol
 
     def read_bytes(self, path: str) -> bytes:
-        return self.call("read_bytes", path, lambda: self._inner.read_bytes(path))  # type: ignore[no-any-return]
+        return self.call("read_bytes", path, lambda: self._inner.read_bytes(path))
 
     def open_input(self, path: str) -> BinaryIO:
         source = self.call("open_input", path, lambda: self._inner.open_input(path))
@@ -193,7 +193,7 @@ class FaultStorage:
             self.rival_at = len(self.calls)
             self.rival()
         self.deleted_before_put = len(self.deleted)
-        return self.call("put_if_absent", path, put, lambda _: self._leave_temporary(path, data))  # type: ignore[no-any-return]
+        return self.call("put_if_absent", path, put, lambda _: self._leave_temporary(path, data))
 
     def overwrite(self, path: str, data: bytes) -> None:
         def replace() -> None:
@@ -207,13 +207,13 @@ class FaultStorage:
         self._inner.write_new(f"{directory}/.{name}.{len(self.calls)}.tmp", cut(data, "half"))
 
     def exists(self, path: str) -> bool:
-        return self.call("exists", path, lambda: self._inner.exists(path))  # type: ignore[no-any-return]
+        return self.call("exists", path, lambda: self._inner.exists(path))
 
     def file_size(self, path: str) -> int:
-        return self.call("file_size", path, lambda: self._inner.file_size(path))  # type: ignore[no-any-return]
+        return self.call("file_size", path, lambda: self._inner.file_size(path))
 
     def list_directory(self, path: str) -> list[FileStatus]:
-        return self.call("list_directory", path, lambda: self._inner.list_directory(path))  # type: ignore[no-any-return]
+        return self.call("list_directory", path, lambda: self._inner.list_directory(path))
 
     def delete(self, path: str) -> None:
         def remove() -> None:

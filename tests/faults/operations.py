@@ -141,8 +141,7 @@ def overwrite_all(actor: Actor) -> None:
 
 
 def overwrite_partition(actor: Actor) -> None:
-    request = {"overwrite": True, "static_partition": {"p": "0"}}
-    actor.write({8: "job"}, commit_user=USER, commit_id=IDENTIFIER, **request)
+    actor.write({8: "job"}, commit_user=USER, commit_id=IDENTIFIER, overwrite=True, static_partition={"p": "0"})
 
 
 def odd_rows_and_8(rows: Rows) -> Rows:

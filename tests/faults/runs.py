@@ -113,14 +113,15 @@ class FaultRuns:
         self.figures.count([fault for storage in storages for fault in storage.hit], outcome)
         if found:
             plan = " / ".join(", ".join(map(str, storage.hit)) for storage in storages)
-            self.figures.failures.append(f'python -m tests.faults.runs "{self.operation.name}: {plan}"\n    ' + "\n    ".join(found))
+            replay = f'python -m tests.faults.runs "{self.operation.name}: {plan}"'
+            self.figures.failures.append("\n    ".join([replay, *found]))
 
     def _is_known_limit(self, storage: FaultStorage) -> bool:
-        met = [(fault.kind, path.removeprefix(self.bench.root)) for fault, path in zip(storage.hit, storage.hit_paths, strict=True)]
+        met = zip(storage.hit, storage.hit_paths, strict=True)
         return any(
-            self.operation.name == name and kind is limit and path.startswith(directory)
-            for name, limit, directory in KNOWN_LIMITS
-            for kind, path in met
+            self.operation.name == name and fault.kind is kind and path.startswith(self.bench.root + directory)
+            for fault, path in met
+            for name, kind, directory in KNOWN_LIMITS
         )
 
     def _must_be_clean(self, outcome: Outcome, storage: FaultStorage) -> bool:

@@ -6,14 +6,13 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.protections import tagged_snapshots
 from paimon_cli.metadata.snapshot import Snapshot
 from tests.faults.bench import Actor, Bench, Rows
 from tests.faults.operations import Operation
-
 
 AGAIN = 50
 """The life of whoever repeats an operation."""

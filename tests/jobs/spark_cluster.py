@@ -14,7 +14,7 @@ import pyspark
 import paimon_cli
 from paimon_cli.jobs.java_runtime import find_java
 
-START_SECONDS = 60
+START_SECONDS = 150
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Tests are over before better compiled code pays."""
 SPARK_HOME = Path(pyspark.__file__).parent

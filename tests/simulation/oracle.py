@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Rows = Mapping[int, str]
 """Key -> value of the live rows."""
 
+COUNTER = 1
 ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
 
 
@@ -61,16 +62,26 @@ class Memory:
     """How many lives of actors tried each commit."""
     gone: int = 0
     """Snapshots up to this one have expired."""
+    names: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Files that each snapshot names that has not expired."""
     increments: dict[int, int] = field(default_factory=dict)
     """How often a counter was raised, by key."""
 
     def copy(self) -> Memory:
-        return Memory(dict(self.snapshots), dict(self.rows), dict(self.wanted), dict(self.ends), dict(self.tries), self.gone)
+        return Memory(
+            dict(self.snapshots),
+            dict(self.rows),
+            dict(self.wanted),
+            dict(self.ends),
+            dict(self.tries),
+            self.gone,
+            dict(self.names),
+        )
 
 
 def incremented(before: Rows) -> Rows:
-    """What a commit makes that announced no rows: every counter, a value of digits, goes up by one."""
-    return {key: str(int(value) + 1) if value.isdigit() else value for key, value in before.items()}
+    """What a commit makes that announced no rows: the counter, key 1, goes up by one."""
+    return {key: str(int(value) + 1) if key == COUNTER else value for key, value in before.items()}
 
 
 def real_rows(version: Version) -> Rows:
@@ -79,7 +90,7 @@ def real_rows(version: Version) -> Rows:
     for place, entries in version.buckets.items():
         bucket = BucketFiles(*place, entries[-1].total_buckets, tuple(entry.file for entry in entries))
         for batch in read_bucket(version.context, bucket, ("k", "v")):
-            found.update(zip(batch.column("k").to_pylist(), batch.column("v").to_pylist(), strict=True))
+            found.update(zip(batch.column("k").to_pylist(), map(str, batch.column("v").to_pylist()), strict=True))
     return found
 
 
@@ -95,16 +106,14 @@ class Oracle:
         self._layout = scenario.layout
         self._context = self._fresh_context()
         self._shared: dict[str, int] = {}
-        self._names: dict[int | str, frozenset[str]] = {}
-        """Files that each snapshot names."""
-        self._tags: dict[int | str, frozenset[str]] = {}
+        self._names = self.memory.names
+        self._tags: dict[str, frozenset[str]] = {}
         self._undead: dict[int, Actor] = {}
         """Numbers that had expired when a slow writer put its snapshot there; it has to take it back."""
         self._versions: dict[int, Version] = {}
         for number in sorted(self.memory.snapshots):
             if number > self.memory.gone:
                 self._versions[number] = Version(self._context, self.memory.snapshots[number])
-                self._names[number] = self._named_by(self._versions[number])
         for path in disk.files:
             if path.startswith(self._layout.tag_directory):
                 self._tagged(path, disk.files[path])
@@ -166,10 +175,14 @@ class Oracle:
         elif directory == self._layout.tag_directory:
             self._tagged(path, data)
             self._note(path, hash(data))
-        elif data is None and (naming := [n for n, names in {**self._names, **self._tags}.items() if path in names]):
-            self._object(f"{path} was deleted, {naming[0]} names it")
+        elif data is None and (naming := self._who_names(path)):
+            self._object(f"{path} was deleted, {naming} names it")
         elif data is None and path in self._shared:
             self._note(path, 0)
+
+    def _who_names(self, path: str) -> str:
+        snapshots = [f"snapshot {number}" for number, names in self._names.items() if path in names]
+        return next(iter([*snapshots, *(tag for tag, names in self._tags.items() if path in names)]), "")
 
     def _note(self, path: str, mark: int) -> None:
         self.digest ^= self._shared.get(path, 0)
@@ -195,7 +208,7 @@ class Oracle:
     def _vanished(self, number: int) -> None:
         if self._undead.pop(number, None):
             return
-        if number != min(map(int, self._names), default=0):
+        if number != min(self._names, default=0):
             self._object(f"snapshot {number} was deleted while older ones are there")
         if number == max(self.memory.snapshots):
             self._object(f"snapshot {number} was deleted, it is the newest")
@@ -297,7 +310,7 @@ class Oracle:
             yield f"a reader takes snapshot {context.snapshots.latest_id()} for the newest, it is {newest}"
         yield from (str(v) for v in check_table(context, rows=self.scenario.real_files) if v.code not in self.scenario.tolerates)
         for path in self._tags:
-            tag = Snapshot.from_json(self._disk.read(str(path)), str(path))
-            yield from self._wrong_rows(Version(context, tag), str(path))
+            tag = Snapshot.from_json(self._disk.read(path), path)
+            yield from self._wrong_rows(Version(context, tag), path)
         for number in context.snapshots.ids():
             yield from self._wrong_rows(Version(context, context.snapshots.get(number)), f"snapshot {number}")

@@ -5,14 +5,15 @@ Only for simulations: the functions are those shipped, called once for each diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
 from paimon_cli.commit import metadata_writer
-from paimon_cli.history import manifest_reader
+from paimon_cli.history import manifest_reader, table_context
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata import partition_range
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -35,6 +36,10 @@ def quick_metadata() -> Iterator[None]:
         for kind in (Snapshot, TableSchema):
             stack.enter_context(mock.patch.object(kind, "from_json", staticmethod(_value_by_content(kind.from_json))))
         stack.enter_context(mock.patch.object(Snapshot, "to_json", _by_value(Snapshot.to_json)))
+        stats = _by_partitions(metadata_writer.partition_stats)
+        stack.enter_context(mock.patch.object(metadata_writer, "partition_stats", stats))
+        for reader in (partition_range, table_context):
+            stack.enter_context(mock.patch.object(reader, "deserialize_row", _rows(reader.deserialize_row)))
         stack.enter_context(mock.patch.object(TableContext, "key_of", _keys(TableContext.key_of)))
         yield
 
@@ -83,6 +88,28 @@ def _by_entries(encode: Callable[..., Any]) -> Callable[..., Any]:
         return found
 
     return encoded
+
+
+def _by_partitions(stats_of: Callable[..., Any]) -> Callable[..., Any]:
+    known: dict[Any, Any] = {}
+
+    def stats(partitions: Iterable[bytes], types: Sequence[Any]) -> Any:
+        key = (tuple(partitions), tuple(types))
+        found = known.get(key)
+        return found if found is not None else _keep(known, key, stats_of(key[0], types))
+
+    return stats
+
+
+def _rows(decode: Callable[..., Any]) -> Callable[..., Any]:
+    known: dict[Any, Any] = {}
+
+    def row(data: bytes, types: Sequence[Any]) -> Any:
+        key = (data, tuple(types))
+        found = known.get(key)
+        return found if found is not None else _keep(known, key, decode(data, types))
+
+    return row
 
 
 def _keys(key_of: Callable[[TableContext, bytes], Any]) -> Callable[[TableContext, bytes], Any]:

@@ -19,12 +19,12 @@ from tests.simulation.paper_files import BucketRows
 OPS = {0: "+I", 3: "-D"}
 
 
-def real_writer(user: str, *batches: BucketRows) -> Job:
+def real_writer(user: str, *batches: BucketRows, numbers: bool = False) -> Job:
     """One `write` of JSON rows after the other; which bucket a row is said to be in means nothing here."""
 
     def run(actor: Actor) -> None:
         for number, batch in enumerate(batches, 1):
-            request = WriteRequest((_source(batch),), "json", op_column="_op", commit_user=f"{user}-{number}")
+            request = WriteRequest((_source(batch, numbers),), "json", op_column="_op", commit_user=f"{user}-{number}")
             job = functools.partial(run_write, actor.context, request, LocalEngine(), NoProgress())
             settled(actor, f"{user}-{number}", batch, job)
 
@@ -38,8 +38,9 @@ def _source_of(content: bytes) -> str:
     return path
 
 
-def _source(batch: BucketRows) -> str:
-    lines = [{"k": key, "v": value, "_op": OPS[kind]} for rows in batch.values() for key, kind, value in rows]
+def _source(batch: BucketRows, numbers: bool) -> str:
+    rows = [row for rows in batch.values() for row in rows]
+    lines = [{"k": key, "v": int(value) if numbers else value, "_op": OPS[kind]} for key, kind, value in rows]
     return _source_of("".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
@@ -53,11 +54,10 @@ def _compact(actor: Actor) -> None:
 
 
 def real_incrementer(user: str, key: int) -> Job:
-    """`update --set "v = ..."` adds one to a counter; the oracle counts what was acknowledged, the rows follow from it."""
+    """`update --set "v = v + 1"` adds one to a counter; the oracle counts what was acknowledged, the rows follow from it."""
 
     def run(actor: Actor) -> None:
-        add_one = "v = cast(cast(v as int) + 1 as string)"
-        request = UpdateRequest(f"k = {key}", (add_one,), commit_user=user)
+        request = UpdateRequest(f"k = {key}", ("v = v + 1",), commit_user=user)
         end = end_of(actor, lambda: run_update(actor.context, request, LocalEngine(), NoProgress()))
         if end == ACKNOWLEDGED:
             actor.run.oracle.incremented(key)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tests.simulation.oracle import Memory
 
 ROOT = "/warehouse/db.db/t"
-COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,7 @@ class Scenario:
     most_restarts: int = 0
     tolerates: frozenset[str] = frozenset()
     """Codes of violations that this scenario is known to have."""
+    value_type: str = "STRING"
     real_files: bool = False
     """Data files are Parquet and not on paper."""
     beginning: Mapping[str, bytes] | None = None
@@ -47,7 +47,7 @@ class Scenario:
 
     @cached_property
     def schema(self) -> TableSchema:
-        fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
+        fields = (DataField(0, "k", parse_type("INT NOT NULL")), DataField(1, "v", parse_type(self.value_type)))
         options = {"bucket": "2", "file.format": "parquet", **self.table_options}
         return TableSchema(0, fields, len(fields) - 1, (), ("k",), options, None, 0)
 

@@ -1,0 +1,112 @@
+"""A checker that finds nothing must be shown able to find: shipped code with a bug planted into it fails the same runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from paimon_cli.commit import abort, committer, snapshot_publish
+from paimon_cli.commit.own_commits import OwnCommits
+from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain import expire_snapshots, snapshot_files
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.write.write_plan import WritePlan
+from tests.faults.fault_storage import FaultStorage
+from tests.faults.operations import OPERATIONS
+from tests.faults.runs import memory_runs
+
+
+class NeverRaised(BaseException):
+    """Stands in for an error that the code should have treated apart."""
+
+
+def hint_alone(history: SnapshotHistory) -> int | None:
+    return history._hint(history.layout.latest_hint)
+
+
+def put_as_a_plain_write(storage: FaultStorage, path: str, data: bytes) -> PutOutcome:
+    storage.write_new(path, data)
+    return PutOutcome.CREATED
+
+
+def hint_is_part_of_the_commit(context: TableContext, snapshot: Snapshot) -> None:
+    context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
+
+
+def failed_look_is_a_refusal(context: TableContext, snapshot: Snapshot) -> bool:
+    return context.storage.exists(context.layout.snapshot(snapshot.id - 1))
+
+
+def files_before_snapshots(context: TableContext, *more: object) -> None:
+    """Expiry that deletes files first and snapshots last."""
+    delete, snapshots = context.storage.delete, f"{context.layout.snapshot_directory}/snapshot-"
+    waiting: list[str] = []
+    with mock.patch.object(context.storage, "delete", lambda p: waiting.append(p) if p.startswith(snapshots) else delete(p)):
+        EXPIRE(context, *more)  # type: ignore[arg-type]
+    for path in waiting:
+        delete(path)
+
+
+@contextlib.contextmanager
+def without_discarding(*more: object) -> Iterator[None]:
+    yield
+
+
+EXPIRE = expire_snapshots.expire_snapshots
+
+BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object]]]] = {
+    "files go although the outcome is unknown": ("write", lambda: mock.patch.object(abort, "CommitUnknown", NeverRaised)),
+    "nobody asks whether the commit was made before": (
+        "write",
+        lambda: mock.patch.multiple(OwnCommits, made_before=lambda _: False, made_meanwhile=lambda *_: False),
+    ),
+    "an existing snapshot is always somebody else's": (
+        "write", lambda: mock.patch.object(snapshot_publish, "_read_back", lambda *_: b"theirs"),
+    ),
+    "the hint is believed": ("write", lambda: mock.patch.object(SnapshotHistory, "latest_id", hint_alone)),
+    "a snapshot is written in place": ("write", lambda: mock.patch.object(FaultStorage, "put_if_absent", put_as_a_plain_write)),
+    "files of a refused commit stay": ("write", lambda: mock.patch.object(abort, "delete_created_files", lambda *_: 0)),
+    "manifests of a failed commit stay": ("write", lambda: mock.patch.object(committer, "discarded_on", without_discarding)),
+    "a failing hint fails the commit": (
+        "write", lambda: mock.patch.object(committer, "announce", hint_is_part_of_the_commit),
+    ),
+    "a failed look at the history is a refusal": (
+        "write", lambda: mock.patch.object(snapshot_publish, "_is_in_history", failed_look_is_a_refusal),
+    ),
+    "sequence numbers begin at 0": ("write", lambda: mock.patch.object(WritePlan, "first_sequence", lambda *_: 0)),
+    "nobody checks the files of a compaction": (
+        "compact-behind-compaction", lambda: mock.patch.object(committer, "check_files", lambda *_: None),
+    ),
+    "expiry deletes files before their snapshots": (
+        "expire", lambda: mock.patch("tests.faults.operations.expire_snapshots", files_before_snapshots),
+    ),
+    "expiry forgets what the oldest snapshot left needs": (
+        "expire", lambda: mock.patch.object(expire_snapshots, "metadata_paths", forgetful_metadata_paths),
+    ),
+    "expiry does not ask tags": ("expire", lambda: mock.patch.object(expire_snapshots, "tagged_snapshots", lambda _: [])),
+}  # fmt: skip
+
+METADATA_PATHS = snapshot_files.metadata_paths
+
+
+def forgetful_metadata_paths(context: TableContext, snapshot: Snapshot) -> list[str]:
+    return [] if snapshot.id == context.snapshots.ids()[-2] else METADATA_PATHS(context, snapshot)
+
+
+@pytest.mark.parametrize("bug", sorted(BUGS))
+def test_it_is_found(bug: str, tmp_path: Path) -> None:
+    name, plant = BUGS[bug]
+    runs = memory_runs(OPERATIONS[name], tmp_path)
+    with plant():
+        for fault in reversed(list(runs.single_faults())):  # most bugs show at the end of an operation
+            runs.try_fault(fault)
+            if runs.figures.failures:
+                return
+    pytest.fail("nobody noticed")
+
