@@ -30,7 +30,7 @@ check: $(STAMP) ## Lint, type check, check the layers
 	$(BIN)/lint-imports
 
 nightly: $(STAMP) ## Run the tests that take minutes
-	@$(BIN)/python -m pytest -q -m nightly
+	@$(BIN)/python -m pytest -q -m nightly --timeout 3600
 
 clean: ## Remove caches and build results, keep .venv
 	rm -rf build dist spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -101,8 +102,17 @@ version_command.register(app, OTHER)
 
 
 def main() -> None:
-    """Entry point of the `paimon-cli` script and of `python -m paimon_cli`."""
-    app()
+    """Entry point of the `paimon-cli` script and of `python -m paimon_cli`: run, then leave at once.
+
+    Arrow's thread pools sometimes abort a process that tears itself down with readers of Python files (apache/arrow#34314):
+    everything is said and closed by then, so a finished read must not end as a crash.
+    """
+    try:
+        app()
+    except SystemExit as end:
+        atexit._run_exitfuncs()  # temporary files go
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
 
 
 def _flush_stdout() -> None:

@@ -28,11 +28,12 @@ Patch = AbstractContextManager[Any]
 
 @dataclass(frozen=True)
 class Mutation:
-    """`plant` puts the bug in; a search through `scenario` has to find it."""
+    """`plant` puts the bug in; a search through `scenario` has to find it, with so many interruptions of actors at most."""
 
     name: str
     scenario: str
     plant: Callable[[], Patch]
+    most_switches: int = 1
 
 
 MUTATIONS: list[Mutation] = []

@@ -1,0 +1,61 @@
+"""Writers, a compactor, expiry and a reader as real processes, killed at any moment, again and again.
+
+    python -m scripts.nightly.kill_processes --kills 500 --store local
+    python -m scripts.nightly.kill_processes --kills 500 --store s3         # moto's S3 server in a process of its own
+    python -m scripts.nightly.kill_processes --kills 100 --store s3-lock    # S3 without conditional puts, under a lock
+
+Prints one JSON line; exit code 1 if something acknowledged was lost or doubled, or a read did not add up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.processes.kills import Killing
+from tests.processes.place import Place
+from tests.storage.s3_proxy import Fate, S3Proxy
+from tests.storage.s3_server import S3Server
+
+STORES = ("local", "s3", "s3-lock")
+
+
+@contextlib.contextmanager
+def store(name: str, folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """URL of a table that is not there yet, and the catalog options that lead to it."""
+    if name == "local":
+        yield str(folder / "shop.db" / "t"), {}
+        return
+    with S3Server() as server:
+        url = f"{server.new_bucket()}/shop.db/t"
+        if name == "s3":
+            yield url, server.options()
+            return
+        lock = {"lock.enabled": "true", "uri": f"jdbc:sqlite:{folder}/locks.db"}
+        times = {"lock-acquire-timeout": "4 s", "lock-check-max-sleep": "100 ms"}
+        with S3Proxy(server.port, lambda request: Fate.UNCONDITIONAL) as proxy:
+            yield url, {**server.options(proxy.endpoint), **lock, **times}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--store", choices=STORES, default="local")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder, store(arguments.store, Path(folder)) as (url, options):
+        place = Place(url, options, folder, arguments.seed)
+        figures = Killing(place, arguments.store).run(arguments.kills)
+    print(json.dumps({"measure": "kill_processes", **figures.as_json()}))
+    for complaint in figures.wrong[:20]:
+        print(complaint, file=sys.stderr)
+    return 1 if figures.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

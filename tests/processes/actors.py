@@ -1,0 +1,123 @@
+"""What the processes do, each in a loop until it is killed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Iterator
+
+from paimon_cli.errors import CommitUnknown, Conflict, PaimonError, StorageUnavailable
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
+from paimon_cli.metadata.snapshot import Snapshot
+from tests.processes.ledger import Rows, changes, complaints
+from tests.processes.place import Place
+from tests.tables import rows
+
+SNAPSHOTS_KEPT = 40
+"""Enough that nobody's snapshot expires while he reads it."""
+PAUSE = 0.05
+
+
+def write(place: Place, number: int) -> None:
+    """Commit what the ledger says, one commit after the other; begin with the one that may have been under way."""
+    for commit in itertools.count(place.last_acknowledged(number) + 1):
+        while not commit_once(place, number, commit):
+            time.sleep(PAUSE)
+        place.acknowledge(number, commit)
+
+
+def commit_once(place: Place, writer: int, commit: int) -> bool:
+    """Whether the commit is known to be in the table."""
+    source = place.source(f"writer-{writer}")
+    wanted = changes(place.seed, writer, commit).items()
+    lines = [{"w": writer, "k": k, "v": v, "_op": "+I" if v is not None else "-D"} for k, v in wanted]
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    request = WriteRequest((str(source),), "json", op_column="_op", commit_user=f"writer-{writer}", commit_id=commit)
+    try:
+        run_write(place.open(), request, LocalEngine(), NoProgress())
+    except (StorageUnavailable, CommitUnknown) as error:
+        place.note(f"writer-{writer}", kind="try again", why=str(error))
+        return False
+    return True
+
+
+def compact(place: Place, number: int) -> None:
+    """Now what the triggers say, now everything."""
+    for strategy in itertools.cycle(("minor", "minor", "full")):
+        try:
+            run_compact(place.open(), CompactRequest(strategy), LocalEngine(), NoProgress())
+            place.note(f"compactor-{number}", kind="round")
+        except (StorageUnavailable, CommitUnknown, Conflict) as error:
+            place.note(f"compactor-{number}", kind="try again", why=str(error))
+        time.sleep(PAUSE)
+
+
+def expire(place: Place, number: int) -> None:
+    retention = Retention(at_least=SNAPSHOTS_KEPT, at_most=SNAPSHOTS_KEPT, millis=0, limit=None)
+    while True:
+        try:
+            summary = expire_snapshots(place.open(), retention)
+            if summary.snapshots:
+                place.note(f"expirer-{number}", kind="expired", count=len(summary.snapshots))
+        except StorageUnavailable as error:
+            place.note(f"expirer-{number}", kind="try again", why=str(error))
+        time.sleep(4 * PAUSE)
+
+
+def read(place: Place, number: int) -> None:
+    """Reads one snapshot after the other, and says what does not add up."""
+    while True:
+        if (wrong := wrong_in_a_read(place)) is not None:
+            place.note(f"reader-{number}", kind="read", wrong=wrong)
+        time.sleep(PAUSE)
+
+
+def wrong_in_a_read(place: Place) -> list[str] | None:
+    """None while there is nothing to read."""
+    context = place.open()
+    known = {writer: place.last_acknowledged(writer) for writer in range(WRITERS)}
+    snapshot = context.snapshots.latest()
+    if snapshot is None:
+        return None if not any(known.values()) else ["acknowledged commits, and no snapshot"]
+    try:
+        found = rows_by_writer(context, snapshot)
+    except (PaimonError, FileNotFoundError) as error:
+        return [f"snapshot {snapshot.id} cannot be read: {error}"]
+    return [
+        f"snapshot {snapshot.id}: {complaint}"
+        for writer, at_least in known.items()
+        for complaint in complaints(place.seed, writer, found.get(writer, {}), at_least, place.last_acknowledged(writer) + 1)
+    ]
+
+
+def rows_by_writer(context: TableContext, snapshot: Snapshot) -> dict[int, Rows]:
+    found: dict[int, Rows] = {}
+    for row in rows(context, snapshot_id=snapshot.id):
+        found.setdefault(row["w"], {})[row["k"]] = int(row["v"])
+    return found
+
+
+WRITERS = 2
+ACTORS = {"writer": write, "compactor": compact, "expirer": expire, "reader": read}
+
+
+def everybody() -> Iterator[tuple[str, int]]:
+    """Role and number of the processes of a run."""
+    yield from (("writer", number) for number in range(WRITERS))
+    yield from (("compactor", 0), ("expirer", 0), ("reader", 0))
+
+
+def act(place: Place, role: str, number: int) -> None:
+    """The whole life of a process. Whatever ends it but a kill is a failure."""
+    try:
+        ACTORS[role](place, number)
+    except BaseException as error:
+        place.note(f"{role}-{number}", kind="failed", why=f"{type(error).__name__}: {error}")
+        raise

@@ -1,0 +1,84 @@
+"""Where a run happens: the table, and beside it the logs that survive whatever is done to the processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.storage_for_url import storage_for_url
+
+COLUMNS = {"w": "INT NOT NULL", "k": "INT NOT NULL", "v": "BIGINT"}
+OPTIONS = {"bucket": "2", "file.format": "parquet", "num-sorted-run.compaction-trigger": "3", "commit.min-retry-wait": "2 ms"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Plain values, so that every process can have it. `folder` is on local disk, wherever the table is."""
+
+    url: str
+    options: Mapping[str, str]
+    folder: str
+    seed: int
+
+    def make_table(self) -> None:
+        fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
+        storage, root = storage_for_url(self.url, self.options)
+        schema = TableSchema(0, fields, len(fields) - 1, ("w",), ("w", "k"), OPTIONS, None, 0)
+        if not SchemaHistory(storage, TableLayout(root)).commit(schema):
+            raise AssertionError(f"there is a table at {root}")
+
+    def open(self) -> TableContext:
+        return TableContext.open(self.url, storage_options=dict(self.options))
+
+    # acknowledged commits
+
+    def acknowledge(self, writer: int, number: int) -> None:
+        """Whoever reads this line may rely on the commit; it is on disk when this returns."""
+        self._append(self._acknowledged(writer), {"number": number, "at": time.time()})
+
+    def acknowledged(self, writer: int) -> list[dict[str, Any]]:
+        """Lines of `acknowledge`, oldest first."""
+        return self._lines(self._acknowledged(writer))
+
+    def last_acknowledged(self, writer: int) -> int:
+        lines = self.acknowledged(writer)
+        return int(lines[-1]["number"]) if lines else 0
+
+    def _acknowledged(self, writer: int) -> Path:
+        return Path(self.folder) / f"acknowledged-{writer}.jsonl"
+
+    # everything else worth telling
+
+    def note(self, actor: str, **facts: Any) -> None:
+        self._append(Path(self.folder) / f"notes-{actor}.jsonl", facts)
+
+    def notes(self) -> dict[str, list[dict[str, Any]]]:
+        """By actor."""
+        paths = sorted(Path(self.folder).glob("notes-*.jsonl"))
+        return {path.stem.removeprefix("notes-"): self._lines(path) for path in paths}
+
+    def source(self, actor: str) -> Path:
+        """An input file of that actor."""
+        return Path(self.folder) / f"rows-{actor}.jsonl"
+
+    def _append(self, path: Path, facts: Mapping[str, Any]) -> None:
+        """One system call for the line: a kill comes before or after it."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, json.dumps(facts).encode() + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _lines(self, path: Path) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []

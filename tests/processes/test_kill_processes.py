@@ -1,0 +1,19 @@
+"""A few kills of everybody; `scripts/nightly/kill_processes.py` does hundreds, also on S3 and under the lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.processes.actors import WRITERS
+from tests.processes.kills import Killing
+from tests.processes.place import Place
+
+
+@pytest.mark.timeout(300)
+def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "t"), {}, str(tmp_path), seed=1)
+    figures = Killing(place, "local").run(kills=24)
+    assert not figures.wrong, figures.wrong[:10]
+    assert figures.kills == 24 and figures.reads > 10 and figures.compactions > 0 and figures.acknowledged > WRITERS

@@ -1,0 +1,28 @@
+"""Each planted bug is found by a short search: what the checker calls right has been looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.exploration import explore
+from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.run import replay
+from tests.simulation.scenarios import scenario
+from tests.simulation.schedule import parse_schedule
+
+MOST_SCHEDULES = 3_000
+
+
+def test_there_are_enough() -> None:
+    assert len(MUTATIONS) >= 40 and len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_found(mutation: Mutation) -> None:
+    with mutation.plant():
+        result = explore(scenario(mutation.scenario), most_schedules=MOST_SCHEDULES, most_switches=mutation.most_switches)
+        assert result.findings, f"not found in {result.schedules} schedules"
+        schedule = parse_schedule(result.findings[0].schedule)
+    with mutation.plant():
+        assert replay(scenario(mutation.scenario), schedule).violations, "the replay line shows it again"
+    assert not replay(scenario(mutation.scenario), schedule).violations, "the shipped code passes the same schedule"

@@ -1,0 +1,51 @@
+"""Two actors at a time: every order of their calls, with a fault at every call, explored completely."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.exploration import explain, explore
+from tests.simulation.scenarios import scenario
+
+COMPLETE = [
+    "writer-writer",
+    "writer-compactor",
+    "compactor-compactor",
+    "writer-expiry",
+    "compactor-expiry",
+    "expiry-expiry",
+    "tag-expiry",
+    "overwriter-compactor",
+    "checked-writers",
+    "upgrades",
+    "upgrades-expiry",
+    "twins",
+]
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_every_order_with_a_crash_at_every_call(name: str) -> None:
+    """Crashes also between the calls that the other actor cannot notice."""
+    result = explore(scenario(name), private_crashes=True)
+    assert not result.findings, explain(result.findings)
+    assert result.complete and result.ended > 1 and result.states > 200
+
+
+@pytest.mark.parametrize("name", ["two-batches", "merged-manifests", "merged-at-once", "tombstones"])
+def test_every_order_on_tables_with_other_options(name: str) -> None:
+    result = explore(scenario(name))
+    assert not result.findings, explain(result.findings)
+    assert result.complete
+
+
+def test_crashed_jobs_that_are_run_again_commit_once() -> None:
+    """One crash anywhere, then the same commit user and identifier again; the other writer is interrupted twice at most."""
+    result = explore(scenario("writer-writer-restart"), private_crashes=True, most_switches=2)
+    assert not result.findings, explain(result.findings)
+    assert result.complete
+
+
+def test_a_writer_so_slow_that_its_number_has_expired() -> None:
+    result = explore(scenario("slow-writer"), most_switches=1)
+    assert not result.findings, explain(result.findings)
+    assert result.complete
