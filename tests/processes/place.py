@@ -15,10 +15,13 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 COLUMNS = {"w": "INT NOT NULL", "k": "INT NOT NULL", "v": "BIGINT"}
 OPTIONS = {"bucket": "2", "file.format": "parquet", "num-sorted-run.compaction-trigger": "3", "commit.min-retry-wait": "2 ms"}
+
+_storages: dict[str, tuple[Storage, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,20 @@ class Place:
 
     def make_table(self) -> None:
         fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
-        storage, root = storage_for_url(self.url, self.options)
+        storage, root = self._storage()
         schema = TableSchema(0, fields, len(fields) - 1, ("w",), ("w", "k"), OPTIONS, None, 0)
         if not SchemaHistory(storage, TableLayout(root)).commit(schema):
             raise AssertionError(f"there is a table at {root}")
 
     def open(self) -> TableContext:
-        return TableContext.open(self.url, storage_options=dict(self.options))
+        storage, root = self._storage()
+        return TableContext.open(root, storage=storage)
+
+    def _storage(self) -> tuple[Storage, str]:
+        """Connects once in each process."""
+        if self.url not in _storages:
+            _storages[self.url] = storage_for_url(self.url, self.options)
+        return _storages[self.url]
 
     # acknowledged commits
 

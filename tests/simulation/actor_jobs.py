@@ -23,6 +23,7 @@ from tests.simulation.paper_files import INSERT, BucketRows, PaperEngine, merged
 
 MOST_INCREMENT_TRIES = 10
 
+
 def rows(bucket: int, *keys: int, value: str = "", kind: int = INSERT) -> BucketRows:
     """Rows of one bucket; the value defaults to the key's own text."""
     return {bucket: [(key, kind, value or f"v{key}") for key in keys]}
@@ -168,7 +169,6 @@ def in_turn(*jobs: Job) -> Job:
             job(actor)
 
     return run
-
 
 
 def read_modify_write(user: str, bucket: int, key: int) -> Job:

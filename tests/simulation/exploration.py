@@ -111,9 +111,7 @@ def _follow(
     run.discard()
 
 
-def sample(
-    scenario: Scenario, count: int, seed: int, *, most_findings: int = 1, fault_probability: float = 0.02
-) -> Result:
+def sample(scenario: Scenario, count: int, seed: int, *, most_findings: int = 1, fault_probability: float = 0.02) -> Result:
     """Schedules drawn at random, each to its end; equal ones are counted once."""
     result = Result(scenario.name)
     drawn: set[str] = set()

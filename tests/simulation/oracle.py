@@ -280,9 +280,7 @@ class Oracle:
         snapshot, layout = version.snapshot, self._layout
         lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
         manifests = [meta.file_name for name in lists for meta in self._context.manifests.manifest_list(name)]
-        return frozenset(
-            [*map(layout.manifest, (*lists, *manifests)), *(version.file_path(entry) for entry in version.live)]
-        )
+        return frozenset([*map(layout.manifest, (*lists, *manifests)), *(version.file_path(entry) for entry in version.live)])
 
     # the end
 

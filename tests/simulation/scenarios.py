@@ -240,7 +240,9 @@ def _() -> Scenario:
 def _() -> Scenario:
     """Three read-modify-writes of one counter, each tried again after a data conflict."""
     jobs = tuple(read_modify_write(name, 0, 1) for name in "abc")
-    return Scenario("checked-counter", jobs, CHECKED, faults=CRASHES, most_faults=1).after((writer("zero", rows(0, 1, value="0")),))
+    return Scenario("checked-counter", jobs, CHECKED, faults=CRASHES, most_faults=1).after(
+        (writer("zero", rows(0, 1, value="0")),)
+    )
 
 
 # real data files
@@ -270,7 +272,9 @@ def _() -> Scenario:
 @_scenario("real-updates")
 def _() -> Scenario:
     jobs = (real_incrementer("a", 1), real_incrementer("b", 1), real_compactor())
-    before = in_turn(real_writer("zero", rows(0, 1, value="0"), numbers=True), real_writer("two", rows(0, 2, value="7"), numbers=True))
+    before = in_turn(
+        real_writer("zero", rows(0, 1, value="0"), numbers=True), real_writer("two", rows(0, 2, value="7"), numbers=True)
+    )
     made = Scenario("real-updates", jobs, {"bucket": "1"}, faults=CRASHES, most_faults=1, value_type="INT", real_files=True)
     return made.after((before,))
 

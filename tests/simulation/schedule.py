@@ -1,13 +1,13 @@
 """Schedules as text: `0,1,1c,0c3,1u` says which actor goes next and what befalls it.
 
-    3     actor 3 makes the call that it waits with, and goes on to its next call that others can notice
-    3c    it crashes instead of making the call
-    3c2   it makes the call and crashes at the second call after it, one that nobody else can notice
-    3u    (a put) it takes effect, the answer is lost
-    3n    (a put) it takes no effect, and no answer comes
-    3o    (a put) it takes effect, the answer is lost, and so are the actor's next calls: an outage
-    3e    (a put) it fails without effect, and says so
-    3r    a crashed actor comes back and runs its job again
+3     actor 3 makes the call that it waits with, and goes on to its next call that others can notice
+3c    it crashes instead of making the call
+3c2   it makes the call and crashes at the second call after it, one that nobody else can notice
+3u    (a put) it takes effect, the answer is lost
+3n    (a put) it takes no effect, and no answer comes
+3o    (a put) it takes effect, the answer is lost, and so are the actor's next calls: an outage
+3e    (a put) it fails without effect, and says so
+3r    a crashed actor comes back and runs its job again
 """
 
 from __future__ import annotations

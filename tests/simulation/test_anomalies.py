@@ -13,7 +13,11 @@ from tests.simulation.scenarios import CHECKED, scenario
 
 @pytest.mark.parametrize(
     ("name", "sign"),
-    [("merge-disorder", "PV023"), ("merge-disorder-seen-by-readers", "rows at snapshot"), ("lost-update", "lost update: 2 increments")],
+    [
+        ("merge-disorder", "PV023"),
+        ("merge-disorder-seen-by-readers", "rows at snapshot"),
+        ("lost-update", "lost update: 2 increments"),
+    ],
 )
 def test_found_with_the_check_off(name: str, sign: str) -> None:
     result = explore(scenario(name), most_schedules=2_000)

@@ -45,7 +45,14 @@ def test_real_parquet_twice() -> None:
 
 def test_another_process_with_other_hashes() -> None:
     steps, image = _random_schedule("writer-compactor-expiry", 5)
-    command = [sys.executable, "scripts/replay_schedule.py", "writer-compactor-expiry", "--schedule", schedule_text(steps), "--image"]
+    command = [
+        sys.executable,
+        "scripts/replay_schedule.py",
+        "writer-compactor-expiry",
+        "--schedule",
+        schedule_text(steps),
+        "--image",
+    ]
     done = subprocess.run(
         command, cwd=ROOT, env={"PYTHONHASHSEED": "12345", "PATH": ""}, capture_output=True, text=True, check=True
     )

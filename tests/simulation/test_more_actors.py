@@ -40,7 +40,12 @@ def test_schedules_with_a_fault(name: str, count: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("writers-compactor-expiry", 300), ("writer-compactor-expiry", 300), ("checked-writers-compactor", 300), ("checked-counter", 300)],
+    [
+        ("writers-compactor-expiry", 300),
+        ("writer-compactor-expiry", 300),
+        ("checked-writers-compactor", 300),
+        ("checked-counter", 300),
+    ],
 )
 def test_random_schedules(name: str, count: int) -> None:
     result = sample(scenario(name), count, seed=1)
