@@ -97,8 +97,7 @@ class UniversalCompaction:
         count = self._walk(runs, 1, forced=False)
         if count < 2:
             return None
-        size = sum(run.size for run in runs[: count - 1])
-        figures = f"{size} * {100 + self.size_ratio}% against {runs[count - 1].size}"
+        figures = f"{runs[0].size} * {100 + self.size_ratio}% >= {runs[1].size}, and so on"
         return self._prefix(runs, count, SIZE_RATIO, figures)
 
     def _file_number(self, runs: Sequence[RunSize]) -> CompactionPick | None:
