@@ -29,8 +29,8 @@ check: $(STAMP) ## Lint, type check, check the layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-nightly: $(STAMP) ## Run the tests that take minutes
-	@$(BIN)/python -m pytest -q -m nightly --timeout 3600
+nightly: $(STAMP) ## Run every proof at full size (up to 90 minutes), figures into build/reliability.json
+	@$(BIN)/python -m scripts.nightly.run_all
 
 clean: ## Remove caches and build results, keep .venv
 	rm -rf build dist spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

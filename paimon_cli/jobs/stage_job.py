@@ -5,13 +5,14 @@ One coordinator at a time decides over such a file: commit or abort. Whatever di
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from paimon_cli.commit.abort import created_files, delete_created_files, files_named_since
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
-from paimon_cli.errors import Conflict, DamagedFile, NotFound, Refused, UsageError
+from paimon_cli.errors import Conflict, DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.progress import Progress
@@ -48,6 +49,12 @@ class StageFile:
         storage, path = self._place()
         storage.overwrite(path, staged.to_json().encode())
 
+    def remove(self) -> None:
+        """As far as the storage lets us: for after a failure, which is what counts."""
+        storage, path = self._place()
+        with contextlib.suppress(StorageUnavailable):
+            storage.delete(path)
+
 
 def stage_write(
     context: TableContext, request: WriteRequest, file: StageFile, engine: Engine, progress: Progress
@@ -79,6 +86,7 @@ def stage_write(
         )
         file.write(staged)
     except BaseException:
+        file.remove()  # it may be there although its writing failed; it must not name files that are gone
         delete_created_files(context, messages)
         raise
     return staged

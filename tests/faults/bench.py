@@ -42,11 +42,12 @@ def table_schema(partitioned: bool, options: Mapping[str, str]) -> TableSchema:
 
 
 class Bench:
-    """One table on `inner`; input files are kept in `folder`."""
+    """One table on `inner`, at `root` below `base`; input files are kept in `folder`."""
 
-    def __init__(self, inner: Storage, root: str, folder: Path) -> None:
+    def __init__(self, inner: Storage, base: str, folder: Path) -> None:
         self.inner = inner
-        self.root = root
+        self.base = base
+        self.root = f"{base}/t"
         self._folder = folder
         self.lives = HEALTHY
 
@@ -72,21 +73,18 @@ class Bench:
         return str(path)
 
     def save(self) -> Image:
-        return dict(self._files(self.root))
+        return {path: self.inner.read_bytes(path) for path in self._paths(self.base)}
 
     def load(self, image: Image, lives: int = HEALTHY) -> None:
         """Set everything back; `lives` is how many healthy actors the image has seen."""
         self.lives = lives
-        self.inner.delete_directory(self.root)
+        self.inner.delete_directory(self.base)
         for path, data in image.items():
             self.inner.write_new(path, data)
 
     def paths(self) -> set[str]:
+        """All files of the table."""
         return set(self._paths(self.root))
-
-    def _files(self, directory: str) -> Iterator[tuple[str, bytes]]:
-        for path in self._paths(directory):
-            yield path, self.inner.read_bytes(path)
 
     def _paths(self, directory: str) -> Iterator[str]:
         for entry in self.inner.list_directory(directory):
@@ -106,11 +104,11 @@ class Actor:
 
     def __post_init__(self) -> None:
         self.clock = SteppingClock(1_700_000_000_000 + self.life)
-        self._names = CountedNames(self.life)
+        self.names = CountedNames(self.life)
 
     def context(self, options: Mapping[str, str] | None = None) -> TableContext:
         """One thread, so that calls come in the same order each time."""
-        opened = TableContext.open(self.bench.root, options, storage=self.storage, clock=self.clock, names=self._names)
+        opened = TableContext.open(self.bench.root, options, storage=self.storage, clock=self.clock, names=self.names)
         return replace(opened, read_threads=1)
 
     def write(self, rows: Mapping[int, str | None], options: Mapping[str, str] | None = None, **request: Any) -> WriteSummary:

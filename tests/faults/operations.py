@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,12 +21,16 @@ from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, write_files
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
+from paimon_cli.storage.commit_lock import CommitLock
+from paimon_cli.storage.guarded_storage import GuardedStorage
+from paimon_cli.storage.lock_settings import LockSettings
 from paimon_cli.storage.storage import Storage
 from paimon_cli.table.create_table import create_table
 from paimon_cli.table.table_definition import TableDefinition
@@ -126,6 +131,35 @@ def write_job(actor: Actor, options: Mapping[str, str] | None = None) -> None:
 
 def write_checked(actor: Actor) -> None:
     write_job(actor, CHECKED)
+
+
+def write_under_lock(actor: Actor) -> None:
+    """On a store without a primitive of its own: look, then write, both under a lock."""
+    with tempfile.TemporaryDirectory() as folder:
+        lock = CommitLock(LockSettings(f"jdbc:sqlite:{folder}/locks.db"), actor.bench.root, actor.clock, actor.names)
+        storage = GuardedStorage(actor.storage, actor.bench.root, lock, names=actor.names)
+        storage.__dict__["_has_primitive"] = False
+        write_job(Actor(actor.bench, storage, actor.life))
+
+
+@dataclass(frozen=True)
+class _StageFile(StageFile):
+    """A staged commit on the storage of an actor, beside the table."""
+
+    storage: Storage
+
+    def _place(self) -> tuple[Storage, str]:
+        return self.storage, self.name
+
+
+def stage_and_commit(actor: Actor) -> None:
+    """Both phases of a write, or what is left to do of them."""
+    file = _StageFile(f"{actor.bench.base}/staged/job.json", actor.storage)
+    context = actor.context()
+    if not file.exists():
+        request = WriteRequest((actor.bench.source(CHANGES, False),), "json", op_column="_op", commit_user=USER, commit_id=IDENTIFIER)
+        stage_write(context, request, file, LocalEngine(), NoProgress())
+    commit_stage(context, file, file.read())
 
 
 def write_anonymously(actor: Actor) -> None:
@@ -254,6 +288,8 @@ def _operations() -> list[Operation]:
         Operation("write-merging-manifests", merging_table, write_job, **changes),
         Operation("write-behind-rival", two_writes, write_job, **changes, **rival),
         Operation("write-checked-behind-rival", two_writes, write_checked, **changes, **rival),
+        Operation("write-under-lock", two_writes, write_under_lock, **changes),
+        Operation("stage-and-commit", two_writes, stage_and_commit, **changes, is_gradual=True),
         Operation("write-anonymous", two_writes, write_anonymously, **{**changes, "done": times_anonymous}, is_repeatable=False),
         Operation("write-and-compact", two_writes, write_and_compact, **changes, is_gradual=True),
         Operation("compact", two_writes, **compacts),

@@ -151,7 +151,7 @@ def _altogether(outcomes: Sequence[Outcome]) -> Outcome:
 
 def memory_runs(operation: Operation, folder: Path) -> FaultRuns:
     """On a storage in memory."""
-    return FaultRuns(operation, Bench(MemoryStorage(f"faults-{uuid.uuid4()}"), "/t", folder))
+    return FaultRuns(operation, Bench(MemoryStorage(f"faults-{uuid.uuid4()}"), "", folder))
 
 
 class Pairs:
@@ -161,6 +161,7 @@ class Pairs:
         self._runs = runs
         self._random = random.Random(f"{runs.operation.name} {seed}")
         self._calls = runs.calls()
+        runs.figures.calls = len(self._calls)
 
     def try_one(self) -> None:
         chance = self._random

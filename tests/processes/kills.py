@@ -86,7 +86,7 @@ class Killing:
             for process in self._processes.values():
                 process.kill()
                 process.join()
-        self._look_at_the_end()
+        self.look_at_the_end()
         self.figures.seconds = round(time.monotonic() - begun, 1)
         return self.figures
 
@@ -143,7 +143,7 @@ class Killing:
                 break
             self._seen[snapshot.id] = snapshot
 
-    def _look_at_the_end(self) -> None:
+    def look_at_the_end(self) -> None:
         self._look_at_acknowledgements()
         self._look_at_commits()
         self._look_at_notes()

@@ -73,13 +73,12 @@ def settled(
     return end
 
 
-def compactor(strategy: str = "full", rounds: int = 1, buckets: tuple[int, ...] = ()) -> Job:
-    """`compact`, as often as told; a conflict makes it plan again."""
+def compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
+    """`compact`; a conflict makes it plan again."""
 
     def run(actor: Actor) -> None:
-        for _ in range(rounds):
-            request = CompactRequest(strategy=strategy, buckets=buckets)
-            end_of(actor, lambda: run_compact(actor.context, request, PaperEngine(), NoProgress()))
+        request = CompactRequest(strategy=strategy, buckets=buckets)
+        end_of(actor, lambda: run_compact(actor.context, request, PaperEngine(), NoProgress()))
 
     return run
 

@@ -1,4 +1,4 @@
-"""Planted bugs: each breaks one rule of the shipped code, and a search must find it. A checker that finds nothing proves nothing."""
+"""Planted bugs: each breaks one rule of the shipped code, and a search must find it, else its silence would prove nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from paimon_cli.commit import abort, committer, data_conflict, files_conflict, manifest_merging, prepared_snapshot
-from paimon_cli.commit import own_commits, snapshot_publish
+from paimon_cli.commit import (
+    abort,
+    committer,
+    data_conflict,
+    files_conflict,
+    manifest_merging,
+    own_commits,
+    prepared_snapshot,
+    snapshot_publish,
+)
 from paimon_cli.commit.prepared_snapshot import PreparedSnapshot, prepare_snapshot
 from paimon_cli.compact import compaction_plan
 from paimon_cli.errors import PaimonError
@@ -384,11 +392,13 @@ def tombstones_dropped_at_any_level() -> Patch:
 @_mutation("compactor-compactor")
 def compaction_commits_what_it_planned_before_the_conflict() -> Patch:
     """After a conflict the old plan is tried again, with new files for dead ones, and nobody checks."""
-    plans: dict[int, Any] = {}
+    plans: dict[int, tuple[TableContext, Any]] = {}  # the context is kept, so that no other gets its id
     real = compact_job.plan_compaction
 
     def stale(context: TableContext, *others: Any) -> Any:
-        return plans.setdefault(id(context), real(context, *others))
+        if id(context) not in plans:
+            plans[id(context)] = (context, real(context, *others))
+        return plans[id(context)][1]
 
     return _both(patch.object(compact_job, "plan_compaction", stale), files_conflict_unchecked())
 
@@ -458,14 +468,14 @@ def expiry_ignores_tags() -> Patch:
 @_mutation("tag-expiry")
 def expiry_asks_for_tags_too_early() -> Patch:
     """Tags made after the question, and before the snapshot files go, are not seen."""
-    asked: dict[int, list[Snapshot]] = {}
+    asked: list[list[Snapshot]] = []
     real_range, real_tags = expire_snapshots.expiring_range, expire_snapshots.tagged_snapshots
 
     def ask_first(context: TableContext, given: Any) -> range:
-        asked[id(context)] = real_tags(context)
+        asked.append(real_tags(context))
         return real_range(context, given)
 
-    early = patch.object(expire_snapshots, "tagged_snapshots", lambda context: asked[id(context)])
+    early = patch.object(expire_snapshots, "tagged_snapshots", lambda context: asked[-1])
     return _both(patch.object(expire_snapshots, "expiring_range", ask_first), early)
 
 

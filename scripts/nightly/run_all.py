@@ -1,0 +1,191 @@
+"""`make nightly`: every proof at its full size, several at a time, within a budget.
+
+    python -m scripts.nightly.run_all                            # everything
+    python -m scripts.nightly.run_all --only pairs --only kills  # those whose name holds one of the words
+    python -m scripts.nightly.run_all --scale 0.01               # a rehearsal
+
+What a program prints as a JSON object with a `measure` is added to build/reliability.json, one line each; what it prints
+besides goes to build/nightly/NAME.log. A table of all figures comes last; exit code 1 if a program failed, or the time
+was not enough.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "build" / "reliability.json"
+LOGS = ROOT / "build" / "nightly"
+HIDDEN = {"measure", "program", "at", "seconds", "seed", "exit_code", "result"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """`size` is what `--scale` shrinks, the number behind the option `size_option`; `cores` how many it keeps busy."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...] = ()
+    size_option: str | None = None
+    size: int = 0
+    cores: int = 1
+    minutes: float = 30
+
+    def command(self, scale: float) -> list[str]:
+        sized = [self.size_option, str(max(1, round(self.size * scale)))] if self.size_option else []
+        return [sys.executable, "-m", self.module, *self.arguments, *sized]
+
+    @property
+    def is_there(self) -> bool:
+        return not self.module.startswith("scripts.") or (ROOT / f"{self.module.replace('.', '/')}.py").exists()
+
+
+KILL, RACE, PAIRS = "scripts.nightly.kill_processes", "scripts.nightly.race_put_if_absent", "scripts.nightly.pairs_of_faults"
+PROGRAMS = (
+    Program("simulate", "scripts.nightly.simulate", cores=2, minutes=75),
+    Program("kills-local", KILL, ("--store", "local"), "--kills", 500, cores=2),
+    Program("kills-s3", KILL, ("--store", "s3"), "--kills", 250, cores=2, minutes=40),
+    Program("kills-s3-lock", KILL, ("--store", "s3-lock"), "--kills", 60, cores=2),
+    Program("race-local", RACE, ("--url", "build/race", "--processes", "8"), "--rounds", 20_000, cores=2),
+    Program("pairs-of-faults", PAIRS, ("--jobs", "2"), "--pairs", 100_000, cores=2, minutes=45),
+    Program("pytest", "pytest", ("-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600"), cores=2, minutes=45),
+)
+
+
+@dataclass
+class Started:
+    """A program that runs, or did."""
+
+    program: Program
+    process: subprocess.Popen[bytes]
+    log: Path
+    begun: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
+    result: str = "running"
+
+    def look(self) -> bool:
+        """Whether it has ended; beyond its time it is ended, with all that it has started."""
+        code = self.process.poll()
+        self.seconds = round(time.monotonic() - self.begun, 1)
+        if code is None and self.seconds > self.program.minutes * 60:
+            self.end()
+            self.result = "out of time"
+        elif code is not None:
+            self.result = "ok" if code == 0 else f"exit code {code}"
+        return self.result != "running"
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it printed to be kept."""
+        found = []
+        for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("{"):
+                with contextlib.suppress(json.JSONDecodeError):
+                    found.append(json.loads(line))
+        return [line for line in found if "measure" in line]
+
+
+def start(program: Program, scale: float) -> Started:
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / f"{program.name}.log"
+    with log.open("wb") as sink:
+        command = program.command(scale)
+        process = subprocess.Popen(command, cwd=ROOT, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True)
+    print(f"{program.name}: {' '.join(command[1:])}", flush=True)
+    return Started(program, process, log)
+
+
+def run(programs: Sequence[Program], cores: int, minutes: float, scale: float) -> list[Started]:
+    """As many at a time as there are cores for; what could not be started in time is missing in the end."""
+    begun, waiting = time.monotonic(), list(programs)
+    running: list[Started] = []
+    ended: list[Started] = []
+    try:
+        while waiting or running:
+            free = cores - sum(started.program.cores for started in running)
+            is_late = time.monotonic() - begun > minutes * 60
+            fitting = [p for p in waiting if (p.cores <= free or not running) and not is_late]
+            if fitting:
+                waiting.remove(fitting[0])
+                running.append(start(fitting[0], scale))
+                continue
+            if is_late and not running:
+                break
+            time.sleep(0.2)
+            for started in [started for started in running if started.look()]:
+                running.remove(started)
+                ended.append(started)
+                keep(started)
+    finally:
+        for started in running:
+            started.end()
+    return ended
+
+
+def keep(started: Started) -> None:
+    """Add what it measured to the results."""
+    told = {"program": started.program.name, "result": started.result, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    lines = started.lines() or [{"measure": started.program.name, "seconds": started.seconds}]
+    with RESULTS.open("a", encoding="utf-8") as sink:
+        for line in lines:
+            sink.write(json.dumps({**line, **told}) + "\n")
+    print(f"{started.program.name}: {started.result} after {started.seconds:.0f} s", flush=True)
+
+
+def table(programs: Sequence[Program], ended: Sequence[Started]) -> str:
+    """A line for each measure."""
+    by_name = {started.program.name: started for started in ended}
+    rows = [("program", "result", "seconds", "figures")]
+    for program in programs:
+        started = by_name.get(program.name)
+        if started is None:
+            rows.append((program.name, "not run" if program.is_there else "not there", "", ""))
+            continue
+        for line in started.lines() or [{}]:
+            figures = ", ".join(f"{key} {value}" for key, value in line.items() if _is_figure(key, value))
+            rows.append((program.name, started.result, f"{line.get('seconds', started.seconds)}", figures or _last_line(started)))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows)
+
+
+def _is_figure(key: str, value: Any) -> bool:
+    return key not in HIDDEN and isinstance(value, int | float | str)
+
+
+def _last_line(started: Started) -> str:
+    """The summary of pytest."""
+    lines = started.log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip("= ") for line in reversed(lines) if line.strip()), "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], help="programs whose name holds this; repeatable")
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--minutes", type=float, default=90, help="no program starts later")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of every program that has one")
+    arguments = parser.parse_args()
+    chosen = [p for p in PROGRAMS if not arguments.only or any(word in p.name for word in arguments.only)]
+    begun = time.monotonic()
+    ended = run([p for p in chosen if p.is_there], arguments.cores, arguments.minutes, arguments.scale)
+    print(f"\n{table(chosen, ended)}\n\n{(time.monotonic() - begun) / 60:.1f} minutes; lines added to {RESULTS.relative_to(ROOT)}")
+    return int(len(ended) < len(chosen) or any(started.result != "ok" for started in ended))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

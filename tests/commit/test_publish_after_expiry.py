@@ -1,0 +1,83 @@
+"""A writer that sleeps right behind its put, while others commit on top of it and expire its snapshot: it committed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
+from tests.commit.commit_tables import data_file, live_names, make_table
+
+
+def message(name: str) -> CommitMessage:
+    return CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),))
+
+
+class SleepyStorage(LocalStorage):
+    """Lets others work behind its put of snapshot 2, and again when it looks for a snapshot for the first time after that."""
+
+    def __init__(self, after_put: Callable[[], None], later: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self._after_put = after_put
+        self._later: Callable[[], None] | None = None
+        self._at_next_look = later
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        outcome = super().put_if_absent(path, data)
+        if path.endswith("snapshot-2"):
+            self._after_put()
+            self._later = self._at_next_look
+        return outcome
+
+    def read_bytes(self, path: str) -> bytes:
+        content = super().read_bytes(path)
+        if path.endswith("snapshot-3") and self._later is not None:
+            later, self._later = self._later, None
+            later()
+        return content
+
+
+def commit_as_others(folder: Path, *names: str) -> None:
+    for name in names:
+        Committer(make_table(folder)).commit([message(name)], CommitIdentity("others"))
+
+
+def expire(folder: Path, *numbers: int) -> None:
+    for number in numbers:
+        (folder / "snapshot" / f"snapshot-{number}").unlink()
+
+
+def test_all_of_it_expired_before_the_writer_looks(tmp_path: Path) -> None:
+    commit_as_others(tmp_path, "before")
+
+    def others() -> None:
+        commit_as_others(tmp_path, "after-1", "after-2")
+        expire(tmp_path, 1, 2, 3)
+
+    context = make_table(tmp_path, storage=SleepyStorage(others))
+    result = Committer(context).commit([message("mine")], CommitIdentity("me"))
+    assert [snapshot.id for snapshot in result.snapshots] == [2]
+    assert live_names(context) == ["after-1@0", "after-2@0", "before@0", "mine@0"]
+
+
+def test_the_successor_expires_while_the_writer_reads_it(tmp_path: Path) -> None:
+    commit_as_others(tmp_path, "before")
+
+    def others() -> None:
+        commit_as_others(tmp_path, "after-1", "after-2")
+        expire(tmp_path, 1)
+
+    def later() -> None:
+        manifests = [path for path in (tmp_path / "manifest").iterdir() if path.name.startswith("manifest-list")]
+        expire(tmp_path, 2, 3)
+        for path in manifests:
+            path.unlink()
+
+    context = make_table(tmp_path, storage=SleepyStorage(others, later))
+    result = Committer(context).commit([message("mine")], CommitIdentity("me"))
+    assert [snapshot.id for snapshot in result.snapshots] == [2]

@@ -1,0 +1,210 @@
+"""Every check finds what it is for, says where, and finds nothing in tables that are right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_rows, check_table
+from paimon_cli.invariants.version import Version
+from paimon_cli.invariants.violation import ERROR, MEANINGS, WARNING, Violation
+from paimon_cli.metadata.data_file import DELETE, EMPTY_ROW, DeletionVectorRange, IndexFileMeta, IndexManifestEntry
+from paimon_cli.metadata.snapshot import COMPACT
+from tests import tables
+from tests.commit.commit_tables import data_file, make_table
+from tests.goldens import golden_table
+from tests.invariants.forged_tables import codes, entry, forge, store
+
+A = replace(data_file("a", low=0, high=9), max_sequence_number=9)
+B = replace(data_file("b", low=0, high=9), min_sequence_number=10, max_sequence_number=19)
+MERGED = replace(data_file("m", low=0, high=9, level=5), max_sequence_number=19)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> TableContext:
+    """Two appends."""
+    made = make_table(tmp_path / "t")
+    store(made, A, B, MERGED)
+    forge(made, 1, [], [entry(A)])
+    forge(made, 2, [entry(A)], [entry(B)])
+    return made
+
+
+def test_a_right_table(context: TableContext) -> None:
+    forge(context, 3, [entry(A), entry(B)], [entry(A, DELETE), entry(B, DELETE), entry(MERGED)], commit_kind=COMPACT)
+    assert codes(context) == []
+
+
+def test_an_empty_table(tmp_path: Path) -> None:
+    assert codes(make_table(tmp_path)) == []
+
+
+def test_a_gap(context: TableContext) -> None:
+    forge(context, 4, [entry(A), entry(B)], [])
+    assert [v.path[-10:] for v in check_table(context)] == ["snapshot-3"] and codes(context) == ["PV001"]
+
+
+def test_a_snapshot_that_is_none(context: TableContext) -> None:
+    Path(context.layout.snapshot(2)).write_text("{")
+    assert codes(context) == ["PV002"]
+
+
+@pytest.mark.parametrize(("name", "text"), [("LATEST", "3"), ("LATEST", "many"), ("EARLIEST", "2")])
+def test_hints(context: TableContext, name: str, text: str) -> None:
+    (Path(context.layout.snapshot_directory) / name).write_text(text)
+    assert codes(context) == ["PV003"]
+
+
+def test_hints_may_lag(context: TableContext) -> None:
+    Path(context.layout.latest_hint).write_text("1")
+    assert codes(context) == []
+
+
+def test_time(context: TableContext) -> None:
+    forge(context, 3, [entry(A), entry(B)], [], time_millis=1)
+    assert codes(context) == ["PV004"]
+
+
+def test_a_missing_manifest(context: TableContext) -> None:
+    for path in Path(context.layout.manifest_directory).glob("manifest-*-0"):
+        if "list" not in path.name:
+            path.unlink()
+    assert codes(context) == ["PV005"]
+
+
+def test_a_missing_schema(context: TableContext) -> None:
+    forge(context, 3, [entry(A), entry(B)], [], schema_id=7)
+    assert codes(context) == ["PV006"]
+
+
+def test_something_lost_on_the_way(context: TableContext) -> None:
+    forge(context, 3, [entry(A)], [])
+    assert codes(context) == ["PV010", "PV014"], "the count goes down, too"
+
+
+def test_something_smuggled_in(context: TableContext) -> None:
+    forge(context, 3, [entry(A), entry(B), entry(MERGED)], [])
+    assert codes(context) == ["PV010", "PV014"]
+
+
+@pytest.mark.parametrize("delta", [[entry(MERGED, DELETE)], [entry(A)]])
+def test_a_delta_that_does_not_fit(context: TableContext, delta: list[object]) -> None:
+    forge(context, 3, [entry(A), entry(B)], delta)  # type: ignore[arg-type]
+    assert "PV011" in codes(context)
+
+
+def test_a_missing_file(context: TableContext) -> None:
+    Path(context.data_file_path(EMPTY_ROW, 0, A)).unlink()
+    found = [violation for violation in check_table(context) if violation.code == "PV012"]
+    assert len(found) == 2 and found[0].path.endswith("bucket-0/a"), "in both snapshots"
+
+
+def test_a_file_cut_off(context: TableContext) -> None:
+    Path(context.data_file_path(EMPTY_ROW, 0, B)).write_bytes(b"short")
+    assert codes(context) == ["PV013"]
+
+
+def test_a_missing_extra_file(context: TableContext) -> None:
+    indexed = replace(MERGED, extra_files=("m.index",))
+    forge(context, 3, [entry(A), entry(B)], [entry(indexed)])
+    assert "PV012" in codes(context)
+
+
+@pytest.mark.parametrize("changes", [{"total_record_count": 99}, {"delta_record_count": 1}])
+def test_counts(context: TableContext, changes: dict[str, int]) -> None:
+    forge(context, 3, [entry(A), entry(B)], [], **changes)
+    assert codes(context) == ["PV014"]
+
+
+def test_index_files(context: TableContext) -> None:
+    vectors = (DeletionVectorRange("a", 1, 2, 1), DeletionVectorRange("gone", 3, 2, 1))
+    index = IndexManifestEntry(0, EMPTY_ROW, 0, IndexFileMeta("DELETION_VECTORS", "index-1", 10, 2, vectors))
+    forge(context, 3, [entry(A), entry(B)], [], [index])
+    assert codes(context) == ["PV015", "PV016"]
+    found = [violation.message for violation in check_table(context) if violation.code == "PV016"]
+    assert len(found) == 1 and "gone" in found[0]
+
+
+def test_levels(context: TableContext) -> None:
+    other = replace(data_file("n", low=9, high=12, level=5), min_sequence_number=20, max_sequence_number=30)
+    store(context, other)
+    forge(context, 3, [entry(A), entry(B)], [entry(MERGED), entry(other)])
+    assert codes(context) == ["PV020"]
+
+
+def test_a_range_that_is_none(context: TableContext) -> None:
+    odd = replace(data_file("odd", low=30, high=20, level=4), min_sequence_number=20, max_sequence_number=30)
+    store(context, odd)
+    forge(context, 3, [entry(A), entry(B)], [entry(odd)])
+    assert codes(context) == ["PV021"]
+
+
+def test_bucket_counts(context: TableContext) -> None:
+    other = replace(data_file("n", low=30, high=31), min_sequence_number=20)
+    store(context, other, bucket=1)
+    forge(context, 3, [entry(A), entry(B)], [entry(other, bucket=1, total_buckets=3)])
+    assert codes(context) == ["PV022"]
+
+
+def test_merge_disorder_is_a_warning(context: TableContext) -> None:
+    late = replace(data_file("late", low=5, high=6), min_sequence_number=15, max_sequence_number=16)
+    apart = replace(data_file("apart", low=50, high=60), min_sequence_number=0, max_sequence_number=16)
+    store(context, late, apart)
+    forge(context, 3, [entry(A), entry(B)], [entry(late), entry(apart)])
+    (found,) = check_table(context)
+    assert (found.code, found.severity) == ("PV023", WARNING)
+    assert found.path.endswith("late") and "user-3" in found.message and "b had reached 19" in found.message
+
+
+class TestRows:
+    @pytest.fixture
+    def written(self, tmp_path: Path) -> TableContext:
+        context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"])
+        tables.write(context, [{"k": key, "v": "x"} for key in range(5)])
+        tables.write(context, [{"k": 2, "v": "x", "_op": "-D"}, {"k": 7, "v": "y", "_op": "+I"}])
+        return context
+
+    def test_right(self, written: TableContext) -> None:
+        assert codes(written, rows=True) == []
+
+    @pytest.mark.parametrize(
+        ("changes", "code"),
+        [
+            ({"row_count": 3}, "PV031"),
+            ({"delete_row_count": 4}, "PV031"),
+            ({"min_sequence_number": 0}, "PV032"),
+            ({"max_key": data_file("x", high=99).max_key}, "PV032"),
+        ],
+    )
+    def test_metadata_that_lies(self, written: TableContext, changes: dict[str, object], code: str) -> None:
+        version = Version(written, written.snapshots.get(2))
+        lying = [replace(e, file=replace(e.file, **changes)) for e in version.delta]  # type: ignore[arg-type]
+        version.__dict__["live"] = lying
+        assert {violation.code for violation in check_rows(version)} == {code}
+
+    def test_rows_out_of_order(self, written: TableContext) -> None:
+        """A file in the order of another key: what a reader with that key as primary key would say of it."""
+        version = Version(written, written.snapshots.get(1))
+        schema = replace(written.schema, primary_keys=("v",))
+        swapped = Version(replace(written, schema=schema), version.snapshot)
+        assert "PV030" in {violation.code for violation in check_rows(swapped)}
+
+
+def test_golden_tables_with_deletion_vectors(tmp_path: Path) -> None:
+    """Java's own tables pass, also the rows above level 0; without their vectors they do not."""
+    context = TableContext.open(str(golden_table("java-0.9", "pk_deletion_vectors", tmp_path)))
+    errors = [violation for violation in check_table(context, rows=True) if violation.severity == ERROR]
+    assert errors == []
+    version = Version(context, context.snapshots.latest())  # type: ignore[arg-type]
+    version.__dict__["index_entries"] = []
+    assert {violation.code for violation in check_rows(version)} == {"PV033"}
+
+
+def test_codes_have_meanings() -> None:
+    assert all(code.startswith("PV") and meaning for code, meaning in MEANINGS.items())
+    violation = Violation("PV012", "/t/bucket-0/f", "is missing")
+    assert (violation.severity, violation.meaning) == (ERROR, "every live data file exists")
+    assert str(violation) == "PV012 /t/bucket-0/f: is missing"

@@ -1,0 +1,175 @@
+"""Expiry keeps what it must, deletes what nobody needs, and a crash at any call leaves a table without dangling names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.protections import tagged_snapshots
+from paimon_cli.maintain.retention import Retention, expiring_range
+from paimon_cli.maintain.snapshot_files import file_paths, metadata_paths
+from paimon_cli.storage.local_storage import LocalStorage
+from tests.tables import compact, make_table, rows, write
+
+KEEP_ONE = Retention(at_least=1, at_most=1, millis=0, limit=None)
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
+
+
+def table_of_five(folder: Path) -> TableContext:
+    """Two writes, a compaction, a write that makes two files dead at the next compaction."""
+    context = make_table(folder / "t", COLUMNS, ["k"])
+    write(context, [{"k": 1, "v": "a"}, {"k": 2, "v": "a"}])
+    write(context, [{"k": 2, "v": "b"}])
+    compact(context)
+    write(context, [{"k": 3, "v": "c"}])
+    compact(context)
+    return context
+
+
+def files_of(context: TableContext) -> set[str]:
+    """Every data file and manifest on disk."""
+    root = Path(context.url)
+    return {str(path) for pattern in ("bucket-*/*", "manifest/*", "index/*") for path in root.glob(pattern)}
+
+
+def named_files(context: TableContext) -> set[str]:
+    """Every data file and manifest that a snapshot or tag needs."""
+    named: set[str] = set()
+    for snapshot in (*context.snapshots.newest_first(), *tagged_snapshots(context)):
+        named.update(metadata_paths(context, snapshot))
+        for entry in context.manifests.live_entries(snapshot):
+            named.update(file_paths(context, entry))
+    return named
+
+
+def test_only_the_newest_and_its_files_stay(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    before = rows(context)
+    summary = expire_snapshots(context, KEEP_ONE)
+    assert summary.snapshots == (1, 2, 3, 4) and summary.data_files == 4 and summary.metadata_files == 8
+    assert context.snapshots.ids() == [5] and context.snapshots.earliest_id() == 5
+    assert (Path(context.url) / "snapshot" / "EARLIEST").read_text() == "5"
+    assert files_of(context) == named_files(context)
+    assert rows(context) == before and not list(check_table(context, rows=True))
+
+
+def test_upgraded_files_stay(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    write(context, [{"k": 1, "v": "a"}])
+    compact(context)
+    assert expire_snapshots(context, KEEP_ONE).data_files == 0
+    assert rows(context) == [{"k": 1, "v": "a"}]
+
+
+def test_one_step_after_the_other_deletes_the_same(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    for keep in (4, 3, 2, 1):
+        expire_snapshots(context, Retention(keep, keep, 0, None))
+        assert len(context.snapshots.ids()) == keep
+        assert files_of(context) == named_files(context)
+        assert not list(check_table(context, rows=True))
+
+
+@pytest.mark.parametrize("tagged", [1, 2, 3, 4])
+def test_tags_protect_their_files(tmp_path: Path, tagged: int) -> None:
+    context = table_of_five(tmp_path)
+    before = rows(context, snapshot_id=tagged)
+    tag = Path(context.layout.tag("kept"))
+    tag.parent.mkdir()
+    tag.write_bytes(Path(context.layout.snapshot(tagged)).read_bytes())
+    expire_snapshots(context, KEEP_ONE)
+    assert files_of(context) == named_files(context)
+    Path(context.layout.snapshot(tagged)).write_bytes(tag.read_bytes())
+    assert rows(context, snapshot_id=tagged) == before
+
+
+def test_a_crash_at_any_call_leaves_no_dangling_name(tmp_path: Path) -> None:
+    class Crash(BaseException):
+        pass
+
+    class MortalStorage(LocalStorage):
+        """Dies at its n-th deletion or overwrite."""
+
+        def __init__(self, calls: int) -> None:
+            super().__init__()
+            self.left = calls
+
+        def _live(self) -> None:
+            if self.left == 0:
+                raise Crash
+            self.left -= 1
+
+        def delete(self, path: str) -> None:
+            self._live()
+            super().delete(path)
+
+        def overwrite(self, path: str, data: bytes) -> None:
+            self._live()
+            super().overwrite(path, data)
+
+    for calls in range(100):
+        context = table_of_five(tmp_path / str(calls))
+        try:
+            expire_snapshots(TableContext.open(context.url, storage=MortalStorage(calls)), KEEP_ONE)
+            break
+        except Crash:
+            assert not list(check_table(context, rows=True)), calls
+            for number in context.snapshots.ids():
+                rows(context, snapshot_id=number)
+            expire_snapshots(context, KEEP_ONE)
+            assert context.snapshots.ids() == [5] and named_files(context) <= files_of(context)
+    assert calls > 15
+
+
+class TestRetention:
+    def test_the_newest_always_stay(self, tmp_path: Path) -> None:
+        assert expiring_range(table_of_five(tmp_path), Retention(10, 2**31, 0, None)) == range(1, 1)
+
+    def test_beyond_the_most_all_go(self, tmp_path: Path) -> None:
+        assert expiring_range(table_of_five(tmp_path), Retention(1, 2, 10**12, None)) == range(1, 4)
+
+    def test_in_between_age_decides(self, tmp_path: Path) -> None:
+        context = table_of_five(tmp_path)
+        assert expiring_range(context, Retention(1, 2**31, 10**12, None)) == range(1, 1)
+        make_old(context, 1, 2, 3)
+        assert expiring_range(context, Retention(1, 2**31, 3_600_000, None)) == range(1, 3), "3 was the present until just now"
+
+    def test_no_more_than_the_limit(self, tmp_path: Path) -> None:
+        assert expiring_range(table_of_five(tmp_path), Retention(1, 1, 0, 2)) == range(1, 3)
+
+    def test_consumers_hold_back(self, tmp_path: Path) -> None:
+        context = table_of_five(tmp_path)
+        consumer = Path(context.url) / "consumer" / "consumer-me"
+        consumer.parent.mkdir()
+        consumer.write_text('{"nextSnapshot": 3}')
+        assert expiring_range(context, KEEP_ONE) == range(1, 3)
+        consumer.write_text("{}")
+        with pytest.raises(DamagedFile, match="consumer-me"):
+            expire_snapshots(context, KEEP_ONE)
+        assert context.snapshots.ids() == [1, 2, 3, 4, 5]
+
+    def test_options_of_the_table(self, tmp_path: Path) -> None:
+        context = make_table(tmp_path / "t", COLUMNS, ["k"])
+        assert Retention.of(context.options) == Retention(10, 2**31 - 1, 3_600_000, 50)
+
+    def test_an_empty_table(self, tmp_path: Path) -> None:
+        assert expire_snapshots(make_table(tmp_path / "t", COLUMNS, ["k"]), KEEP_ONE).snapshots == ()
+
+
+def make_old(context: TableContext, *numbers: int) -> None:
+    """As if these snapshots had been made in 2001."""
+    for number in numbers:
+        path = Path(context.layout.snapshot(number))
+        path.write_text(json.dumps({**json.loads(path.read_text()), "timeMillis": 10**12}))
+
+
+def test_changelogs_that_outlive_snapshots_are_refused(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"changelog.num-retained.max": "99"})
+    with pytest.raises(NotSupported):
+        expire_snapshots(context, KEEP_ONE)
