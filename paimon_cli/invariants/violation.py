@@ -25,13 +25,14 @@ MEANINGS = {
     "PV022": "all files of a partition were written for one number of buckets",
     "PV023": "sequence numbers of a commit are above those of its bucket",
     "PV030": "rows of a data file ascend strictly by key",
-    "PV031": "a data file holds as many rows and retractions as its metadata says",
-    "PV032": "key range and sequence range of a data file are those of its rows",
+    "PV031": "a data file can be read and holds as many rows as its metadata says",
+    "PV032": "the key range and sequence range of a data file cover its rows",
     "PV033": "with deletion vectors a key has one unmarked row above level 0",
+    "PV034": "a data file holds as many retractions as its metadata says",
 }
 """What must hold, by code."""
 
-_WARNINGS = {"PV004", "PV023"}
+_WARNINGS = {"PV004", "PV023", "PV034"}
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ class Program:
 
 
 KILL, RACE, PAIRS = "scripts.nightly.kill_processes", "scripts.nightly.race_put_if_absent", "scripts.nightly.pairs_of_faults"
+TESTS = ("-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600")
 PROGRAMS = (
     Program("simulate", "scripts.nightly.simulate", cores=2, minutes=75),
     Program("kills-local", KILL, ("--store", "local"), "--kills", 500, cores=2),
@@ -59,7 +60,13 @@ PROGRAMS = (
     Program("kills-s3-lock", KILL, ("--store", "s3-lock"), "--kills", 60, cores=2),
     Program("race-local", RACE, ("--url", "build/race", "--processes", "8"), "--rounds", 20_000, cores=2),
     Program("pairs-of-faults", PAIRS, ("--jobs", "2"), "--pairs", 100_000, cores=2, minutes=45),
-    Program("pytest", "pytest", ("-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600"), cores=2, minutes=45),
+    Program(
+        "pytest",
+        "pytest",
+        tuple(["-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600"]),
+        cores=2,
+        minutes=45,
+    ),
 )
 
 
@@ -183,7 +190,8 @@ def main() -> int:
     chosen = [p for p in PROGRAMS if not arguments.only or any(word in p.name for word in arguments.only)]
     begun = time.monotonic()
     ended = run([p for p in chosen if p.is_there], arguments.cores, arguments.minutes, arguments.scale)
-    print(f"\n{table(chosen, ended)}\n\n{(time.monotonic() - begun) / 60:.1f} minutes; lines added to {RESULTS.relative_to(ROOT)}")
+    minutes = (time.monotonic() - begun) / 60
+    print(f"\n{table(chosen, ended)}\n\n{minutes:.1f} minutes; lines added to {RESULTS.relative_to(ROOT)}")
     return int(len(ended) < len(chosen) or any(started.result != "ok" for started in ended))
 
 

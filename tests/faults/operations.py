@@ -157,7 +157,8 @@ def stage_and_commit(actor: Actor) -> None:
     file = _StageFile(f"{actor.bench.base}/staged/job.json", actor.storage)
     context = actor.context()
     if not file.exists():
-        request = WriteRequest((actor.bench.source(CHANGES, False),), "json", op_column="_op", commit_user=USER, commit_id=IDENTIFIER)
+        source = actor.bench.source(CHANGES, False)
+        request = WriteRequest((source,), "json", op_column="_op", commit_user=USER, commit_id=IDENTIFIER)
         stage_write(context, request, file, LocalEngine(), NoProgress())
     commit_stage(context, file, file.read())
 

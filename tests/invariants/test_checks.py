@@ -15,7 +15,7 @@ from paimon_cli.metadata.data_file import DELETE, EMPTY_ROW, DeletionVectorRange
 from paimon_cli.metadata.snapshot import COMPACT
 from tests import tables
 from tests.commit.commit_tables import data_file, make_table
-from tests.goldens import golden_table
+from tests.goldens import GOLDENS, Golden, golden_table
 from tests.invariants.forged_tables import codes, entry, forge, store
 
 A = replace(data_file("a", low=0, high=9), max_sequence_number=9)
@@ -174,9 +174,11 @@ class TestRows:
         ("changes", "code"),
         [
             ({"row_count": 3}, "PV031"),
-            ({"delete_row_count": 4}, "PV031"),
-            ({"min_sequence_number": 0}, "PV032"),
-            ({"max_key": data_file("x", high=99).max_key}, "PV032"),
+            ({"delete_row_count": 4}, "PV034"),
+            ({"min_sequence_number": 6}, "PV032"),
+            ({"max_sequence_number": 5}, "PV032"),
+            ({"max_key": data_file("x", high=6).max_key}, "PV032"),
+            ({"min_key": data_file("x", low=3).min_key}, "PV032"),
         ],
     )
     def test_metadata_that_lies(self, written: TableContext, changes: dict[str, object], code: str) -> None:
@@ -193,14 +195,23 @@ class TestRows:
         assert "PV030" in {violation.code for violation in check_rows(swapped)}
 
 
-def test_golden_tables_with_deletion_vectors(tmp_path: Path) -> None:
-    """Java's own tables pass, also the rows above level 0; without their vectors they do not."""
-    context = TableContext.open(str(golden_table("java-0.9", "pk_deletion_vectors", tmp_path)))
-    errors = [violation for violation in check_table(context, rows=True) if violation.severity == ERROR]
-    assert errors == []
-    version = Version(context, context.snapshots.latest())  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", ["dv_dedup", "dv_partitioned"])
+def test_deletion_vectors_of_java(tmp_path: Path, name: str) -> None:
+    """With its vectors a table shows each key once, without them it does not."""
+    context = TableContext.open(str(golden_table("java-0.9", name, tmp_path)))
+    assert codes(context, rows=True) == []
+    latest = context.snapshots.latest()
+    assert latest is not None
+    version = Version(context, latest)
     version.__dict__["index_entries"] = []
     assert {violation.code for violation in check_rows(version)} == {"PV033"}
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=str)
+def test_tables_of_other_writers_are_right(tmp_path: Path, golden: Golden) -> None:
+    context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
+    errors = [violation for violation in check_table(context, rows=True) if violation.severity == ERROR]
+    assert errors == []
 
 
 def test_codes_have_meanings() -> None:
