@@ -45,7 +45,7 @@ class Actor:
         self.pending: tuple[str, str] | None = None
         self.passed = self.crash_after = 0
         scenario = self.run.scenario
-        storage = SimStorage(self.run.disk, scenario.layout, self, scenario.files_vanish)
+        storage = SimStorage(self.run.disk, scenario, self)
         clock, names = ActorClock(self.number), ActorNames(scenario.first_name + self.number, self.life)
         self.context = TableContext(
             scenario.layout.root, storage, scenario.schema, scenario.options, clock, names, read_threads=1

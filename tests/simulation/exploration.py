@@ -8,12 +8,14 @@ each of them.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation.run import Run
 from tests.simulation.scenario import Scenario
 from tests.simulation.schedule import CRASH, GO, Step, schedule_text
+
+OnEnd = Callable[[Run], None]
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,12 @@ def explore(
     most_switches: int | None = None,
     private_crashes: bool = False,
     most_findings: int = 1,
+    on_end: OnEnd = lambda run: None,
 ) -> Result:
     """Depth-first through all states, without recursion.
 
     `most_switches`: only schedules in which actors are interrupted so often; most bugs need one or two interruptions.
-    `private_crashes`: crash also between calls that others notice.
+    `private_crashes`: crash also between calls that others notice. `on_end` gets every run that comes to its end.
     """
     result = Result(scenario.name)
     seen: set[int] = set()
@@ -70,7 +73,7 @@ def explore(
     while open_prefixes:
         if result.schedules == most_schedules or len(result.findings) >= most_findings:
             break
-        _follow(Run(scenario, most_switches), open_prefixes.pop(), seen, open_prefixes, result, private_crashes)
+        _follow(Run(scenario, most_switches), open_prefixes.pop(), seen, open_prefixes, result, private_crashes, on_end)
     else:
         result.complete = True
     result.states = len(seen)
@@ -84,6 +87,7 @@ def _follow(
     open_prefixes: list[tuple[Step, ...]],
     result: Result,
     private_crashes: bool,
+    on_end: OnEnd,
 ) -> None:
     """Carry out the prefix, then go on with the first choice until a state is known; its other choices stay open."""
     for step in prefix:
@@ -97,6 +101,7 @@ def _follow(
         if run.is_over:
             result.ended += 1
             run.finish()
+            on_end(run)
         if not choices or run.violations:
             break
         taken = tuple(run.steps)
@@ -111,25 +116,25 @@ def _follow(
     run.discard()
 
 
-def sample(scenario: Scenario, count: int, seed: int, *, most_findings: int = 1, fault_probability: float = 0.02) -> Result:
+def sample(
+    scenario: Scenario,
+    count: int,
+    seed: int,
+    *,
+    most_findings: int = 1,
+    fault_probability: float = 0.02,
+    on_end: OnEnd = lambda run: None,
+) -> Result:
     """Schedules drawn at random, each to its end; equal ones are counted once."""
     result = Result(scenario.name)
     drawn: set[str] = set()
     chance = random.Random(seed)
     for _ in range(count):
-        run = Run(scenario)
-        while not run.violations:
-            choices = list(run.choices())
-            faults = [step for step in choices if step.fault != GO]
-            going = [step for step in choices if step.fault == GO]
-            if run.is_over and not (faults and chance.random() < 0.5):
-                run.finish()
-                break
-            risky = faults and (not going or chance.random() < fault_probability * len(faults))
-            run.take(chance.choice(faults if risky else going))
+        run = _at_random(scenario, chance, fault_probability)
         schedule = schedule_text(run.steps)
         if schedule not in drawn:
             drawn.add(schedule)
+            on_end(run)
             result.count(run)
             result.ended += 1
             if run.violations:
@@ -138,6 +143,20 @@ def sample(scenario: Scenario, count: int, seed: int, *, most_findings: int = 1,
         if len(result.findings) >= most_findings:
             break
     return result
+
+
+def _at_random(scenario: Scenario, chance: random.Random, fault_probability: float) -> Run:
+    run = Run(scenario)
+    while not run.violations:
+        choices = list(run.choices())
+        faults = [step for step in choices if step.fault != GO]
+        going = [step for step in choices if step.fault == GO]
+        if run.is_over and not (faults and chance.random() < 0.5):
+            run.finish()
+            break
+        risky = faults and (not going or chance.random() < fault_probability * len(faults))
+        run.take(chance.choice(faults if risky else going))
+    return run
 
 
 def explain(findings: Sequence[Finding]) -> str:

@@ -27,6 +27,8 @@ class Scenario:
     jobs: tuple[Job, ...]
     table_options: Mapping[str, str] = field(default_factory=dict)
     files_vanish: bool = False
+    every_call_waits: bool = False
+    """Without any reduction: what only the actor itself can notice is interleaved, too."""
     faults: tuple[str, ...] = ()
     most_faults: int = 0
     most_restarts: int = 0

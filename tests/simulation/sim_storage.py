@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 from tests.simulation.schedule import CRASH, LOST_REQUEST, OUTAGE, PUT_FAULTS, REFUSAL
 from tests.simulation.sim_disk import SimDisk
 
 if TYPE_CHECKING:
     from tests.simulation.actor import Actor
+    from tests.simulation.scenario import Scenario
 
 OUTAGE_CALLS = 9
 """So many calls fail behind the put that began an outage: all tries of a publication, so that its clean-up finds the storage."""
@@ -30,17 +30,19 @@ class Crash(BaseException):
 
 
 class SimStorage:
-    """`Storage` of one actor. `files_vanish`: somebody deletes files that others read, so reads of any file are noticed."""
+    """`Storage` of one actor, with the reduction that the scenario allows."""
 
-    def __init__(self, disk: SimDisk, layout: TableLayout, actor: Actor, files_vanish: bool) -> None:
+    def __init__(self, disk: SimDisk, scenario: Scenario, actor: Actor) -> None:
+        layout = scenario.layout
         self._disk = disk
         self._actor = actor
-        self._files_vanish = files_vanish
+        self._files_vanish = scenario.files_vanish
+        self._every_call_waits = scenario.every_call_waits
         self._schemas = layout.schema_directory
         self._shared = tuple(f"{d}/" for d in (layout.snapshot_directory, layout.tag_directory, f"{layout.root}/consumer"))
 
     def _is_shared(self, operation: str, path: str) -> bool:
-        if path.startswith(self._shared):
+        if self._every_call_waits or path.startswith(self._shared):
             return True
         if path.startswith(self._schemas):
             return False

@@ -1,0 +1,231 @@
+"""The simulation at its nightly size: complete searches, a million random schedules, every planted bug from scratch.
+
+    python -m scripts.nightly.simulate --schedules 1000000 --jobs 2
+    python -m scripts.nightly.simulate --schedules 2000 --only random
+
+Prints one JSON line per measure and adds it to build/simulate.jsonl; a replay line for every schedule that went wrong;
+exit code 1 if there is one, or if a planted bug was not found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from paimon_cli.lab.dv_exploration import explore as explore_vectors
+from paimon_cli.lab.dv_model import Check, DvModel
+from tests.simulation.exploration import Result, explore, sample
+from tests.simulation.mutations import MUTATIONS
+from tests.simulation.quick_metadata import quick_metadata
+from tests.simulation.run import Run, replay
+from tests.simulation.scenarios import scenario
+from tests.simulation.schedule import GO
+
+RESULTS = Path("build/simulate.jsonl")
+CHUNK = 2_000
+TWO_ACTORS = (
+    "writer-writer",
+    "writer-writer-restart",
+    "twins",
+    "writer-compactor",
+    "compactor-compactor",
+    "writer-expiry",
+    "compactor-expiry",
+    "expiry-expiry",
+    "tag-expiry",
+    "overwriter-compactor",
+    "checked-writers",
+    "upgrades",
+    "upgrades-expiry",
+    "slow-writer",
+)
+THREE_ACTORS = ("three-writers", "writers-compactor", "writer-compactors")
+"""Complete without faults; with one fault and two interruptions."""
+BOUNDED = {"writer-compactor-expiry": 2, "writers-compactor-expiry": 1, "checked-writers-compactor": 2, "checked-counter": 2}
+RANDOM = (*THREE_ACTORS, *BOUNDED)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One search. `schedules` and `seed` are for random ones, `switches` bounds interruptions, `faults` None: the scenario's."""
+
+    measure: str
+    scenario: str = ""
+    schedules: int | None = None
+    switches: int | None = None
+    faults: int | None = None
+    seed: int = 0
+
+
+@dataclass
+class Measure:
+    """Sums over tasks; `distinct` counts different random schedules."""
+
+    measure: str
+    schedules: int = 0
+    ended: int = 0
+    states: int = 0
+    steps: int = 0
+    findings: int = 0
+    incomplete: int = 0
+    distinct: int | None = None
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    scenarios: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Done:
+    task: Task
+    result: Result
+    digests: tuple[int, ...]
+    cpu_seconds: float
+
+
+def tasks(schedules: int, seed: int) -> Iterator[Task]:
+    for name in TWO_ACTORS:
+        yield Task("simulation: two actors, complete", name)
+    for name in THREE_ACTORS:
+        yield Task("simulation: three actors, complete without faults", name, faults=0)
+        yield Task("simulation: bounded interruptions", name, switches=2, faults=1)
+    for name, switches in BOUNDED.items():
+        yield Task("simulation: bounded interruptions", name, switches=switches, faults=0)
+    for mutation in MUTATIONS:
+        yield Task("simulation: planted bugs", mutation.name)
+    for number in range(10):
+        yield Task("simulation: same schedule twice", seed=seed + number, schedules=1_000)
+    for number in range(0, schedules, CHUNK):
+        name = RANDOM[number // CHUNK % len(RANDOM)]
+        yield Task("simulation: random schedules", name, min(CHUNK, schedules - number), seed=seed + number)
+    for check in (Check.FILES, Check.BUCKET):
+        yield Task(f"model of deletion vectors: check {check.value}")
+
+
+def carry_out(task: Task) -> Done:
+    """In a worker process."""
+    begun, digests = time.process_time(), []
+    with quick_metadata():
+        if task.measure == "simulation: planted bugs":
+            result = find_planted(task.scenario)
+        elif task.measure == "simulation: same schedule twice":
+            result = twice(task.seed, task.schedules or 0)
+        elif task.measure.startswith("model"):
+            result = vectors(task.measure)
+        else:
+            chosen = scenario(task.scenario)
+            chosen = chosen if task.faults is None else replace(chosen, most_faults=task.faults)
+            if task.schedules is None:
+                result = explore(chosen, private_crashes=True, most_switches=task.switches)
+            else:
+                result = sample(chosen, task.schedules, task.seed, on_end=lambda run: digests.append(_digest(str(run))))
+    return Done(task, result, tuple(digests), time.process_time() - begun)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def find_planted(name: str) -> Result:
+    """A planted bug that is not found makes the search incomplete."""
+    mutation = next(m for m in MUTATIONS if m.name == name)
+    with mutation.plant():
+        result = explore(scenario(mutation.scenario), most_schedules=20_000, most_switches=mutation.most_switches)
+    result.complete, result.findings = bool(result.findings), []
+    return result
+
+
+def twice(seed: int, count: int) -> Result:
+    """Random schedules, replayed: the disks must be equal."""
+    result, chance = Result("same schedule twice", complete=True), random.Random(seed)
+    for _ in range(count):
+        name = chance.choice(RANDOM)
+        run = Run(scenario(name))
+        while not run.is_over:
+            choices = list(run.choices())
+            run.take(chance.choice(choices if chance.random() < 0.03 else [step for step in choices if step.fault == GO]))
+        run.discard()
+        result.count(run)
+        if replay(scenario(name), run.steps).disk.image() != run.disk.image():
+            result.complete = False
+    return result
+
+
+def vectors(measure: str) -> Result:
+    """Three writes and three compactions of two writers and two compactors: 0.8 million states without the check."""
+    check = Check(measure.rpartition(" ")[2])
+    found = explore_vectors(DvModel(writers=2, compactors=2, writes=3, compactions=3, check=check))
+    as_expected = (found.traces == {}) == (check is Check.BUCKET)
+    return Result(measure, states=found.states, complete=found.complete and as_expected)
+
+
+def collect(chosen: Sequence[Task], jobs: int, keep: Callable[[Measure], None]) -> tuple[list[Measure], list[str], list[str]]:
+    """Measures in the order of the tasks, replay lines of what went wrong, tasks that did not end as they should."""
+    measures: dict[str, Measure] = {}
+    digests: dict[str, set[int]] = {}
+    wrong: list[str] = []
+    odd: list[str] = []
+    begun = last = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for done in pool.imap(carry_out, chosen):
+            task, result = done.task, done.result
+            measure = measures.get(task.measure)
+            if measure is None:
+                for ended in list(measures.values())[-1:]:
+                    keep(ended)
+                measure = measures[task.measure] = Measure(task.measure)
+                begun = last
+            last = time.monotonic()
+            measure.schedules += result.schedules
+            measure.ended += result.ended
+            measure.states += result.states
+            measure.steps += result.steps
+            measure.findings += len(result.findings)
+            measure.cpu_seconds = round(measure.cpu_seconds + done.cpu_seconds, 1)
+            measure.seconds = round(last - begun, 1)
+            if task.scenario not in measure.scenarios:
+                measure.scenarios.append(task.scenario)
+            if done.digests:
+                digests.setdefault(task.scenario, set()).update(done.digests)
+                measure.distinct = sum(map(len, digests.values()))
+            wrong += map(str, result.findings)
+            if task.schedules is None and not result.complete and not result.findings:
+                measure.incomplete += 1
+                odd.append(f"{task.measure}: {task.scenario} did not end as it should")
+    for ended in list(measures.values())[-1:]:
+        keep(ended)
+    return list(measures.values()), wrong, odd
+
+
+def keep(measure: Measure) -> None:
+    line = asdict(measure)
+    line["scenarios"] = len(measure.scenarios)
+    print(json.dumps(line), flush=True)
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("a", encoding="utf-8") as sink:
+        sink.write(json.dumps({**line, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--schedules", type=int, default=1_000_000, help="random schedules of three and four actors")
+    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="measures whose name holds this word")
+    arguments = parser.parse_args()
+    chosen = [task for task in tasks(arguments.schedules, arguments.seed) if arguments.only in task.measure]
+    _, wrong, odd = collect(chosen, arguments.jobs, keep)
+    for line in (*wrong, *odd):
+        print(line)
+    return 1 if wrong or odd else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

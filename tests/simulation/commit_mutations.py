@@ -1,0 +1,339 @@
+"""Bugs planted in the commit: its checks, the publication, what it knows of the past, and its manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from paimon_cli.commit import (
+    abort,
+    committer,
+    data_conflict,
+    files_conflict,
+    manifest_merging,
+    own_commits,
+    prepared_snapshot,
+    snapshot_publish,
+)
+from paimon_cli.commit.prepared_snapshot import PreparedSnapshot, prepare_snapshot
+from paimon_cli.errors import PaimonError
+from paimon_cli.history import manifest_reader, snapshot_history
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs import write_job
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.storage import PutOutcome
+from tests.simulation.mutation import Patch, both, planted_in
+from tests.simulation.sim_storage import SimStorage
+
+# checks before a commit
+
+
+@planted_in("compactor-compactor")
+def files_conflict_unchecked() -> Patch:
+    return patch.object(committer, "check_files", lambda context, latest, changes: None)
+
+
+@planted_in("compactor-compactor")
+def files_checked_at_the_first_attempt_only() -> Patch:
+    """As if what was true of the snapshot that lost the race were true of the one that won it."""
+    checked: set[int] = set()
+    real = committer.check_files
+
+    def once(context: TableContext, latest: Snapshot | None, changes: Any) -> None:
+        if id(changes) not in checked:
+            checked.add(id(changes))
+            kept.append(changes)
+            real(context, latest, changes)
+
+    kept: list[Any] = []
+    return patch.object(committer, "check_files", once)
+
+
+@planted_in("upgrades")
+def level_overlap_unchecked() -> Patch:
+    return patch.object(files_conflict, "_check_levels", lambda *arguments: None)
+
+
+@planted_in("checked-writers")
+def data_conflict_checked_at_the_first_attempt_only() -> Patch:
+    real = data_conflict.DataConflictCheck.check
+    looked: list[Any] = []
+
+    def once(self: Any, latest: Snapshot | None) -> None:
+        if not any(check is self for check in looked):
+            looked.append(self)
+            real(self, latest)
+
+    return patch.object(data_conflict.DataConflictCheck, "check", once)
+
+
+@planted_in("checked-writers")
+def data_conflict_overlooks_the_first_foreign_snapshot() -> Patch:
+    real = data_conflict.DataConflictCheck._check_snapshot
+
+    def later(self: Any, snapshot: Snapshot) -> None:
+        if snapshot.id > self._read + 1:
+            real(self, snapshot)
+
+    return patch.object(data_conflict.DataConflictCheck, "_check_snapshot", later)
+
+
+# publication
+
+
+@planted_in("writer-writer")
+def put_instead_of_put_if_absent() -> Patch:
+    def put(self: SimStorage, path: str, data: bytes) -> PutOutcome:
+        self.overwrite(path, data)
+        return PutOutcome.CREATED
+
+    return patch.object(SimStorage, "put_if_absent", put)
+
+
+@planted_in("writer-writer")
+def exists_then_rename() -> Patch:
+    """What stores without a conditional put are given by careless writers."""
+
+    def put(self: SimStorage, path: str, data: bytes) -> PutOutcome:
+        if self.exists(path):
+            return PutOutcome.EXISTS
+        self.overwrite(path, data)
+        return PutOutcome.CREATED
+
+    return patch.object(SimStorage, "put_if_absent", put)
+
+
+@planted_in("writer-writer")
+def no_identity_check_after_exists() -> Patch:
+    """The answer of a put gets lost, the second put meets the first one's file and takes it for somebody else's."""
+
+    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+        path, content = context.layout.snapshot(snapshot.id), snapshot.to_json().encode()
+        while True:
+            outcome = context.storage.put_if_absent(path, content)
+            if outcome is not PutOutcome.UNKNOWN:
+                return outcome is PutOutcome.CREATED
+
+    return patch.object(committer, "publish", publish)
+
+
+@planted_in("writer-writer")
+def exists_taken_for_success() -> Patch:
+    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+        context.storage.put_if_absent(context.layout.snapshot(snapshot.id), snapshot.to_json().encode())
+        return context.storage.exists(context.layout.snapshot(snapshot.id))
+
+    return patch.object(committer, "publish", publish)
+
+
+@planted_in("writer-writer")
+def unknown_taken_for_success() -> Patch:
+    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+        outcome = context.storage.put_if_absent(context.layout.snapshot(snapshot.id), snapshot.to_json().encode())
+        return outcome is not PutOutcome.EXISTS
+
+    return patch.object(committer, "publish", publish)
+
+
+@planted_in("writer-writer")
+def clean_up_of_metadata_after_unknown() -> Patch:
+    real = committer.publish
+
+    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+        try:
+            return real(context, snapshot)
+        except PaimonError:
+            for meta in context.manifests.manifest_list(snapshot.delta_manifest_list):
+                context.storage.delete(context.layout.manifest(meta.file_name))
+            raise
+
+    return patch.object(committer, "publish", publish)
+
+
+@contextmanager
+def _removed_whatever_happens(context: TableContext, messages: Sequence[CommitMessage]) -> Iterator[None]:
+    try:
+        yield
+    except PaimonError:
+        for _, path in abort.created_files(context, messages):
+            context.storage.delete(path)
+        raise
+
+
+@planted_in("writer-writer")
+def data_files_deleted_after_unknown() -> Patch:
+    return patch.object(write_job, "removed_on_refusal", _removed_whatever_happens)
+
+
+@planted_in("writer-writer")
+def retry_after_unknown_as_if_lost() -> Patch:
+    real = committer.publish
+
+    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+        try:
+            return real(context, snapshot)
+        except PaimonError:
+            return False
+
+    return patch.object(committer, "publish", publish)
+
+
+@planted_in("writer-writer")
+def hint_before_publication() -> Patch:
+    real = committer.publish
+
+    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+        snapshot_publish.announce(context, snapshot)
+        return real(context, snapshot)
+
+    return patch.object(committer, "publish", publish)
+
+
+@planted_in("slow-writer")
+def expired_number_taken_for_free() -> Patch:
+    """A slow writer's snapshot brings a number back to life that others have used and expired."""
+    return patch.object(snapshot_publish, "_is_in_history", lambda context, snapshot: True)
+
+
+# the past
+
+
+def _hinted_latest(self: Any) -> int | None:
+    return self._hint(self.layout.latest_hint) or max(self.ids(), default=None)
+
+
+@planted_in("writer-writer")
+def hint_trusted_blindly() -> Patch:
+    return patch.object(snapshot_history.SnapshotHistory, "latest_id", _hinted_latest)
+
+
+@planted_in("two-batches")
+def sequence_numbers_from_zero() -> Patch:
+    real = write_job.plan_write
+    return patch.object(write_job, "plan_write", lambda *given: replace(real(*given), first_sequences={}))
+
+
+@planted_in("writer-writer-restart")
+def repeated_commit_not_recognised() -> Patch:
+    return both(
+        patch.object(own_commits.OwnCommits, "made_before", lambda self: False),
+        patch.object(own_commits.OwnCommits, "made_meanwhile", lambda self, latest, kind: False),
+    )
+
+
+@planted_in("writer-writer-restart")
+def repeated_commit_looked_for_in_the_newest_snapshot_only() -> Patch:
+    def newest(self: Any) -> bool:
+        latest = self._context.snapshots.latest()
+        self._seen = latest.id if latest else 0
+        same = latest is not None and latest.commit_user == self._identity.user
+        return same and latest.commit_identifier >= self._identity.identifier
+
+    return patch.object(own_commits.OwnCommits, "made_before", newest)
+
+
+@planted_in("twins")
+def twins_commit_not_seen_between_attempts() -> Patch:
+    return patch.object(own_commits.OwnCommits, "made_meanwhile", lambda self, latest, kind: False)
+
+
+# manifests
+
+
+@planted_in("writer-writer")
+def base_of_the_old_latest_on_retry() -> Patch:
+    """The base list of the first attempt goes on being used, whatever was published meanwhile."""
+    first: dict[int, PreparedSnapshot] = {}
+
+    def prepare(context: TableContext, latest: Snapshot | None, delta: Any, *others: Any) -> PreparedSnapshot:
+        prepared = prepare_snapshot(context, latest, delta, *others)
+        kept.append(delta)
+        old = first.setdefault(id(delta), prepared).snapshot
+        base = {"base_manifest_list": old.base_manifest_list, "base_manifest_list_size": old.base_manifest_list_size}
+        return PreparedSnapshot(replace(prepared.snapshot, **base), ())
+
+    kept: list[Any] = []
+    return patch.object(committer, "prepare_snapshot", prepare)
+
+
+@planted_in("two-batches")
+def delta_of_the_latest_lost_in_the_base() -> Patch:
+    real = prepared_snapshot.merge_manifests
+
+    def merge(context: TableContext, manifests: Sequence[Any], writer: Any) -> Any:
+        return real(context, manifests[:-1] if len(manifests) > 1 else manifests, writer)
+
+    return patch.object(prepared_snapshot, "merge_manifests", merge)
+
+
+@planted_in("merged-manifests")
+def merging_drops_deletes_of_older_manifests() -> Patch:
+    real = manifest_merging.fold
+
+    def only_added(entries: Any) -> list[ManifestEntry]:
+        return [entry for entry in real(entries) if entry.kind == ADD]
+
+    return patch.object(manifest_merging, "fold", only_added)
+
+
+@planted_in("merged-at-once")
+def merging_forgets_deletes() -> Patch:
+    """ADD and DELETE of a file meet in one manifest, and the ADD survives."""
+
+    def keep_added(entries: Any) -> list[ManifestEntry]:
+        return [entry for entry in entries if entry.kind == ADD]
+
+    return patch.object(manifest_merging, "fold", keep_added)
+
+
+@planted_in("compactor-compactor")
+def deletes_folded_in_their_own_manifest_only() -> Patch:
+    def live(batches: Any, keep_entry: Any = None) -> list[ManifestEntry]:
+        alive: list[ManifestEntry] = []
+        for entries in batches:
+            gone = {entry.identity for entry in entries if entry.kind == DELETE}
+            alive += [entry for entry in entries if entry.kind == ADD and entry.identity not in gone]
+        return [entry for entry in alive if keep_entry is None or keep_entry(entry)]
+
+    return patch.object(manifest_reader, "live", live)
+
+
+@planted_in("writer-writer")
+def delta_manifests_discarded_before_the_retry() -> Patch:
+    """A lost race deletes all that the attempt wrote, but the next attempt names its delta again."""
+    real = committer.prepare_snapshot
+
+    def prepare(context: TableContext, latest: Snapshot | None, delta: Any, *others: Any) -> PreparedSnapshot:
+        prepared = real(context, latest, delta, *others)
+        return PreparedSnapshot(prepared.snapshot, (*prepared.files, *delta.files))
+
+    return patch.object(committer, "prepare_snapshot", prepare)
+
+
+@planted_in("writer-compactor")
+def total_counted_on_the_snapshot_that_was_read() -> Patch:
+    totals: dict[int, int] = {}
+
+    def prepare(context: TableContext, latest: Snapshot | None, delta: Any, *others: Any) -> PreparedSnapshot:
+        prepared = prepare_snapshot(context, latest, delta, *others)
+        kept.append(delta)
+        total = totals.setdefault(id(delta), prepared.snapshot.total_record_count)
+        return PreparedSnapshot(replace(prepared.snapshot, total_record_count=total), prepared.files)
+
+    kept: list[Any] = []
+    return patch.object(committer, "prepare_snapshot", prepare)
+
+
+@planted_in("writer-writer")
+def times_of_each_writers_own_clock() -> Patch:
+    def prepare(context: TableContext, *others: Any) -> PreparedSnapshot:
+        prepared = prepare_snapshot(context, *others)
+        now = context.clock.now_millis()
+        return PreparedSnapshot(replace(prepared.snapshot, time_millis=now), prepared.files)
+
+    return patch.object(committer, "prepare_snapshot", prepare)

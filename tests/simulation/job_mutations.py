@@ -1,0 +1,166 @@
+"""Bugs planted in aborts, compactions and the expiry of snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from paimon_cli.commit import abort
+from paimon_cli.compact import compaction_plan
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs import compact_job
+from paimon_cli.maintain import expire_snapshots, retention, snapshot_files
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import DELETE, ManifestEntry
+from paimon_cli.metadata.snapshot import Snapshot
+from tests.simulation.commit_mutations import files_conflict_unchecked
+from tests.simulation.mutation import Patch, both, planted_in
+
+# aborts and compaction
+
+
+@planted_in("upgrades")
+def abort_deletes_upgraded_files() -> Patch:
+    def all_after(self: CommitMessage) -> Any:
+        return self.new_files + self.compact_after
+
+    return patch.object(CommitMessage, "created_files", all_after)
+
+
+@planted_in("compactor-compactor")
+def abort_deletes_what_was_to_be_replaced() -> Patch:
+    def replaced_too(self: CommitMessage) -> Any:
+        return self.new_files + self.compact_before + self.compact_after
+
+    names = patch.object(abort, "files_named_since", lambda context, messages: set())
+    return both(patch.object(CommitMessage, "created_files", replaced_too), names)
+
+
+@planted_in("tombstones")
+def tombstones_dropped_at_any_level() -> Patch:
+    return patch.object(compaction_plan, "may_drop_deletes", lambda output_level, highest_level: True)
+
+
+@planted_in("compactor-compactor")
+def compaction_commits_what_it_planned_before_the_conflict() -> Patch:
+    """After a conflict the old plan is tried again, with new files for dead ones, and nobody checks."""
+    plans: dict[int, tuple[TableContext, Any]] = {}  # the context is kept, so that no other gets its id
+    real = compact_job.plan_compaction
+
+    def stale(context: TableContext, *others: Any) -> Any:
+        if id(context) not in plans:
+            plans[id(context)] = (context, real(context, *others))
+        return plans[id(context)][1]
+
+    return both(patch.object(compact_job, "plan_compaction", stale), files_conflict_unchecked())
+
+
+# expiry
+
+
+@planted_in("writer-expiry")
+def expiry_deletes_files_before_snapshots() -> Patch:
+    """A crash in between leaves snapshots whose files are gone."""
+    real = expire_snapshots._find_doomed
+
+    def eager(context: TableContext, expiring: range, kept: Snapshot) -> Any:
+        doomed = real(context, expiring, kept)
+        for entries in doomed.dead.values():
+            for entry in entries:
+                for path in snapshot_files.file_paths(context, entry):
+                    context.storage.delete(path)
+        return doomed
+
+    return patch.object(expire_snapshots, "_find_doomed", eager)
+
+
+@planted_in("compactor-expiry")
+def expiry_takes_one_snapshot_too_many() -> Patch:
+    real = expire_snapshots._find_doomed
+
+    def further(context: TableContext, expiring: range, kept: Snapshot) -> Any:
+        return real(context, range(expiring.start, expiring.stop - 1), kept)
+
+    def one_more(context: TableContext, given: Any) -> range:
+        found = retention.expiring_range(context, given)
+        return range(found.start, found.stop + 1) if found else found
+
+    find = patch.object(expire_snapshots, "_find_doomed", further)
+    return both(find, patch.object(expire_snapshots, "expiring_range", one_more))
+
+
+@planted_in("compactor-expiry")
+def expiry_deletes_files_of_the_snapshot_before() -> Patch:
+    """Off by one: all files of the oldest kept snapshot that a later one deletes, as if they were dead already."""
+    real = expire_snapshots._find_doomed
+
+    def too_late(context: TableContext, expiring: range, kept: Snapshot) -> Any:
+        doomed = real(context, expiring, kept)
+        live = context.manifests.live_entries(doomed.snapshots[-1])
+        return replace(doomed, dead={kept.id: live})
+
+    return patch.object(expire_snapshots, "_find_doomed", too_late)
+
+
+@planted_in("writer-expiry")
+def expiry_deletes_shared_manifests() -> Patch:
+    real = expire_snapshots.metadata_paths
+
+    def of_kept(context: TableContext, snapshot: Snapshot) -> list[str]:
+        return [] if snapshot.id == context.snapshots.latest_id() else real(context, snapshot)
+
+    return patch.object(expire_snapshots, "metadata_paths", of_kept)
+
+
+@planted_in("tag-expiry")
+def expiry_ignores_tags() -> Patch:
+    return patch.object(expire_snapshots, "tagged_snapshots", lambda context: [])
+
+
+@planted_in("tag-expiry")
+def expiry_asks_for_tags_too_early() -> Patch:
+    """Tags made after the question, and before the snapshot files go, are not seen."""
+    asked: list[list[Snapshot]] = []
+    real_range, real_tags = expire_snapshots.expiring_range, expire_snapshots.tagged_snapshots
+
+    def ask_first(context: TableContext, given: Any) -> range:
+        asked.append(real_tags(context))
+        return real_range(context, given)
+
+    early = patch.object(expire_snapshots, "tagged_snapshots", lambda context: asked[-1])
+    return both(patch.object(expire_snapshots, "expiring_range", ask_first), early)
+
+
+@planted_in("upgrades-expiry")
+def expiry_deletes_upgraded_files() -> Patch:
+    def deleted(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
+        return [entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == DELETE]
+
+    return patch.object(expire_snapshots, "files_made_dead", deleted)
+
+
+@planted_in("writer-expiry")
+def expiry_from_the_newest_down() -> Patch:
+    real = expire_snapshots._find_doomed
+
+    def downwards(context: TableContext, expiring: range, kept: Snapshot) -> Any:
+        doomed = real(context, expiring, kept)
+        return replace(doomed, snapshots=doomed.snapshots[::-1])
+
+    return patch.object(expire_snapshots, "_find_doomed", downwards)
+
+
+@planted_in("writer-expiry")
+def expiry_reads_a_stale_latest() -> Patch:
+    """It spares what the snapshot needs that was the newest at the beginning of all time, and deletes the rest."""
+    real = expire_snapshots._find_doomed
+
+    def stale(context: TableContext, expiring: range, kept: Snapshot) -> Any:
+        doomed = real(context, expiring, kept)
+        oldest, newest = doomed.snapshots[0], context.snapshots.latest()
+        spared = {entry.identity for entry in context.manifests.live_entries(oldest)}
+        live = context.manifests.live_entries(newest) if newest else []
+        return replace(doomed, dead={kept.id: [entry for entry in live if entry.identity not in spared]})
+
+    return patch.object(expire_snapshots, "_find_doomed", stale)

@@ -1,0 +1,37 @@
+"""What a planted bug is, and the list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+Patch = AbstractContextManager[Any]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`plant` puts the bug in; a search through `scenario` has to find it, with so many interruptions of actors at most."""
+
+    name: str
+    scenario: str
+    plant: Callable[[], Patch]
+    most_switches: int = 1
+
+
+PLANTED: list[Mutation] = []
+
+
+def planted_in(scenario: str) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
+    def register(plant: Callable[[], Patch]) -> Callable[[], Patch]:
+        PLANTED.append(Mutation(plant.__name__, scenario, plant))
+        return plant
+
+    return register
+
+
+@contextmanager
+def both(first: Patch, second: Patch) -> Iterator[None]:
+    with first, second:
+        yield
