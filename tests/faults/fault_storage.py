@@ -291,4 +291,3 @@ class _Output(io.RawIOBase):
 def _by_age(status: FileStatus) -> list[object]:
     """Names of one directory count upwards: 10 is newer than 9."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", status.name)]
-

@@ -107,4 +107,3 @@ def test_a_snapshot_never_survives_in_part(disk: Disk) -> None:
     LocalStorage().put_if_absent(f"{disk.root}/snapshot/snapshot-1", b"whole")
     seen.append(disk.survivors())
     assert {state["/snapshot/snapshot-1"] for state in seen if "/snapshot/snapshot-1" in state} == {b"whole"}
-

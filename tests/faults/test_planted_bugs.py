@@ -109,4 +109,3 @@ def test_it_is_found(bug: str, tmp_path: Path) -> None:
             if runs.figures.failures:
                 return
     pytest.fail("nobody noticed")
-
