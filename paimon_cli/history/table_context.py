@@ -14,9 +14,10 @@ from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.tag_history import TagHistory
 from paimon_cli.history.unsupported_tables import refuse_unsupported
 from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, SystemClock
@@ -38,6 +39,7 @@ class TableContext:
     clock: Clock = field(default_factory=SystemClock)
     names: Names = field(default_factory=RandomNames)
     read_threads: int = 8
+    branch: str = MAIN_BRANCH
 
     @staticmethod
     def open(
@@ -48,27 +50,44 @@ class TableContext:
         storage: Storage | None = None,
         clock: Clock | None = None,
         names: Names | None = None,
+        branch: str = MAIN_BRANCH,
     ) -> TableContext:
         """The table at its latest schema. `NotFound` without a schema, `NotSupported` for options that we cannot honour."""
         root = url.rstrip("/")
         if storage is None:
             storage, root = storage_for_url(url, storage_options)
-        schema = SchemaHistory(storage, TableLayout(root)).latest()
+        schema = SchemaHistory(storage, TableLayout(root, branch)).latest()
         options = TableOptions(schema.options).with_overrides(dynamic_options or {})
         refuse_unsupported(options.raw, root)
-        return TableContext(root, storage, schema, options, clock or SystemClock(), names or RandomNames())
+        return TableContext(root, storage, schema, options, clock or SystemClock(), names or RandomNames(), branch=branch)
 
     def at_schema(self, schema_id: int) -> TableContext:
         """The same table seen with an older schema's columns; its options stay as they are."""
         return self if schema_id == self.schema.id else replace(self, schema=self.schemas.get(schema_id))
 
+    def at_branch(self, branch: str) -> TableContext:
+        """Another branch of the same table, at that branch's latest schema; the options are this one's."""
+        if branch == self.branch:
+            return self
+        schema = SchemaHistory(self.storage, TableLayout(self.url, branch)).latest()
+        return replace(self, branch=branch, schema=schema)
+
+    @property
+    def address(self) -> str:
+        """What names the table, and the branch if it is not main, as a user would write it."""
+        return self.url if self.branch == MAIN_BRANCH else f"{self.url}$branch_{self.branch}"
+
     @cached_property
     def layout(self) -> TableLayout:
-        return TableLayout(self.url)
+        return TableLayout(self.url, self.branch)
 
     @cached_property
     def snapshots(self) -> SnapshotHistory:
         return SnapshotHistory(self.storage, self.layout)
+
+    @cached_property
+    def tags(self) -> TagHistory:
+        return TagHistory(self.storage, self.layout)
 
     @cached_property
     def schemas(self) -> SchemaHistory:

@@ -72,7 +72,7 @@ def stage_write(
         if request.overwrite:
             overwritten(context, messages, request.static_partition)  # rows outside of it are refused now, not at the commit
         staged = StagedCommit(
-            table=context.url,
+            table=context.address,
             schema_id=context.schema.id,
             schema_time_millis=context.schema.time_millis,
             commit_user=identity.user,
@@ -152,8 +152,8 @@ def abort_stage(context: TableContext, file: StageFile, staged: StagedCommit) ->
 
 def check_table(context: TableContext, file: StageFile, staged: StagedCommit) -> None:
     """UsageError if the file was staged for another table, also one that was in the same place before."""
-    if context.url != staged.table:
-        raise UsageError(f"{file.name} was staged for {staged.table}", f"not for {context.url}")
+    if context.address != staged.table:
+        raise UsageError(f"{file.name} was staged for {staged.table}", f"not for {context.address}")
     try:
         same = context.schemas.get(staged.schema_id).time_millis == staged.schema_time_millis
     except NotFound:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 _LOWER_ESCAPE = re.compile(r"(\\\\)|\\u00([01][0-9a-f])")
 
 
 def dump_java_json(obj: object) -> str:
-    """`obj` (dicts, lists, texts, ints, bools, None) as text: `"key" : value`, indent 2, `[ {`, `{ }`, no final newline."""
+    """`obj` (dicts, lists, texts, numbers, bools, None) as text: `"key" : value`, indent 2, `[ {`, `{ }`, no final newline."""
     return _render(obj, "\n")
 
 
@@ -19,6 +20,8 @@ def _render(obj: object, newline: str) -> str:
         return _text(obj)
     if obj is None or isinstance(obj, (bool, int)):
         return json.dumps(obj)
+    if isinstance(obj, Decimal):
+        return str(obj)
     if isinstance(obj, Mapping):
         if not obj:
             return "{ }"

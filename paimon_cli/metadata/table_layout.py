@@ -7,22 +7,42 @@ from dataclasses import dataclass
 SNAPSHOT_PREFIX = "snapshot-"
 SCHEMA_PREFIX = "schema-"
 TAG_PREFIX = "tag-"
+BRANCH_PREFIX = "branch-"
+CHANGELOG_PREFIX = "changelog-"
+CONSUMER_PREFIX = "consumer-"
+MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Absolute paths below one table directory; `root` has no trailing slash."""
+    """Absolute paths below one table directory; `root` has no trailing slash.
+
+    A branch has schemas, snapshots, tags, changelogs and consumers of its own; all else it shares with the table.
+    """
 
     root: str
+    branch: str = MAIN_BRANCH
+
+    @property
+    def version_root(self) -> str:
+        """The directory above `snapshot/`, `schema/` and `tag/`."""
+        return self.root if self.branch == MAIN_BRANCH else f"{self.branches_directory}/{BRANCH_PREFIX}{self.branch}"
+
+    @property
+    def branches_directory(self) -> str:
+        return f"{self.root}/branch"
+
+    def of_branch(self, branch: str) -> TableLayout:
+        return TableLayout(self.root, branch)
 
     @property
     def schema_directory(self) -> str:
-        return f"{self.root}/schema"
+        return f"{self.version_root}/schema"
 
     @property
     def snapshot_directory(self) -> str:
-        return f"{self.root}/snapshot"
+        return f"{self.version_root}/snapshot"
 
     @property
     def manifest_directory(self) -> str:
@@ -33,8 +53,20 @@ class TableLayout:
         return f"{self.root}/index"
 
     @property
+    def statistics_directory(self) -> str:
+        return f"{self.root}/statistics"
+
+    @property
     def tag_directory(self) -> str:
-        return f"{self.root}/tag"
+        return f"{self.version_root}/tag"
+
+    @property
+    def changelog_directory(self) -> str:
+        return f"{self.version_root}/changelog"
+
+    @property
+    def consumer_directory(self) -> str:
+        return f"{self.version_root}/consumer"
 
     @property
     def latest_hint(self) -> str:
@@ -52,6 +84,13 @@ class TableLayout:
 
     def tag(self, name: str) -> str:
         return f"{self.tag_directory}/{TAG_PREFIX}{name}"
+
+    def changelog(self, snapshot_id: int) -> str:
+        """The copy of an expired snapshot whose changes outlive it."""
+        return f"{self.changelog_directory}/{CHANGELOG_PREFIX}{snapshot_id}"
+
+    def consumer(self, name: str) -> str:
+        return f"{self.consumer_directory}/{CONSUMER_PREFIX}{name}"
 
     def manifest(self, name: str) -> str:
         """Path of a manifest, manifest list or index manifest: names are used as stored, never parsed."""

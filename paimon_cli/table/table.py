@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paimon_cli.errors import NotFound
+from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.tag_history import TagHistory
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import Storage
@@ -37,13 +39,17 @@ class Table:
     options: Mapping[str, str] = field(default_factory=dict)
     read_optimized: bool = False
     store_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    branch: str = MAIN_BRANCH
 
     @classmethod
     def open(cls, location: TableLocation, options: Mapping[str, str] | None = None) -> Table:
-        """NotFound when there is no table."""
+        """NotFound when there is no table, or no such branch of it."""
         storage, root = location.open_storage()
         files = store_options(location.storage_options)
-        table = cls(location.name, root, storage, dict(options or {}), location.read_optimized, files)
+        table = cls(location.name, root, storage, dict(options or {}), location.read_optimized, files, location.branch)
+        if location.branch != MAIN_BRANCH and not table.schemas.ids():
+            replace(table, branch=MAIN_BRANCH).schemas.latest()
+            raise table.branches.missing(location.branch)
         table.schemas.latest()
         return table
 
@@ -58,11 +64,11 @@ class Table:
         """What reads, writes and decoded statistics need. NotSupported when the table uses what this version cannot honour."""
         from paimon_cli.history.table_context import TableContext  # brings Arrow, which plain metadata does without
 
-        return TableContext.open(self.url, self.options, storage=self.storage)
+        return TableContext.open(self.url, self.options, storage=self.storage, branch=self.branch)
 
     @cached_property
     def layout(self) -> TableLayout:
-        return TableLayout(self.url)
+        return TableLayout(self.url, self.branch)
 
     @cached_property
     def snapshots(self) -> SnapshotHistory:
@@ -71,6 +77,14 @@ class Table:
     @cached_property
     def schemas(self) -> SchemaHistory:
         return SchemaHistory(self.storage, self.layout)
+
+    @cached_property
+    def tags(self) -> TagHistory:
+        return TagHistory(self.storage, self.layout)
+
+    @cached_property
+    def branches(self) -> BranchList:
+        return BranchList(self.storage, self.layout)
 
     @cached_property
     def manifests(self) -> ManifestReader:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.history.branch_list import check_branch_name
 from paimon_cli.history.schema_history import SchemaHistory
-from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.storage.redaction import without_user_info
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -18,6 +19,7 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 CATALOG_FILE = "paimon.yaml"
 WAREHOUSE_VARIABLE = "PAIMON_WAREHOUSE"
 READ_OPTIMIZED_SUFFIX = "ro"
+BRANCH_MARK = "branch_"
 
 _NAME = re.compile(r"[^./\\$]+")
 _COMMAND_OF_SYSTEM_TABLE = {
@@ -29,6 +31,8 @@ _COMMAND_OF_SYSTEM_TABLE = {
     "schemas": "schemas ls",
     "options": "options ls",
     "tags": "tags ls",
+    "branches": "branches ls",
+    "consumers": "consumers ls",
 }
 
 
@@ -61,6 +65,7 @@ class TableLocation:
     read_optimized: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     allow_unsafe_commit: bool = False
+    branch: str = MAIN_BRANCH
 
     def open_storage(self) -> tuple[Storage, str]:
         """The storage and the root of the table in normal form."""
@@ -96,9 +101,10 @@ def find_warehouse(
 def locate_table(table: str, warehouse: str | None = None, options: Mapping[str, str] | None = None) -> TableLocation:
     """The directory of TABLE: a path or URL as it stands, `db.table` as WAREHOUSE/db.db/table. `options`: of the catalog.
 
-    A `$ro` suffix asks for the read-optimised view; other system tables are refused with the command that shows the same.
+    `$branch_b` names a branch, `$ro` asks for the read-optimised view, `$branch_b$ro` for both; other system tables are
+    refused with the command that shows the same.
     """
-    plain, suffix = _split_system_suffix(table)
+    plain, branch, suffix = _split_suffixes(table)
     found = find_warehouse(warehouse, options=options)
     if not plain:
         raise UsageError("the table name is empty", hint="TABLE is a path, a URL or db.table")
@@ -107,7 +113,7 @@ def locate_table(table: str, warehouse: str | None = None, options: Mapping[str,
     else:
         database, name = _split_name(plain)
         url = f"{found.database_url(database)}/{name}"
-    return TableLocation(url, without_user_info(table), suffix == READ_OPTIMIZED_SUFFIX, found.storage_options)
+    return TableLocation(url, without_user_info(table), suffix == READ_OPTIMIZED_SUFFIX, found.storage_options, branch=branch)
 
 
 def tables_of_database(
@@ -143,18 +149,21 @@ def _split_name(table: str) -> tuple[str, str]:
     return database, name
 
 
-def _split_system_suffix(table: str) -> tuple[str, str | None]:
+def _split_suffixes(table: str) -> tuple[str, str, str | None]:
+    """Table, branch and view of `table$branch_b$ro`."""
     directory, slash, last = table.rpartition("/")
     name, dollar, suffix = last.partition("$")
+    plain, branch = f"{directory}{slash}{name}", MAIN_BRANCH
+    if suffix.startswith(BRANCH_MARK):
+        branch, dollar, suffix = suffix.removeprefix(BRANCH_MARK).partition("$")
+        if branch != MAIN_BRANCH:
+            check_branch_name(branch)
     if not dollar:
-        return table, None
-    plain = f"{directory}{slash}{name}"
+        return plain, branch, None
     if suffix == READ_OPTIMIZED_SUFFIX:
-        return plain, suffix
-    if suffix.startswith("branch_"):
-        raise NotSupported(f"branch '{suffix.removeprefix('branch_')}' of {plain}", "branches cannot be opened by this version")
+        return plain, branch, suffix
     command = _COMMAND_OF_SYSTEM_TABLE.get(suffix)
-    hint = f"paimon-cli {command} {plain}" if command else "the only suffix of a table name is $ro"
+    hint = f"paimon-cli {command} {plain}" if command else "the suffixes of a table name are $ro and $branch_NAME"
     raise UsageError(f"'${suffix}' is not a view of a table that can be opened", "system tables are shown by commands", hint)
 
 

@@ -105,7 +105,8 @@ def test_a_directory_in_reach_is_a_path_unless_a_warehouse_takes_the_name(elsewh
         ("$ro", UsageError, "empty"),
         ("a.b$snapshots", UsageError, "view of a table"),
         ("./t$nonsense", UsageError, "view of a table"),
-        ("./t$branch_dev", NotSupported, "branch 'dev'"),
+        ("./t$branch_7", UsageError, "name of a branch"),
+        ("./t$branch_a$tags", UsageError, "view of a table"),
     ],
 )
 def test_names_that_lead_nowhere(table: str, error: type[PaimonError], message: str) -> None:
@@ -117,6 +118,13 @@ def test_system_tables_name_the_command_that_shows_them() -> None:
     with pytest.raises(UsageError) as caught:
         locate_table("a.b$snapshots", "/wh")
     assert caught.value.hint == "paimon-cli snapshots ls a.b"
+
+
+def test_branches_and_views_of_them() -> None:
+    branch, both = locate_table("a.b$branch_dev", "/wh"), locate_table("./t$branch_dev$ro")
+    assert (branch.url, branch.branch, branch.read_optimized) == ("/wh/a.db/b", "dev", False)
+    assert (both.url, both.branch, both.read_optimized) == ("./t", "dev", True)
+    assert locate_table("./t$branch_main").branch == "main"
 
 
 def test_a_dollar_in_a_directory_above_is_no_suffix() -> None:
