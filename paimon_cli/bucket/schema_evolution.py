@@ -6,18 +6,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from paimon_cli.casts.column_cast import cast_column, cast_of
+from paimon_cli.casts.permission import same_type
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.field_types import DataField, DataType, type_to_sql
 from paimon_cli.datatypes.hidden_nulls import retyped
-from paimon_cli.errors import NotSupported
-
-WIDENING = {
-    "TINYINT": ("SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"),
-    "SMALLINT": ("INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"),
-    "INT": ("BIGINT", "DOUBLE", "DECIMAL"),
-    "BIGINT": ("DECIMAL",),
-    "FLOAT": ("DOUBLE",),
-}
+from paimon_cli.errors import NotSupported, UsageError
 
 
 @dataclass(frozen=True)
@@ -29,10 +23,19 @@ class ColumnSource:
 
     def column(self, stored: pa.Array | None, rows: int) -> pa.Array:
         """The stored column (as the file's format spelled it) as the read schema's Arrow type."""
-        target = arrow_type(self.field.type)
         if self.file_field is None or stored is None:
-            return pa.nulls(rows, target)
-        return _cast(as_declared(stored, arrow_type(self.file_field.type)), self.file_field.type, self.field)
+            return pa.nulls(rows, arrow_type(self.field.type))
+        declared = as_declared(stored, arrow_type(self.file_field.type))
+        try:
+            return evolved(declared, self.file_field.type, self.field.type)
+        except (NotSupported, UsageError) as problem:
+            change = f"from {type_to_sql(self.file_field.type)} to {type_to_sql(self.field.type)}"
+            raise type(problem)(
+                f"column {self.field.name} was changed {change}: {problem.what}",
+                problem.why or "an old file holds the old type",
+                problem.hint or "read a snapshot from before the change",
+                column=self.field.name,
+            ) from problem
 
 
 def column_sources(read_fields: tuple[DataField, ...], file_fields: tuple[DataField, ...]) -> list[ColumnSource]:
@@ -50,16 +53,36 @@ def as_declared(stored: pa.Array, target: pa.DataType) -> pa.Array:
     return retyped(stored, target, pa.Array.cast)
 
 
-def _cast(column: pa.Array, source: DataType, field: DataField) -> pa.Array:
-    target = field.type
-    if source.with_nullable(True) == target.with_nullable(True) or arrow_type(source) == arrow_type(target):
+def evolved(column: pa.Array, source: DataType, target: DataType) -> pa.Array:
+    """A column in `arrow_type(source)` as `arrow_type(target)`; ROW fields are matched by id at any depth."""
+    if same_type(source, target):
         return column
-    same_family = source.root == target.root and source.root in ("DECIMAL", "TIMESTAMP", "TIMESTAMP_LTZ", "TIME")
-    widens = same_family and (target.precision or 0) >= (source.precision or 0) and (target.scale or 0) >= (source.scale or 0)
-    if widens or target.root in WIDENING.get(source.root, ()):
-        return column.cast(arrow_type(target))
-    raise NotSupported(
-        f"column {field.name} was changed from {type_to_sql(source)} to {type_to_sql(target)}",
-        "this version reads old files only where the type was widened",
-        "read a snapshot from before the change",
-    )
+    if source.root != target.root or not source.is_nested:
+        if cast_of(source, target) is None and source.root == target.root:
+            return column  # TIME(0) and TIME(3): the same values
+        return cast_column(column, source, target)
+    absent = column.is_null() if column.null_count else None
+    wanted = arrow_type(target)
+    if source.root == "ROW":
+        children = _fields(column, source.row_fields(), target.row_fields())
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=absent)
+    offsets = column.offsets.to_numpy()
+    inside = slice(offsets[0], offsets[-1])
+    starts = pa.array(offsets - offsets[0])
+    if source.root == "ARRAY":
+        items = evolved(column.values[inside], source.element_type(), target.element_type())
+        return pa.ListArray.from_arrays(starts, items, type=wanted, mask=absent)
+    (old_key, old_value), (key, value) = source.entry_types(), target.entry_types()
+    keys = evolved(column.keys[inside], old_key, key)
+    return pa.MapArray.from_arrays(starts, keys, evolved(column.items[inside], old_value, value), type=wanted, mask=absent)
+
+
+def _fields(column: pa.Array, old: tuple[DataField, ...], new: tuple[DataField, ...]) -> list[pa.Array]:
+    positions = {field.id: i for i, field in enumerate(old)}
+    # `field` of a sliced struct is cut to the slice, `flatten` would also put the struct's nulls into its fields
+    return [
+        pa.nulls(len(column), arrow_type(field.type))
+        if field.id not in positions
+        else evolved(column.field(positions[field.id]), old[positions[field.id]].type, field.type)
+        for field in new
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from paimon_cli.casts.permission import keeps_values, same_type
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS
 from paimon_cli.datatypes.field_types import DataField, DataType
@@ -49,7 +50,7 @@ class TableBounds:
 
     def _keys(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
         stored = self._stored_fields(file, self._key_fields)
-        if not stored or any(a is None or not _same_type(a.type, b.type) for a, b in zip(stored, self._key_fields, strict=True)):
+        if not stored or any(a is None or not same_type(a.type, b.type) for a, b in zip(stored, self._key_fields, strict=True)):
             return {}
         known = self._decoded(file.key_stats, file.row_count, self._key_fields, file.file_name)
         first = self._key_fields[0]
@@ -61,7 +62,7 @@ class TableBounds:
         return known
 
     def _values(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
-        """A column that the file's schema did not have is null in all of its rows; one of another type is unknown."""
+        """A column that the file's schema did not have is null in all of its rows; one whose values were cast is unknown."""
         if file.write_cols is not None:
             return {}
         fields = self._context.schema.fields
@@ -75,7 +76,7 @@ class TableBounds:
         for field, old in zip(fields, stored, strict=True):
             if old is None:
                 known[field.name] = ColumnBounds(file.row_count, file.row_count)
-            elif old.name in by_name and _same_type(old.type, field.type):
+            elif old.name in by_name and keeps_values(old.type, field.type):
                 known[field.name] = by_name[old.name]
         return known
 
@@ -112,10 +113,6 @@ def _arity(row: bytes) -> int:
 def _trusted_floats(low: Any, high: Any, file_name: str) -> bool:
     """A NaN may hide in the bounds of ORC files, and may stand in any."""
     return file_name.endswith(".parquet") and low == low and high == high
-
-
-def _same_type(a: DataType, b: DataType) -> bool:
-    return a.with_nullable(True) == b.with_nullable(True)
 
 
 def _row(row: bytes, types: Sequence[DataType], file_name: str) -> tuple[Any, ...]:
