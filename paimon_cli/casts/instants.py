@@ -1,4 +1,4 @@
-"""Casts between DATE, TIME, TIMESTAMP, TIMESTAMP WITH LOCAL TIME ZONE and epoch seconds; the local zone is UTC (Java DateTimeUtils)."""
+"""Casts between DATE, TIME, both TIMESTAMPs and epoch seconds; the local zone is UTC (Java DateTimeUtils)."""
 
 from __future__ import annotations
 
@@ -91,6 +91,4 @@ def _in_unit(numbers: _Ints, per_milli: int, like: pa.Array, target: DataType) -
 def _array(values: npt.NDArray[np.generic], like: pa.Array, target: pa.DataType) -> pa.Array:
     mask = like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None
     plain = pa.array(values, mask=mask)
-    return (
-        plain if plain.type == target else plain.view(target) if plain.type.bit_width == target.bit_width else plain.cast(target)
-    )
+    return plain.view(target)

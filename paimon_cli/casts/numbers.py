@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,7 @@ def between_primitives(array: pa.Array, source: DataType, target: DataType) -> p
         return _masked(values.astype(_NUMPY[target.root]), array, arrow_type(target))
 
 
-def _saturated(values: npt.NDArray[np.generic], whole: type[np.integer[np.typing.NBitBase]]) -> npt.NDArray[np.generic]:
+def _saturated(values: npt.NDArray[np.generic], whole: type[np.signedinteger[Any]]) -> npt.NDArray[np.generic]:
     limits = np.iinfo(whole)
     floats = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
     # float(2**63 - 1) is 2**63 already, so whatever reaches it is beyond

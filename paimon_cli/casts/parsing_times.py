@@ -97,7 +97,7 @@ def _zone(zone: str, text: str) -> tuple[int, int]:
 
 
 def to_timestamp(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """`y-M-d[ H:m:s[.f]]` or `y-M-dTH:m[:s[.f]]`, cut to the precision; digits alone count units of it (not WITH LOCAL TIME ZONE)."""
+    """`y-M-d[ H:m:s[.f]]` or `y-M-dTH:m[:s[.f]]`, cut to the precision; digits alone count its units (not for LTZ)."""
     encoded = array.dictionary_encode()
     parsed = [_timestamp(text, target) for text in encoded.dictionary.to_pylist()]
     return values_to_arrow(parsed, target).cast(arrow_type(target)).take(encoded.indices)
