@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from paimon_cli.casts import instants, numbers, parsing, parsing_times, texts
 from paimon_cli.casts.permission import NUMERIC_ROOTS
-from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import (
     BINARY_ROOTS,
     FLOATING_ROOTS,
@@ -133,8 +132,3 @@ def _nested_text(array: pa.Array, t: DataType) -> pa.Array:
 
 def _text(array: pa.Array, t: DataType) -> pa.Array:
     return cast_column(array, t, STRING)
-
-
-def literal_column(text: str, target: DataType) -> pa.Array:
-    """One value: what a cast of the text gives; for a column's default."""
-    return cast_column(pa.array([text], arrow_type(STRING)), STRING, target)

@@ -12,6 +12,7 @@ import typer
 
 from paimon_cli import __version__
 from paimon_cli.cli import (
+    alter_command,
     compact_command,
     create_command,
     file_commands,
@@ -84,6 +85,7 @@ DATA, INSPECT, OTHER = "Data", "Inspect", "Other"
 
 for _command in (create_command, write_command, update_commands, read_command, compact_command):
     _command.register(app, DATA)
+app.add_typer(alter_command.alter, name="alter", rich_help_panel=DATA)
 app.add_typer(stage_commands.stage, name="stage", rich_help_panel=DATA)
 for _name, _group in (
     ("snapshots", snapshot_commands.snapshots),

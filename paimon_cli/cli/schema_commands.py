@@ -31,7 +31,7 @@ SCHEMA_DETAILS = (
     Column("options", "Options", JSON),
     Column("comment", "Comment"),
     Column("highest_field_id", "Highest field ID", ID),
-    Column("fields", "Columns", records("id", "name", "type", "description")),
+    Column("fields", "Columns", records("id", "name", "type", "description", "default_value")),
 )
 OPTION_COLUMNS = (
     Column("key", "Option"),

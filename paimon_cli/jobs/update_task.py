@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
+from paimon_cli.casts.default_value import with_default
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER
 from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
@@ -90,6 +91,7 @@ def _changed(context: TableContext, change: RowChange, batch: pa.RecordBatch, fi
     assignments = change.new_values.assignments if change.new_values else ()
     for assignment in assignments:
         columns[assignment.column.name] = _assigned(context, assignment, batch)
+    columns = {name: with_default(values, context.schema.field(name)) for name, values in columns.items()}
     changed = _merge_rows(context, columns, change.kind, first_sequence)
     engine = merge_engine(context.options)
     if any(assignment.column.name in engine.sequence_fields for assignment in assignments):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from paimon_cli.datatypes.data_type import NESTED_ROOTS, NEWER_ROOTS
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
+from paimon_cli.table.column_default import check_default
 from paimon_cli.table.option_values import check_option_values
 from paimon_cli.table.table_definition import TableDefinition, split_names
 
@@ -42,6 +43,11 @@ def _check_columns(definition: TableDefinition) -> None:
             )
         if not name.strip():
             raise UsageError("a column has no name")
+
+
+def _check_defaults(definition: TableDefinition) -> None:
+    for field in definition.fields:
+        check_default(field.name, field.type, field.default_value)
 
 
 def _check_keys(definition: TableDefinition) -> None:
@@ -184,6 +190,7 @@ def _refuse_duplicates(what: str, names: Iterable[str]) -> None:
 
 CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
     _check_columns,
+    _check_defaults,
     _check_option_values,
     _check_keys,
     _check_partition_types,

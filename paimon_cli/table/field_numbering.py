@@ -18,6 +18,13 @@ def numbered(fields: Fields) -> tuple[Fields, int]:
     return columns, next(ids) - 1
 
 
+def numbered_field(field: DataField, highest_id: int) -> tuple[DataField, int]:
+    """A new column with ids behind the highest one so far, and the highest then."""
+    ids = count(highest_id + 1)
+    numbered_one = replace(field, id=next(ids), type=_numbered_type(field.type, ids))
+    return numbered_one, next(ids) - 1
+
+
 def _numbered_inside(field: DataField, ids: Iterator[int]) -> DataField:
     """Fields of a ROW get their id behind the fields inside them; columns of the table before."""
     data_type = _numbered_type(field.type, ids)

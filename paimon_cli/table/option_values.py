@@ -13,6 +13,8 @@ from paimon_cli.options.option_text import TypedOption, read_option
 from paimon_cli.options.table_options import TableOptions
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
+FREE_TEXTS = frozenset({"parquet.enable.dictionary"})
+"""Paimon calls it a number, and hands it to Parquet's writer, which takes true or false."""
 OF_COLUMNS = "fields."
 NEARLY = 0.85
 """Likeness of a misspelled key to the one that was meant; engines keep keys of their own in tables, which are none of ours."""
@@ -31,7 +33,7 @@ _READER_OF_TYPE: dict[str, Callable[[str], Any]] = {
 def check_option_values(options: Mapping[str, str]) -> None:
     """UsageError with key, value and what is allowed."""
     for key, text in options.items():
-        known = find_option(key)
+        known = None if key in FREE_TEXTS else find_option(key)
         if known is not None and known.choices:
             read_option(key, text, read.one_of(*(choice.lower() for choice in known.choices)))
         elif known is not None and known.type in _READER_OF_TYPE:

@@ -33,6 +33,7 @@ class FieldRow:
     name: str
     type: Any
     description: str | None
+    default_value: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def schema_details(schema: TableSchema) -> SchemaDetails:
     return SchemaDetails(
         id=schema.id,
         time=schema.time_millis,
-        fields=tuple(FieldRow(f.id, f.name, type_to_json(f.type), f.description) for f in schema.fields),
+        fields=tuple(FieldRow(f.id, f.name, type_to_json(f.type), f.description, f.default_value) for f in schema.fields),
         primary_keys=schema.primary_keys,
         partition_keys=schema.partition_keys,
         options=schema.options,

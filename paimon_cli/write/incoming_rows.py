@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_cli.casts.default_value import with_default
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import NESTED_ROOTS
 from paimon_cli.datatypes.field_types import DataField, DataType, type_to_sql
@@ -92,8 +93,12 @@ class IncomingRows:
         faults: list[tuple[BadCell, str]] = []
         columns: list[pa.Array] = []
         for column in self.schema.fields:
-            raw = batch.column(column.name) if column.name in batch.schema.names else pa.nulls(batch.num_rows)
-            columns.append(self._column(raw, column, split, faults))
+            given = column.name in batch.schema.names
+            raw = batch.column(column.name) if given else pa.nulls(batch.num_rows)
+            if given or column.default_value is None:
+                columns.append(with_default(self._column(raw, column, split, faults), column))
+            else:
+                columns.append(with_default(pa.nulls(batch.num_rows, arrow_type(column.type)), column))
         kinds = self._kinds(batch, columns, faults)
         if faults:
             cell, name = min(faults, key=lambda fault: fault[0].row)
@@ -113,10 +118,16 @@ class IncomingRows:
             name = missing[0] if missing else unknown[0]
             near = _nearest(name, unknown if missing else expected)
             what = f"{split.name}: column '{name}' is missing" if missing else f"{split.name}: the table has no column '{name}'"
-            why = "every column of the table must be in the input" if missing else f"its columns are {', '.join(expected)}"
+            why = (
+                "every column of the table without a default must be in the input"
+                if missing
+                else f"its columns are {', '.join(expected)}"
+            )
             raise BadInput(what, why, f"did you mean '{near}'?" if near else "", source=split.name, column=name)
 
     def _is_needed(self, name: str) -> bool:
+        if name in self.schema.field_names and self.schema.field(name).default_value is not None:
+            return False
         return self.kind != DELETE or name == self.kind_column or self._is_key(name) or self.kind_column is not None
 
     def _is_key(self, name: str) -> bool:

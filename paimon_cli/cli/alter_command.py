@@ -1,0 +1,201 @@
+"""`alter`: change options and columns of a table; each change is one new schema."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName, split_pairs
+from paimon_cli.cli.results import Item, OutputFormat
+from paimon_cli.cli.schema_commands import SCHEMA_DETAILS
+from paimon_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from paimon_cli.table.schema_changes import Position, SchemaChange
+
+alter = group("Change options and columns of a table. Files stay as they are: old ones are read under the new schema.")
+
+ColumnPath = Annotated[
+    str,
+    typer.Argument(
+        metavar="COLUMN",
+        help="A column, or a field inside of one: a.b; elements of lists are a.element, values of maps a.value.",
+        show_default=False,
+    ),
+]
+First = Annotated[bool, typer.Option("--first", help="Put it in front.")]
+After = Annotated[str | None, typer.Option("--after", metavar="COLUMN", help="Put it behind that column.")]
+Comment = Annotated[str | None, typer.Option("--comment", help="Comment of the column; '' takes it away.")]
+
+
+@alter.callback()
+def _table(context: typer.Context, table: TableName) -> None:
+    context.obj = table
+
+
+@command(alter, "set")
+def set_options(
+    call: Call,
+    context: typer.Context,
+    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", show_default=False)],
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Set options.
+
+    paimon-cli alter ./wh/shop.db/orders set num-sorted-run.compaction-trigger=8 write-only=true
+    """
+    from paimon_cli.table.schema_changes import SetOption
+
+    changes = [SetOption(key, value) for key, value in split_pairs(pairs, "set").items()]
+    _change(call, context, changes, allow_unsafe_commit)
+
+
+@command(alter, "unset")
+def unset_options(
+    call: Call,
+    context: typer.Context,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY...", show_default=False)],
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Take options away, so that their defaults count again."""
+    from paimon_cli.table.schema_changes import UnsetOption
+
+    _change(call, context, [UnsetOption(key) for key in keys], allow_unsafe_commit)
+
+
+@command(alter, "comment")
+def set_comment(
+    call: Call,
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="'' takes it away.", show_default=False)],
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Comment the table."""
+    from paimon_cli.table.schema_changes import SetComment
+
+    _change(call, context, [SetComment(text or None)], allow_unsafe_commit)
+
+
+@command(alter, "add-column")
+def add_column(
+    call: Call,
+    context: typer.Context,
+    column: Annotated[
+        str, typer.Argument(metavar="'NAME TYPE'", help="In SQL: 'price DECIMAL(10, 2) DEFAULT 0'.", show_default=False)
+    ],
+    first: First = False,
+    after: After = None,
+    comment: Comment = None,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Add a column; rows written before have null there.
+
+    paimon-cli alter ./wh/shop.db/orders add-column 'price DECIMAL(10, 2)' --after name
+    """
+    from paimon_cli.table.schema_changes import AddColumn
+    from paimon_cli.table.sql_columns import parse_nested_column
+
+    path, declared = parse_nested_column(column)
+    if declared.is_key:
+        raise UsageError(f"new column '{declared.field.name}' cannot be a primary key", "the key of a table never changes")
+    field = declared.field
+    text = field.description if comment is None else comment or None
+    added = AddColumn(path, field.type, text, field.default_value, _position(first, after))
+    _change(call, context, [added], allow_unsafe_commit)
+
+
+@command(alter, "drop-column")
+def drop_column(call: Call, context: typer.Context, column: ColumnPath, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
+    """Drop a column. One of the same name that is added later is another: the values do not come back."""
+    from paimon_cli.table.schema_changes import DropColumn
+    from paimon_cli.table.sql_columns import parse_path
+
+    _change(call, context, [DropColumn(parse_path(column))], allow_unsafe_commit)
+
+
+@command(alter, "rename-column")
+def rename_column(
+    call: Call,
+    context: typer.Context,
+    column: ColumnPath,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.", show_default=False)],
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Rename a column; options that name it follow."""
+    from paimon_cli.table.schema_changes import RenameColumn
+    from paimon_cli.table.sql_columns import parse_path
+
+    _change(call, context, [RenameColumn(parse_path(column), name)], allow_unsafe_commit)
+
+
+@command(alter, "alter-column")
+def alter_column(
+    call: Call,
+    context: typer.Context,
+    column: ColumnPath,
+    new_type: Annotated[
+        str | None, typer.Argument(metavar="[TYPE]", help="In SQL: 'BIGINT', 'INT NOT NULL DEFAULT 5'.", show_default=False)
+    ] = None,
+    nullable: Annotated[bool | None, typer.Option("--nullable/--not-null", help="Whether null is allowed.")] = None,
+    comment: Comment = None,
+    default: Annotated[
+        str | None, typer.Option("--default", metavar="VALUE", help="What writers put for null and for a missing column.")
+    ] = None,
+    drop_default: Annotated[bool, typer.Option("--drop-default", help="Take the default away.")] = False,
+    first: First = False,
+    after: After = None,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Change type, nullability, comment, default or position of a column; old files are cast when they are read.
+
+    paimon-cli alter ./wh/shop.db/orders alter-column amount 'DECIMAL(20, 2)' --comment net
+    """
+    from paimon_cli.table.schema_changes import AlterColumn
+    from paimon_cli.table.sql_columns import parse_declaration, parse_path
+
+    if default is not None and drop_default:
+        raise UsageError("--default and --drop-default contradict each other")
+    path = parse_path(column)
+    declared = None if new_type is None else parse_declaration(new_type, path[-1])
+    if declared is not None:
+        nullable = declared.nullable if nullable is None else nullable
+        comment = declared.field.description if comment is None else comment
+        default = declared.field.default_value if default is None else default
+    changed = AlterColumn(
+        path, declared.field.type if declared else None, nullable, comment, default, drop_default, _position(first, after)
+    )
+    if changed == AlterColumn(path):
+        raise UsageError(
+            "nothing to change", "neither a type nor an option is given", "paimon-cli alter TABLE alter-column --help"
+        )
+    _change(call, context, [changed], allow_unsafe_commit)
+
+
+def _position(first: bool, after: str | None) -> Position | None:
+    from paimon_cli.table.schema_changes import Position
+
+    if first and after is not None:
+        raise UsageError("--first and --after contradict each other")
+    return Position(after) if first or after is not None else None
+
+
+def _change(call: Call, context: typer.Context, changes: Sequence[SchemaChange], allow_unsafe_commit: bool) -> None:
+    from paimon_cli.table.alter_table import alter_table
+
+    location = call.locate(context.obj, allow_unsafe_commit)
+    altered = alter_table(call.open_to_commit(location), changes)
+    for warning in altered.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if call.output is OutputFormat.TABLE:
+        done = (
+            f"now has schema {altered.schema.id}" if altered.changed else f"is like that already, at schema {altered.schema.id}"
+        )
+        print(f"{location.name} {done}")
+        return
+    from paimon_cli.table.schema_report import schema_details
+
+    call.show(Item("Schema", location.name, SCHEMA_DETAILS, schema_details(altered.schema)))

@@ -1,0 +1,98 @@
+"""Changes of a table's options, under Paimon's own refusals (Java SchemaManager.checkAlterTableOption)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from paimon_cli.errors import UsageError
+from paimon_cli.options.option_catalog import find_option
+
+OF_COLUMNS = "fields"
+ONLY_UP = ("ignore-delete", "ignore-update-before")
+LISTS_OF_COLUMNS = ("bucket-key", "sequence.field")
+NAMED_BY_COLUMN = ("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "stats-mode")
+NAMED_AND_LISTING = ("sequence-group", "nested-key")
+NEVER = {"type": "the kind of a table never changes", "path": "a table is moved by moving its directory"}
+
+
+def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots: bool) -> dict[str, str]:
+    """UsageError for what may not change; some rules hold only once there is data."""
+    old = options.get(key)
+    if old == value:
+        return dict(options)
+    _refuse_never(key)
+    if has_snapshots:
+        _refuse_immutable(key)
+        if key == "bucket":
+            _check_bucket(int(old or "-1"), value)
+        if key == "deletion-vectors.enabled":
+            _check_vectors(options, _is_true(value))
+        if key in ONLY_UP and _is_true(old) and not _is_true(value):
+            raise UsageError(f"option {key} cannot go back to false", "deletes that were ignored are lost", option=key)
+    return {**options, key: value}
+
+
+def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) -> dict[str, str]:
+    """UsageError for a key that is not set, or may not go."""
+    if key not in options:
+        raise UsageError(f"option {key} is not set", hint="paimon-cli options ls TABLE shows those that are", option=key)
+    _refuse_never(key)
+    if has_snapshots:
+        _refuse_immutable(key)
+        if key == "bucket":
+            raise UsageError("option bucket cannot be unset", "the files lie in so many buckets", option=key)
+        if key == "deletion-vectors.enabled":
+            _check_vectors(options, False)
+    return {other: value for other, value in options.items() if other != key}
+
+
+def renamed_in_options(options: Mapping[str, str], renamed: Mapping[str, str]) -> dict[str, str]:
+    """The options with column names replaced, in values that list columns and in keys `fields.<column>.<what>`."""
+
+    def names(text: str) -> str:
+        return ",".join(renamed.get(name.strip(), name.strip()) for name in text.split(","))
+
+    return dict(_renamed_option(key, value, names) for key, value in options.items())
+
+
+def _renamed_option(key: str, value: str, names: Callable[[str], str]) -> tuple[str, str]:
+    if key in LISTS_OF_COLUMNS:
+        return key, names(value)
+    prefix, _, rest = key.partition(".")
+    columns, _, what = rest.rpartition(".")
+    if prefix != OF_COLUMNS or what not in (*NAMED_BY_COLUMN, *NAMED_AND_LISTING):
+        return key, value
+    return f"{prefix}.{names(columns)}.{what}", names(value) if what in NAMED_AND_LISTING else value
+
+
+def _refuse_never(key: str) -> None:
+    if key in NEVER:
+        raise UsageError(f"option {key} cannot be changed", NEVER[key], option=key)
+
+
+def _refuse_immutable(key: str) -> None:
+    known = find_option(key)
+    if known is not None and known.immutable:
+        raise UsageError(f"option {key} cannot be changed", "it is fixed as soon as the table has data", option=key)
+
+
+def _check_bucket(old: int, value: str) -> None:
+    """Texts that are no numbers are refused with all other values later."""
+    if old == -1 or value.strip() == "-1":
+        raise UsageError(
+            f"bucket cannot change from {old} to {value}", "a table keeps to fixed or to dynamic buckets", option="bucket"
+        )
+
+
+def _check_vectors(options: Mapping[str, str], enabled: bool) -> None:
+    if _is_true(options.get("deletion-vectors.enabled")) != enabled and not _is_true(options.get("deletion-vectors.modifiable")):
+        raise UsageError(
+            "deletion-vectors.enabled cannot change once there is data",
+            "without a full compaction rows could show twice",
+            "set deletion-vectors.modifiable=true if you are sure",
+            option="deletion-vectors.enabled",
+        )
+
+
+def _is_true(text: str | None) -> bool:
+    return (text or "").strip().lower() == "true"
