@@ -23,6 +23,7 @@ from paimon_cli.cli import (
     snapshot_commands,
     stage_commands,
     update_commands,
+    verify_command,
     version_command,
     write_command,
 )
@@ -81,7 +82,7 @@ def _root(
     """Options in front of the command."""
 
 
-DATA, INSPECT, OTHER = "Data", "Inspect", "Other"
+DATA, INSPECT, SAFETY, OTHER = "Data", "Inspect", "Safety", "Other"
 
 for _command in (create_command, write_command, update_commands, read_command, compact_command):
     _command.register(app, DATA)
@@ -99,6 +100,7 @@ for _name, _group in (
     ("options", schema_commands.options),
 ):
     app.add_typer(_group, name=_name, rich_help_panel=INSPECT)
+verify_command.register(app, SAFETY)
 app.add_typer(lab_commands.lab, name="lab", rich_help_panel=OTHER)
 version_command.register(app, OTHER)
 

@@ -16,9 +16,9 @@ def levels_are_disjoint(version: Version) -> Iterator[Violation]:
     if not version.context.schema.primary_keys:
         return
     key_of = version.context.key_of
-    for place, entries in version.buckets.items():
+    for place in version.places:
         levels: dict[int, list[ManifestEntry]] = {}
-        for entry in entries:
+        for entry in version.at(place):
             if entry.file.level > 0:
                 levels.setdefault(entry.file.level, []).append(entry)
         for level, files in levels.items():
@@ -34,18 +34,14 @@ def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
     """PV021."""
     if not version.context.schema.primary_keys:
         return
-    for entry in version.live:
+    for entry in version.fresh:
         if version.context.key_of(entry.file.min_key) > version.context.key_of(entry.file.max_key):
             yield Violation("PV021", version.file_path(entry), "its least key is above its greatest")
 
 
 def bucket_counts_agree(version: Version) -> Iterator[Violation]:
     """PV022. Two counts in one partition: keys are looked for in the wrong bucket."""
-    counts: dict[bytes, set[int]] = {}
-    for entry in version.live:
-        if entry.total_buckets > 0:
-            counts.setdefault(entry.partition, set()).add(entry.total_buckets)
-    for partition, found in counts.items():
+    for partition, found in version.bucket_totals().items():
         if len(found) > 1:
             where = version.context.layout.root + "/" + version.context.partition_path_of(partition)
             listed = " and ".join(map(str, sorted(found)))
@@ -65,7 +61,7 @@ def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violati
         if entry.kind != ADD or entry.file.level != 0:
             continue
         low, high = key_of(entry.file.min_key), key_of(entry.file.max_key)
-        for older in before.buckets.get((entry.partition, entry.bucket), ()):
+        for older in before.at((entry.partition, entry.bucket)):
             shares_keys = key_of(older.file.min_key) <= high and low <= key_of(older.file.max_key)
             if shares_keys and older.file.max_sequence_number >= entry.file.min_sequence_number:
                 yield Violation(

@@ -1,37 +1,60 @@
-"""Runs the checks: over one version, over what a table holds now, with or without reading data files."""
+"""Runs the checks: over one version, along the history, over data files; what each level of `verify` looks at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants import bucket_checks, file_checks, row_checks, snapshot_checks
-from paimon_cli.invariants.version import Version
+from paimon_cli.invariants import (
+    bucket_checks,
+    file_checks,
+    index_checks,
+    manifest_checks,
+    reference_checks,
+    row_checks,
+    snapshot_checks,
+)
+from paimon_cli.invariants.file_checks import StoredFiles
+from paimon_cli.invariants.history_walk import WalkedVersion, walk
+from paimon_cli.invariants.version import Place, Version
 from paimon_cli.invariants.violation import Violation
+from paimon_cli.metadata.data_file import ManifestEntry
 
+TableCheck = Callable[[TableContext], Iterator[Violation]]
 VersionCheck = Callable[[Version], Iterator[Violation]]
 StepCheck = Callable[[Version, Version], Iterator[Violation]]
 
 READABLE = snapshot_checks.metadata_is_readable
-TABLE_CHECKS = (
+TABLE_CHECKS: tuple[TableCheck, ...] = (
     snapshot_checks.ids_have_no_gap,
-    snapshot_checks.snapshots_are_readable,
     snapshot_checks.hints_are_not_ahead,
+    snapshot_checks.schemas_are_readable,
 )
-VERSION_CHECKS: tuple[VersionCheck, ...] = (
-    snapshot_checks.schema_exists,
-    file_checks.live_files_exist,
-    file_checks.index_files_exist,
-    file_checks.vectors_are_not_dangling,
+META_CHECKS: tuple[VersionCheck, ...] = (
+    manifest_checks.files_lie_inside,
+    manifest_checks.files_can_be,
+    manifest_checks.places_can_be,
+    manifest_checks.files_live_once,
+    snapshot_checks.schemas_exist,
+    index_checks.vectors_are_not_dangling,
+    index_checks.indexes_are_one_of_a_kind,
     bucket_checks.levels_are_disjoint,
     bucket_checks.key_ranges_are_ranges,
     bucket_checks.bucket_counts_agree,
 )
+"""By metadata alone."""
+REFERENCE_CHECKS: tuple[TableCheck, ...] = (
+    reference_checks.consumers_stand_somewhere,
+    reference_checks.branches_are_readable,
+    reference_checks.changelogs_are_readable,
+)
+"""What else points at snapshots."""
 STEP_CHECKS: tuple[StepCheck, ...] = (
     snapshot_checks.times_do_not_go_back,
-    file_checks.base_is_what_lived_before,
+    snapshot_checks.base_is_what_lived_before,
     bucket_checks.sequence_numbers_rise,
+    index_checks.vectors_do_not_shrink,
 )
 """Compare a version with the one before it."""
 
@@ -45,44 +68,92 @@ def check_version(version: Version, before: Version | None) -> Iterator[Violatio
     yield from unreadable
     if unreadable:
         return
-    for check in VERSION_CHECKS:
-        yield from check(version)
-    yield from file_checks.delta_fits(before, version)
-    yield from file_checks.record_counts_add_up(before, version)
+    yield from check_metadata(version, before)
+    stored = StoredFiles(version.context)
+    yield from file_checks.live_files_exist(version, stored)
+    yield from index_checks.index_files_exist(version, stored)
+
+
+def check_metadata(version: Version, before: Version | None) -> Iterator[Violation]:
+    """What manifests say, by itself and beside the version before."""
+    for check in META_CHECKS:
+        yield from _said(version, check(version))
+    yield from _said(version, snapshot_checks.delta_fits(before, version))
+    yield from _said(version, snapshot_checks.record_counts_add_up(before, version))
     if before is not None:
         for step in STEP_CHECKS:
-            yield from step(before, version)
+            yield from _said(version, step(before, version))
+
+
+def check_walked(version: WalkedVersion) -> Iterator[Violation]:
+    """The same for a version of a walk, with the manifests that are new in it."""
+    yield from _said(version, manifest_checks.manifests_hold_what_is_listed(version))
+    yield from check_metadata(version, version.before)
+
+
+def _said(version: Version, violations: Iterable[Violation]) -> Iterator[Violation]:
+    """A partition or key that cannot be decoded ends a check: PV026."""
+    try:
+        yield from violations
+    except (DamagedFile, NotSupported) as error:
+        yield Violation("PV026", str(error.details.get("path", version.path)), f"snapshot {version.snapshot.id}: {error}")
+
+
+def check_stored(version: Version, stored: StoredFiles) -> Iterator[Violation]:
+    """What a version names is on storage, by its size."""
+    for violations in (
+        file_checks.live_files_exist(version, stored),
+        file_checks.changelog_files_exist(version, stored),
+        file_checks.statistics_exist(version, stored),
+        index_checks.index_files_exist(version, stored),
+    ):
+        yield from _said(version, violations)
+
+
+def check_file(version: Version, entry: ManifestEntry, *, rows: bool) -> Iterator[Violation]:
+    """What is inside a data file: its footer, or with `rows` every row."""
+    if entry.file.external_path is None:
+        checks = (
+            row_checks.file_holds_its_rows(version, entry) if rows else file_checks.file_can_be_opened(version.context, entry)
+        )
+        yield from checks
+
+
+def check_bucket(version: Version, place: Place, *, rows: bool) -> Iterator[Violation]:
+    """What holds of a bucket as a whole: its index files, and with `rows` the keys of all its files together."""
+    for index in version.index_entries:
+        if (index.partition, index.bucket) == place and index.index_file.external_path is None:
+            yield from index_checks.index_can_be_read(version, index)
+    if rows:
+        for check in (row_checks.one_unmarked_row_per_key, row_checks.hash_index_holds_every_key):
+            try:
+                yield from check(version, place)
+            except (DamagedFile, NotSupported) as error:
+                yield Violation("PV031", str(error.details.get("path", version.path)), str(error))
 
 
 def check_rows(version: Version) -> Iterator[Violation]:
-    """The dear group: reads every live data file of a table with a primary key."""
-    if not version.context.schema.primary_keys:
-        return
-    for entry in version.live:
-        yield from row_checks.files_hold_their_rows(version, entry)
-    for place in version.buckets:
-        try:
-            yield from row_checks.one_unmarked_row_per_key(version, place)
-        except DamagedFile as error:
-            yield Violation("PV031", str(error.details.get("path", version.path)), str(error))
+    """The dear group: reads every live data file."""
+    for place in sorted(version.places):
+        for entry in version.at(place):
+            yield from check_file(version, entry, rows=True)
+        yield from check_bucket(version, place, rows=True)
+    yield from index_checks.hashes_are_in_one_bucket(version)
 
 
 def check_table(context: TableContext, *, rows: bool = False) -> Iterator[Violation]:
     """All snapshots that are there, the oldest first; with `rows` also the data files of the newest."""
     for check in TABLE_CHECKS:
         yield from check(context)
-    before: Version | None = None
-    for number in context.snapshots.ids():
-        try:
-            snapshot = context.snapshots.find(number)
-        except DamagedFile:  # PV002 has said so
-            snapshot = None
-        if snapshot is None:
-            before = None
+    stored = StoredFiles(context)
+    newest: WalkedVersion | None = None
+    for version in walk(context, context.snapshots.ids()):
+        newest = None
+        if isinstance(version, Violation):
+            yield version
             continue
-        version = Version(context, snapshot)
-        found = list(check_version(version, before if before and before.snapshot.id == number - 1 else None))
-        yield from found
-        before = None if any(violation.code == "PV005" for violation in found) else version
-    if rows and before is not None:
-        yield from check_rows(before)
+        newest = version
+        yield from check_walked(version)
+        yield from check_stored(version, stored)
+    if rows and newest is not None:
+        yield from check_rows(newest.whole())

@@ -1,4 +1,4 @@
-"""Checks that read data files: their rows are sorted and are what the metadata says; deletion vectors leave one row per key."""
+"""Checks that read data files: their rows are sorted, where they belong, and are what the metadata says."""
 
 from __future__ import annotations
 
@@ -11,46 +11,136 @@ from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.merged_rows import without_retractions
 from paimon_cli.datatypes.binary_row import deserialize_row
+from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
 from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at, order_words, stable_order
 from paimon_cli.datatypes.values import values_to_arrow
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
+from paimon_cli.invariants.column_checks import ColumnRanges
+from paimon_cli.invariants.index_checks import HASH, hashes_of
 from paimon_cli.invariants.version import Place, Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
 BATCH_ROWS = 1 << 16
 
 
-def files_hold_their_rows(version: Version, entry: ManifestEntry) -> Iterator[Violation]:
-    """PV030, PV031, PV032 and PV034 for one live file of a table with a primary key; batch by batch, so memory stays small."""
-    context, file, path = version.context, entry.file, version.file_path(entry)
-    keys = context.schema.trimmed_primary_keys
-    first: pa.RecordBatch | None = None
-    last: pa.RecordBatch | None = None
-    least, greatest, retractions = np.iinfo(np.int64).max, np.iinfo(np.int64).min, 0
+def file_holds_its_rows(version: Version, entry: ManifestEntry) -> Iterator[Violation]:
+    """Every check of the rows of one live file, batch by batch: PV030, PV031, PV032, PV034 to PV038, PV044 to PV047."""
+    path = version.file_path(entry)
     try:
-        columns = [*keys, SEQUENCE_NUMBER, VALUE_KIND]
-        for batch in read_data_file(context, entry.partition, entry.bucket, file, columns, BATCH_ROWS):
-            if not batch.num_rows:
-                continue
-            if not _ascends(batch, last, keys):
-                yield Violation("PV030", path, "its rows do not ascend strictly by key")
-            first, last = first or batch.slice(0, 1), batch.slice(batch.num_rows - 1)
-            sequences = batch.column(SEQUENCE_NUMBER).to_numpy()
-            least, greatest = min(least, int(sequences.min())), max(greatest, int(sequences.max()))
-            retractions += int(np.count_nonzero(batch.column(VALUE_KIND).to_numpy() & 1))
-    except DamagedFile as error:
+        context = version.context.at_schema(entry.file.schema_id)
+        rows = _RowsOfFile(context, version, entry, path)
+        yield from rows.violations()
+    except (DamagedFile, NotSupported) as error:
         yield Violation("PV031", path, str(error))
-        return
-    if file.delete_row_count is not None and file.delete_row_count != retractions:
-        yield Violation("PV034", path, f"holds {retractions} retractions, its metadata says {file.delete_row_count}")
-    if first is not None and last is not None:
-        yield from _range_violations(version, path, file, (first, last), (least, greatest))
 
 
-def _ascends(batch: pa.RecordBatch, last: pa.RecordBatch | None, keys: tuple[str, ...]) -> bool:
+class _RowsOfFile:
+    """What is seen of a file's rows, one batch after the other."""
+
+    def __init__(self, context: TableContext, version: Version, entry: ManifestEntry, path: str) -> None:
+        self._context = context
+        self._version = version
+        self._entry = entry
+        self._path = path
+        schema = context.schema
+        self._keys = list(schema.trimmed_primary_keys)
+        self._ranges = ColumnRanges(schema.fields)
+        self._first: pa.RecordBatch | None = None
+        self._last: pa.RecordBatch | None = None
+        self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+        self._retractions = 0
+        self._disordered = False
+        self._misplaced = 0
+        self._strangers = 0
+
+    def violations(self) -> Iterator[Violation]:
+        entry, schema = self._entry, self._context.schema
+        columns = [*([SEQUENCE_NUMBER, VALUE_KIND] if self._keys else []), *schema.field_names]
+        for batch in read_data_file(self._context, entry.partition, entry.bucket, entry.file, columns, BATCH_ROWS):
+            if batch.num_rows:
+                self._look_at(batch)
+        if self._keys:
+            yield from self._key_violations()
+        if self._misplaced:
+            yield self._of("PV035", f"{self._misplaced} of its rows belong into another bucket by their key's hash")
+        if self._strangers:
+            yield self._of("PV036", f"{self._strangers} of its rows belong into another partition")
+        for code, message in self._ranges.differences(entry.file):
+            yield self._of(code, message)
+
+    def _of(self, code: str, message: str) -> Violation:
+        return Violation(code, self._path, message)
+
+    def _look_at(self, batch: pa.RecordBatch) -> None:
+        if self._keys:
+            self._disordered = self._disordered or not _ascends(batch, self._last, self._keys)
+            sequences = batch.column(SEQUENCE_NUMBER).to_numpy()
+            self._sequences = (min(self._sequences[0], int(sequences.min())), max(self._sequences[1], int(sequences.max())))
+            self._retractions += int(np.count_nonzero(batch.column(VALUE_KIND).to_numpy() & 1))
+        self._first, self._last = self._first or batch.slice(0, 1), batch.slice(batch.num_rows - 1)
+        self._misplaced += self._in_other_buckets(batch)
+        self._strangers += self._in_other_partitions(batch)
+        self._ranges.look_at(batch)
+
+    def _in_other_buckets(self, batch: pa.RecordBatch) -> int:
+        """Only where the hash of a row's own columns decides its bucket."""
+        schema, options, total = self._context.schema, self._context.options, self._entry.total_buckets
+        names = schema.bucket_key_names
+        if total < 1 or options.bucket < 1 or options.bucket_function != "default" or not names:
+            return 0
+        hashes = hash_rows([batch.column(name) for name in names], schema.types_of(names))
+        return int(np.count_nonzero(bucket_of(hashes, total) != self._entry.bucket))
+
+    def _in_other_partitions(self, batch: pa.RecordBatch) -> int:
+        schema, context = self._context.schema, self._context
+        if not schema.partition_keys:
+            return 0
+        strange = np.zeros(batch.num_rows, dtype=bool)
+        values = context.partition_values(self._entry.partition)
+        for name, t, value in zip(schema.partition_keys, context.partition_types, values, strict=True):
+            column, said = comparable(batch.column(name)), comparable(values_to_arrow([value], t))[0].as_py()
+            if said is None:
+                strange |= column.is_valid().to_numpy(zero_copy_only=False)
+            else:
+                strange |= ~np.array([item == said for item in column.unique().to_pylist()])[_codes(column)]
+        return int(np.count_nonzero(strange))
+
+    def _key_violations(self) -> Iterator[Violation]:
+        file, schema = self._entry.file, self._context.schema
+        if self._disordered:
+            yield self._of("PV030", "its rows do not ascend strictly by key")
+        if file.delete_row_count is not None and file.delete_row_count != self._retractions:
+            code = "PV034" if file.delete_row_count else "PV044"
+            yield self._of(code, f"holds {self._retractions} retractions, its metadata says {file.delete_row_count}")
+        if self._context.options.deletion_vectors_enabled and file.level > 0 and self._retractions:
+            yield self._of("PV046", f"holds {self._retractions} retractions at level {file.level}")
+        if self._first is None or self._last is None:
+            return
+        first, last = (key_at([comparable(row.column(name)) for name in self._keys], 0) for row in (self._first, self._last))
+        types = schema.types_of(self._keys)
+        least, greatest = stored_key(file.min_key, types), stored_key(file.max_key, types)
+        # Ranges may be wider than the rows: Java counts retractions that a compaction has dropped.
+        if not self._disordered and (first < least or last > greatest):
+            yield self._of("PV032", f"its keys are {first} to {last}, which its metadata does not cover")
+        elif last < greatest and self._entry.bucket != POSTPONE_BUCKET:
+            yield self._of("PV045", f"its last key is {last}, its metadata says {greatest}")
+        if self._sequences[0] < file.min_sequence_number or self._sequences[1] > file.max_sequence_number:
+            said = f"{file.min_sequence_number} to {file.max_sequence_number}"
+            seen = f"{self._sequences[0]} to {self._sequences[1]}"
+            yield self._of("PV032", f"its sequence numbers are {seen}, its metadata says {said}")
+
+
+def _codes(column: pa.Array) -> np.ndarray:
+    """Which of the column's unique values each row has."""
+    return np.asarray(column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False))
+
+
+def _ascends(batch: pa.RecordBatch, last: pa.RecordBatch | None, keys: list[str]) -> bool:
     columns = [batch.column(name) for name in keys]
     if last is not None:
         before = [comparable(last.column(name)) for name in keys]
@@ -61,24 +151,13 @@ def _ascends(batch: pa.RecordBatch, last: pa.RecordBatch | None, keys: tuple[str
     return in_order and len(group_starts(words)) == batch.num_rows
 
 
-def _range_violations(
-    version: Version, path: str, file: DataFileMeta, ends: tuple[pa.RecordBatch, pa.RecordBatch], sequences: tuple[int, int]
-) -> Iterator[Violation]:
-    keys = version.context.schema.trimmed_primary_keys
-    first, last = (key_at([comparable(row.column(name)) for name in keys], 0) for row in ends)
-    # Ranges may be wider than the rows: Java counts retractions that a compaction has dropped.
-    if first < _stored_key(version, file.min_key) or last > _stored_key(version, file.max_key):
-        yield Violation("PV032", path, f"its keys are {first} to {last}, which its metadata does not cover")
-    if sequences[0] < file.min_sequence_number or sequences[1] > file.max_sequence_number:
-        said = f"{file.min_sequence_number} to {file.max_sequence_number}"
-        yield Violation("PV032", path, f"its sequence numbers are {sequences[0]} to {sequences[1]}, its metadata says {said}")
-
-
-def _stored_key(version: Version, stored: bytes) -> Key:
-    """A key of the metadata in the form that `key_at` gives for rows."""
-    types = version.context.key_types
-    values = deserialize_row(stored, types)
-    return key_at([comparable(values_to_arrow([value], t)) for value, t in zip(values, types, strict=True)], 0)
+def stored_key(stored: bytes, types: tuple[object, ...]) -> Key:
+    """A key of the metadata in the form that `key_at` gives for rows. `DamagedFile` if it is none."""
+    try:
+        values = deserialize_row(stored, types)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise DamagedFile("a manifest holds a damaged key", str(error)) from error
+    return key_at([comparable(values_to_arrow([value], t)) for value, t in zip(values, types, strict=True)], 0)  # type: ignore[arg-type]
 
 
 def one_unmarked_row_per_key(version: Version, place: Place) -> Iterator[Violation]:
@@ -100,7 +179,7 @@ def one_unmarked_row_per_key(version: Version, place: Place) -> Iterator[Violati
 
 def _shown_rows(version: Version, place: Place) -> Iterator[pa.RecordBatch]:
     """Key and kind columns of the rows above level 0 that no vector marks and that are no retractions."""
-    entries = [entry for entry in version.buckets[place] if entry.file.level > 0]
+    entries = [entry for entry in version.at(place) if entry.file.level > 0]
     indexes = tuple(e.index_file for e in version.index_entries if (e.partition, e.bucket) == place)
     bucket = BucketFiles(*place, 0, tuple(entry.file for entry in entries), indexes)
     vectors = load_vectors(version.context, bucket)
@@ -112,3 +191,21 @@ def _shown_rows(version: Version, place: Place) -> Iterator[pa.RecordBatch]:
             unmarked = batch if vector is None else batch.filter(pa.array(vector.live_mask(begin, end)))
             begin = end
             yield without_retractions(unmarked)
+
+
+def hash_index_holds_every_key(version: Version, place: Place) -> Iterator[Violation]:
+    """PV041. A key whose hash is missing gets a second bucket when it is written again."""
+    context = version.context
+    if not context.schema.primary_keys or context.options.bucket != -1:
+        return
+    indexes = [e for e in version.index_entries if (e.partition, e.bucket) == place and e.index_file.index_type == HASH]
+    known = [hashes_of(context, version.index_path(entry)) for entry in indexes if entry.index_file.external_path is None]
+    hashes = np.concatenate(known) if known else np.empty(0, dtype=np.int32)
+    keys, types = list(context.schema.trimmed_primary_keys), context.key_types
+    missing = 0
+    for entry in version.at(place):
+        for batch in read_data_file(context, *place, entry.file, keys, BATCH_ROWS):
+            if batch.num_rows:
+                missing += int(np.count_nonzero(~np.isin(hash_rows(batch.columns, types), hashes)))
+    if missing:
+        yield Violation("PV041", version.bucket_directory(place), f"{missing} rows have keys that the hash index does not know")

@@ -1,4 +1,4 @@
-"""Checks of the chain of snapshots: ids, hints, times, and that what a snapshot names can be read."""
+"""Checks of the chain of snapshots and schemas: ids, hints, times, counts, and that what a snapshot names can be read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
+from paimon_cli.metadata.data_file import ADD
 
 
 def ids_have_no_gap(context: TableContext) -> Iterator[Violation]:
@@ -37,7 +38,7 @@ def hints_are_not_ahead(context: TableContext) -> Iterator[Violation]:
             text = context.storage.read_bytes(path).strip()
         except FileNotFoundError:
             continue
-        if not text.isdigit():
+        if not text.isdigit() or len(text) > 19:
             yield Violation("PV003", path, f"holds {text[:20]!r}, no snapshot id")
         elif int(text) > limit:
             yield Violation("PV003", path, f"says {int(text)}, the {what} snapshot is {limit}")
@@ -59,9 +60,61 @@ def metadata_is_readable(version: Version) -> Iterator[Violation]:
             return
 
 
-def schema_exists(version: Version) -> Iterator[Violation]:
-    """PV006."""
-    try:
-        version.context.schemas.get(version.snapshot.schema_id)
-    except (DamagedFile, NotFound) as error:
-        yield Violation("PV006", version.context.layout.schema(version.snapshot.schema_id), str(error))
+def schemas_exist(version: Version) -> Iterator[Violation]:
+    """PV006. Of the snapshot, and of each data file."""
+    for number in {version.snapshot.schema_id, *(entry.file.schema_id for entry in version.fresh)}:
+        try:
+            version.context.schemas.get(number)
+        except NotFound as error:
+            yield Violation("PV006", version.context.layout.schema(number), f"snapshot {version.snapshot.id}: {error}")
+        except DamagedFile:  # PV007 says so
+            continue
+
+
+def schemas_are_readable(context: TableContext) -> Iterator[Violation]:
+    """PV007. Ids of fields are never given twice, or an old file's column is read as another."""
+    for number in context.schemas.ids():
+        path = context.layout.schema(number)
+        try:
+            schema = context.schemas.get(number)
+        except (DamagedFile, NotSupported) as error:
+            yield Violation("PV007", path, str(error))
+            continue
+        ids = [field.id for field in schema.fields]
+        if len(set(ids)) < len(ids) or max(ids, default=-1) > schema.highest_field_id:
+            yield Violation("PV007", path, f"its field ids {ids} repeat, or go beyond the highest, {schema.highest_field_id}")
+
+
+def base_is_what_lived_before(before: Version, version: Version) -> Iterator[Violation]:
+    """PV010. live(N) = live(N - 1) + delta(N): no commit takes anything along, or drops it, in silence."""
+    lost, smuggled = version.changed_on_the_way(before)
+    for entry in lost:
+        yield Violation("PV010", version.path, f"has lost {version.label(entry)}")
+    for entry in smuggled:
+        yield Violation("PV010", version.path, f"has {version.label(entry)} that nobody added")
+
+
+def delta_fits(before: Version | None, version: Version) -> Iterator[Violation]:
+    """PV011. A DELETE finds its file alive, an ADD does not, and no identity occurs twice."""
+    seen: set[tuple[object, ...]] = set()
+    for entry in version.delta:
+        if entry.identity in seen:
+            yield Violation("PV011", version.path, f"changes {version.label(entry)} twice")
+        elif before is not None and entry.kind == ADD and before.holds(entry):
+            yield Violation("PV011", version.path, f"adds {version.label(entry)}, which is there already")
+        elif before is not None and entry.kind != ADD and not before.holds(entry):
+            yield Violation("PV011", version.path, f"deletes {version.label(entry)}, which is not there")
+        seen.add(entry.identity)
+
+
+def record_counts_add_up(before: Version | None, version: Version) -> Iterator[Violation]:
+    """PV014. The totals count rows of files, unmerged."""
+    snapshot = version.snapshot
+    delta = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in version.delta)
+    if snapshot.delta_record_count != delta:
+        yield Violation("PV014", version.path, f"says that it added {snapshot.delta_record_count} records, its delta has {delta}")
+    if snapshot.total_record_count != version.row_count:
+        said = snapshot.total_record_count
+        yield Violation("PV014", version.path, f"says it holds {said} records, its files have {version.row_count}")
+    if before is not None and snapshot.total_record_count - before.snapshot.total_record_count != snapshot.delta_record_count:
+        yield Violation("PV014", version.path, f"does not continue the count of snapshot {before.snapshot.id}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
 from paimon_cli.history.manifest_reader import live
@@ -15,7 +16,10 @@ Place = tuple[bytes, int]
 
 
 class Version:
-    """A snapshot and its entries. Reading them raises `DamagedFile` for manifests that are missing or unreadable."""
+    """A snapshot and its entries. Reading them raises `DamagedFile` for manifests that are missing or unreadable.
+
+    `fresh` and `places` are where a check has to look: everything, unless a walk along the history has looked before.
+    """
 
     def __init__(self, context: TableContext, snapshot: Snapshot) -> None:
         self.context = context
@@ -55,8 +59,57 @@ class Version:
             grouped.setdefault((entry.partition, entry.bucket), []).append(entry)
         return grouped
 
+    @property
+    def fresh(self) -> Sequence[ManifestEntry]:
+        """Live entries that nobody has looked at."""
+        return self.live
+
+    @property
+    def places(self) -> Collection[Place]:
+        """Buckets that nobody has looked at as they are now; one that lost all its files is among them."""
+        return {*self.buckets, *((entry.partition, entry.bucket) for entry in self.index_entries)}
+
+    @cached_property
+    def row_count(self) -> int:
+        """Rows of all live files."""
+        return sum(entry.file.row_count for entry in self.live)
+
+    def at(self, place: Place) -> Iterable[ManifestEntry]:
+        """Live entries of a bucket."""
+        return self.buckets.get(place, ())
+
+    def holds(self, entry: ManifestEntry) -> bool:
+        return entry.identity in self._identities
+
+    @cached_property
+    def _identities(self) -> set[Identity]:
+        return {entry.identity for entry in self.live}
+
+    def bucket_totals(self) -> dict[bytes, set[int]]:
+        """For how many buckets the files of each partition were written."""
+        totals: dict[bytes, set[int]] = {}
+        for entry in self.live:
+            if entry.total_buckets > 0:
+                totals.setdefault(entry.partition, set()).add(entry.total_buckets)
+        return totals
+
+    def changed_on_the_way(self, before: Version) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
+        """What lived in `before` and is not in this base, and the reverse."""
+        expected = {entry.identity: entry for entry in before.live}
+        actual = {entry.identity: entry for entry in self.base}
+        lost = [expected[identity] for identity in expected.keys() - actual.keys()]
+        return lost, [actual[identity] for identity in actual.keys() - expected.keys()]
+
     def bucket_directory(self, place: Place) -> str:
         return self.context.layout.bucket_directory(self.context.partition_path_of(place[0]), place[1])
 
     def file_path(self, entry: ManifestEntry) -> str:
         return entry.file.external_path or self.context.data_file_path(entry.partition, entry.bucket, entry.file)
+
+    def index_path(self, entry: IndexManifestEntry) -> str:
+        return entry.index_file.external_path or self.context.layout.index(entry.index_file.file_name)
+
+    def label(self, entry: ManifestEntry) -> str:
+        """A data file for people: name, level and bucket."""
+        partition = self.context.partition_path_of(entry.partition)
+        return f"{entry.file.file_name} (level {entry.file.level}, {partition}bucket-{entry.bucket})"

@@ -5,34 +5,90 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ERROR, WARNING = "error", "warning"
+META, FILES, FULL = "meta", "files", "full"
+"""How deep a check looks: at metadata only, at every file from outside, at every row."""
 
-MEANINGS = {
-    "PV001": "snapshot ids have no gap",
-    "PV002": "every snapshot file holds its own snapshot",
-    "PV003": "hint files do not point behind the newest snapshot",
-    "PV004": "snapshot times do not go back",
-    "PV005": "every manifest and manifest list is there and readable",
-    "PV006": "the schema of every snapshot is there",
-    "PV010": "the base of a snapshot is what lived in the one before",
-    "PV011": "a commit deletes only what lives and adds only what is new",
-    "PV012": "every live data file exists",
-    "PV013": "every live data file has the size of its metadata",
-    "PV014": "record counts of snapshots add up",
-    "PV015": "every index file of a snapshot exists",
-    "PV016": "every deletion vector belongs to a live file",
-    "PV020": "key ranges of one level above 0 are disjoint",
-    "PV021": "the least key of a file is not above its greatest",
-    "PV022": "all files of a partition were written for one number of buckets",
-    "PV023": "sequence numbers of a commit are above those of its bucket",
-    "PV030": "rows of a data file ascend strictly by key",
-    "PV031": "a data file can be read and holds as many rows as its metadata says",
-    "PV032": "the key range and sequence range of a data file cover its rows",
-    "PV033": "with deletion vectors a key has one unmarked row above level 0",
-    "PV034": "a data file holds as many retractions as its metadata says",
-}
-"""What must hold, by code."""
 
-_WARNINGS = {"PV004", "PV023", "PV034"}
+@dataclass(frozen=True)
+class Invariant:
+    """One thing that must hold. `check`: the group under which people see it; `level`: the first level that looks at it."""
+
+    code: str
+    check: str
+    level: str
+    meaning: str
+    severity: str = ERROR
+
+
+METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES = "metadata", "chain", "hints", "schemas", "references"
+STORED, STATS, RUNS, SEQUENCE, BUCKETS = "files", "stats", "sorted-runs", "sequence", "bucket"
+UNIQUE, VECTORS, HASH_INDEX = "unique", "dv", "bucket-index"
+CHECKS = (
+    *(METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES, STORED, STATS, RUNS, SEQUENCE, BUCKETS),
+    *(UNIQUE, VECTORS, HASH_INDEX),
+)
+"""The groups in the order in which a report shows them."""
+
+INVARIANTS = (
+    Invariant("PV001", CHAIN, META, "snapshot ids have no gap"),
+    Invariant("PV002", METADATA, META, "every snapshot file holds its own snapshot"),
+    Invariant("PV003", HINTS, META, "hint files do not point behind the newest snapshot"),
+    Invariant("PV004", CHAIN, META, "snapshot times do not go back", WARNING),
+    Invariant("PV005", METADATA, META, "every manifest and manifest list is there and readable"),
+    Invariant("PV006", SCHEMAS, META, "the schema of every snapshot and data file is there"),
+    Invariant("PV007", SCHEMAS, META, "every schema file holds its own schema, with field ids that are its own"),
+    Invariant("PV010", CHAIN, META, "the base of a snapshot is what lived in the one before"),
+    Invariant("PV011", CHAIN, META, "a commit deletes only what lives and adds only what is new"),
+    Invariant("PV012", STORED, FILES, "every live data file exists"),
+    Invariant("PV013", STORED, FILES, "every live data file has the size of its metadata"),
+    Invariant("PV014", CHAIN, META, "record counts of snapshots add up"),
+    Invariant("PV015", VECTORS, FILES, "every index file of a snapshot exists with the size of its metadata"),
+    Invariant("PV016", VECTORS, META, "every deletion vector belongs to a live file"),
+    Invariant(
+        "PV018", METADATA, META, "a manifest holds as many entries as its list says, and the list has the size of its snapshot"
+    ),
+    Invariant(
+        "PV019", METADATA, META, "partitions, buckets, levels and schemas of a manifest lie in the range that its list says"
+    ),
+    Invariant("PV020", RUNS, META, "key ranges of one level above 0 are disjoint"),
+    Invariant("PV021", RUNS, META, "the least key of a file is not above its greatest"),
+    Invariant("PV022", BUCKETS, META, "all files of a partition were written for one number of buckets"),
+    Invariant("PV023", SEQUENCE, META, "sequence numbers of a commit are above those of its bucket", WARNING),
+    Invariant("PV024", BUCKETS, META, "every bucket and level of a file is one that the table has"),
+    Invariant("PV026", STATS, META, "counts, sizes, keys and sequence numbers of a file can be"),
+    Invariant("PV028", STORED, META, "no file lies outside of the table"),
+    Invariant("PV029", CHAIN, META, "a data file lives at one place and one level only"),
+    Invariant("PV030", RUNS, FULL, "rows of a data file ascend strictly by key"),
+    Invariant("PV031", STORED, FILES, "a data file can be read and holds as many rows as its metadata says"),
+    Invariant("PV032", STATS, FULL, "the key range and sequence range of a data file cover its rows"),
+    Invariant("PV033", UNIQUE, FULL, "with deletion vectors a key has one unmarked row above level 0"),
+    Invariant("PV034", STATS, FULL, "a data file holds as many retractions as its metadata says"),
+    Invariant("PV035", BUCKETS, FULL, "every key lies in the bucket that its hash says"),
+    Invariant("PV036", BUCKETS, FULL, "the partition columns of every row say what its directory says"),
+    Invariant("PV037", STATS, FULL, "the statistics of a data file cover its values"),
+    Invariant("PV038", STATS, FULL, "null counts of a data file are those of its rows"),
+    Invariant("PV039", VECTORS, META, "a bucket has one index file of a kind, and its vectors do not overlap"),
+    Invariant("PV040", VECTORS, FILES, "a deletion vector can be read, marks rows that there are, and as many as it says"),
+    Invariant("PV041", HASH_INDEX, FULL, "the hash index of a dynamic bucket holds every key of the bucket"),
+    Invariant("PV042", HASH_INDEX, FILES, "a key hash is in the index of one bucket of its partition only"),
+    Invariant("PV043", HASH_INDEX, FILES, "a hash index is there, whole, and holds as many hashes as it says"),
+    Invariant("PV044", STATS, FULL, "a count of no retractions is true", WARNING),
+    Invariant("PV045", STATS, FULL, "the greatest key of a data file is that of its last row", WARNING),
+    Invariant("PV046", VECTORS, FULL, "with deletion vectors no file above level 0 holds retractions"),
+    Invariant("PV047", STATS, FULL, "columns that are NOT NULL hold no null"),
+    Invariant("PV048", VECTORS, META, "the deletion vector of a file that lives on never shrinks"),
+    Invariant("PV050", REFERENCES, META, "every tag can be read, with all its manifests"),
+    Invariant("PV051", REFERENCES, FILES, "every data file of a tag exists"),
+    Invariant("PV052", REFERENCES, META, "every consumer stands at a snapshot that there is, or at the next one"),
+    Invariant("PV053", REFERENCES, META, "every branch can be read"),
+    Invariant("PV054", REFERENCES, META, "every changelog that outlived its snapshot can be read"),
+    Invariant("PV055", REFERENCES, FILES, "the statistics file of a snapshot exists"),
+    Invariant("PV056", STORED, FILES, "every changelog file of a snapshot exists with the size of its metadata"),
+)
+"""All of them. A code is never used again for something else."""
+
+BY_CODE = {invariant.code: invariant for invariant in INVARIANTS}
+MEANINGS = {invariant.code: invariant.meaning for invariant in INVARIANTS}
 
 
 @dataclass(frozen=True)
@@ -45,7 +101,11 @@ class Violation:
 
     @property
     def severity(self) -> str:
-        return WARNING if self.code in _WARNINGS else ERROR
+        return BY_CODE[self.code].severity
+
+    @property
+    def check(self) -> str:
+        return BY_CODE[self.code].check
 
     @property
     def meaning(self) -> str:

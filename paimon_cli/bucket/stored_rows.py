@@ -1,0 +1,30 @@
+"""How many rows a data file holds by its own account: its footer or its blocks, no value is decoded."""
+
+from __future__ import annotations
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from paimon_cli.bucket.data_file_reader import file_format
+from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import DataFileMeta
+
+
+def stored_row_count(context: TableContext, partition: bytes, bucket: int, file: DataFileMeta) -> int:
+    """Rows of the file. `DamagedFile` if it is missing or cannot be opened."""
+    path, form = context.data_file_path(partition, bucket, file), file_format(file.file_name)
+    try:
+        with context.storage.open_input(path) as source:
+            if form == "parquet":
+                return int(pq.read_metadata(source).num_rows)
+            if form == "orc":
+                return int(orc.ORCFile(source).nrows)
+            if form == "avro":
+                return sum(block.num_records for block in fastavro.block_reader(source))
+    except (pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError) as error:
+        why = "a snapshot names it, the storage has no such file" if isinstance(error, FileNotFoundError) else str(error)
+        raise DamagedFile(f"cannot open data file {path}", (why.splitlines() or [type(error).__name__])[0], path=path) from error
+    raise NotSupported(f"data file {path}", f"its format {form} is none of parquet, orc, avro")

@@ -1,0 +1,171 @@
+"""`verify`: does the table hold what it must? Exit code 4 if not."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli import __version__
+from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.parameters import JOB_PANEL, EngineName, MasterUrl, SnapshotId, SparkSettings, split_pairs
+from paimon_cli.cli.results import Column, Listing, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, counted, human_size
+from paimon_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.verify_job import VerifyReport
+
+FINDINGS_EXIT_CODE = 4
+FINDING_COLUMNS = (
+    Column("code", "Code"),
+    Column("severity", "Severity"),
+    Column("check", "Check"),
+    Column("path", "Path"),
+    Column("message", "Message"),
+)
+CHECK_COLUMNS = (Column("check", "Check"), Column("result", "Result"), Column("findings", "Findings", COUNT))
+INVARIANT_COLUMNS = (
+    Column("code", "Code"),
+    Column("check", "Check"),
+    Column("level", "Level"),
+    Column("severity", "Severity"),
+    Column("meaning", "What must hold"),
+)
+SPARK_BYTES = 4 << 30
+"""With `--engine` unsaid, tables whose rows are more than so many bytes are read on Spark."""
+
+
+class Level(str, enum.Enum):
+    """Choices of `--level`."""
+
+    META = "meta"
+    FILES = "files"
+    FULL = "full"
+
+
+class FailOn(str, enum.Enum):
+    """Choices of `--fail-on`."""
+
+    ERROR = "error"
+    WARN = "warn"
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "verify", rich_help_panel=panel)(verify)
+
+
+def verify(
+    call: Call,
+    table: Annotated[
+        str | None, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table.", show_default=False)
+    ] = None,
+    level: Annotated[
+        Level, typer.Option("--level", help="meta: manifests only; files: every file is there and opens; full: every row.")
+    ] = Level.FILES,
+    snapshot: SnapshotId = None,
+    all_snapshots: Annotated[bool, typer.Option("--all-snapshots", help="Look at the files of every snapshot.")] = False,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="CHECK,...", help="Only these checks or codes, see --list.")
+    ] = None,
+    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Which findings end in exit code 4.")] = FailOn.ERROR,
+    report: Annotated[
+        tuple[str, Path] | None,
+        typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings for a build server."),
+    ] = None,
+    list_codes: Annotated[bool, typer.Option("--list", help="List all that can be found, and stop.")] = False,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(
+            "--engine", help="Where rows are read; else Spark for much, this process for little.", rich_help_panel=JOB_PANEL
+        ),
+    ] = None,
+    master: MasterUrl = None,
+    spark_conf: SparkSettings = None,
+) -> None:
+    """Check a table: metadata, files, rows. Nothing is changed; exit code 4 if something is wrong.
+
+    paimon-cli verify ./wh/shop.db/orders --level full
+    """
+    if list_codes:
+        from paimon_cli.invariants.violation import INVARIANTS
+
+        call.show(Listing("InvariantList", None, INVARIANT_COLUMNS, INVARIANTS))
+        return
+    if table is None:
+        raise UsageError("which table?", "verify needs a TABLE, or --list", "paimon-cli verify --help")
+    if report is not None and report[0] not in ("junit", "sarif"):
+        raise UsageError(f"--report {report[0]} is neither junit nor sarif", hint="--report junit FILE")
+    if snapshot is not None and all_snapshots:
+        raise UsageError("--snapshot and --all-snapshots exclude each other")
+    found = _run(call, table, level, snapshot, all_snapshots, only, engine, master, split_pairs(spark_conf, "--spark-conf"))
+    if report is not None:
+        _write_report(found, table, *report)
+    if call.output is OutputFormat.TABLE:
+        _show_text(found, table)
+    else:
+        call.show(Listing("VerifyFindingList", table, FINDING_COLUMNS, found.violations))
+    if found.errors or (found.warnings and fail_on is FailOn.WARN):
+        raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+def _run(
+    call: Call,
+    table: str,
+    level: Level,
+    snapshot: int | None,
+    all_snapshots: bool,
+    only: str | None,
+    engine: EngineName | None,
+    master: str | None,
+    spark_conf: dict[str, str],
+) -> VerifyReport:
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.engine_choice import LOCAL, SPARK, open_engine
+    from paimon_cli.jobs.verify_job import VerifyRequest, check_request, rows_to_read, run_verify
+
+    names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
+    request = VerifyRequest(level.value, snapshot, all_snapshots, names)
+    check_request(request)
+    context = call.open(table).context
+    much = level is Level.FULL and engine is None and master is None and rows_to_read(context) > SPARK_BYTES
+    chosen = engine.value if engine is not None else SPARK if much or master is not None or spark_conf else LOCAL
+    running = open_engine(chosen, master, spark_conf)
+    try:
+        return run_verify(context, request, running, progress_on_stderr())
+    finally:
+        running.stop()
+
+
+def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> None:
+    from paimon_cli.invariants.violation import INVARIANTS
+    from paimon_cli.table.finding_documents import document
+
+    seen = {result.check for result in found.checks}
+    rules = {i.code: i.meaning for i in INVARIANTS if i.check in seen and found.request.wants(i.code)}
+    try:
+        path.write_text(document(form, table, rules, found.violations, __version__), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
+
+
+def _show_text(found: VerifyReport, table: str) -> None:
+    from paimon_cli.cli.text_view import print_table
+    from paimon_cli.cli.value_kinds import printable
+
+    at = "no snapshot yet" if found.snapshot_id is None else f"snapshot {found.snapshot_id}"
+    looked = f"{counted(found.snapshots, 'snapshot')}, {counted(found.manifests, 'manifest')}"
+    if found.data_files:
+        looked += f", {counted(found.data_files, 'data file')}, {human_size(found.size)}"
+    print(f"Verifying {table} @ {at} (level {found.level}: {looked})")
+    print_table(
+        [("Check", False), ("Result", False), ("Findings", True)], ([r.check, r.result, str(r.findings)] for r in found.checks)
+    )
+    for violation in found.violations:
+        print(f"{violation.severity.upper():<7}  {violation.code}  {printable(violation.path)}: {printable(violation.message)}")
+    on = f" on {found.engine}" if found.engine else ""
+    print(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {found.seconds:.1f} s{on}")
+    if found.errors:
+        print(f"hint: paimon-cli repair {table}       plans what can be mended; changes nothing without --apply")

@@ -1,0 +1,266 @@
+"""The snapshots of a table, one after the other, each manifest decoded once: what a version says is carried on to the next.
+
+The live files change by each commit's delta. That the next base says the same is seen by its manifests: those that are as
+before need no look, those that took the place of others must fold to the same entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.version import Identity, Place, Version
+from paimon_cli.invariants.violation import Violation
+from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.snapshot import Snapshot
+
+Entries = dict[Identity, ManifestEntry]
+Bucket = dict[Identity, ManifestEntry]
+UNREADABLE = (DamagedFile, NotFound, NotSupported)
+
+
+@dataclass(frozen=True)
+class ReadManifest:
+    """A manifest as its list names it, and what is in it."""
+
+    meta: ManifestFileMeta
+    entries: list[ManifestEntry]
+    net: Entries
+    """What is left of them when each ADD is taken away by its DELETE."""
+
+
+class WalkedVersion(Version):
+    """The state after one step: `before` are the touched buckets as they were."""
+
+    def __init__(self, walk: HistoryWalk, snapshot: Snapshot) -> None:
+        super().__init__(walk.context, snapshot)
+        self._walk = walk
+        self._fresh: list[ManifestEntry] = []
+        self._places: set[Place] = set()
+        self.before: FormerVersion | None = None
+        self.new_manifests: list[ReadManifest] = []
+        self.lost: list[ManifestEntry] = []
+        self.smuggled: list[ManifestEntry] = []
+        self.index_changed = False
+
+    @property
+    def fresh(self) -> Sequence[ManifestEntry]:
+        return self._fresh
+
+    @property
+    def places(self) -> Collection[Place]:
+        return self._places
+
+    @property
+    def row_count(self) -> int:
+        return self._walk.row_count
+
+    def at(self, place: Place) -> Iterable[ManifestEntry]:
+        return self._walk.buckets.get(place, {}).values()
+
+    def holds(self, entry: ManifestEntry) -> bool:
+        return entry.identity in self._walk.buckets.get((entry.partition, entry.bucket), {})
+
+    def bucket_totals(self) -> dict[bytes, set[int]]:
+        totals = self._walk.totals
+        return {partition: {n for n in totals.get(partition, {}) if n > 0} for partition in {place[0] for place in self._places}}
+
+    def whole(self) -> Version:
+        """All of it, not only what is new; to be taken before the walk goes on."""
+        version = Version(self.context, self.snapshot)
+        version.__dict__["live"] = [entry for bucket in self._walk.buckets.values() for entry in bucket.values()]
+        version.__dict__["index_entries"] = self.index_entries
+        return version
+
+    def changed_on_the_way(self, before: Version) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
+        return self.lost, self.smuggled
+
+
+class FormerVersion(Version):
+    """What the version before said of the buckets that the next one touches."""
+
+    def __init__(self, version: WalkedVersion, buckets: dict[Place, Bucket]) -> None:
+        super().__init__(version.context, version.snapshot)
+        self.__dict__["index_entries"] = version.index_entries
+        self._touched = buckets
+
+    def at(self, place: Place) -> Iterable[ManifestEntry]:
+        return self._touched.get(place, {}).values()
+
+    def holds(self, entry: ManifestEntry) -> bool:
+        return entry.identity in self._touched.get((entry.partition, entry.bucket), {})
+
+
+class HistoryWalk:
+    """Walks upwards. After a gap, or a version that could not be read, it begins anew."""
+
+    def __init__(self, context: TableContext) -> None:
+        self.context = context
+        self.buckets: dict[Place, Bucket] = {}
+        self.row_count = 0
+        self.totals: dict[bytes, dict[int, int]] = {}
+        """Files of each partition by the number of buckets that they were written for."""
+        self._manifests: dict[str, ReadManifest] = {}
+        self._order: list[str] = []
+        self._last: WalkedVersion | None = None
+        self._index: tuple[str | None, list[IndexManifestEntry]] = (None, [])
+
+    def forget(self) -> None:
+        """What comes next follows nothing."""
+        self.buckets, self.totals, self.row_count, self._last = {}, {}, 0, None
+        self._manifests, self._order = {}, []
+
+    def step(self, snapshot: Snapshot) -> WalkedVersion:
+        """The next version. Raises `DamagedFile` (or `NotSupported`) for what cannot be read: then `forget`."""
+        if self._last is not None and self._last.snapshot.id != snapshot.id - 1:
+            self.forget()
+        version = WalkedVersion(self, snapshot)
+        reader = self.context.manifests
+        base = reader.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        delta = reader.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+        known, order = self._manifests, self._order
+        self._read([*base, *delta], version)
+        self._order = [meta.file_name for meta in (*base, *delta)]
+        version.__dict__["delta"] = [entry for meta in delta for entry in self._manifests[meta.file_name].entries]
+        self._read_index(version)
+        if self._last is None:
+            self._begin(version, [meta.file_name for meta in base])
+        else:
+            self._compare(version, [meta.file_name for meta in base], known, order)
+            self._touch(version, self._last)
+        self._apply(version)
+        self._last = version
+        return version
+
+    def _read(self, metas: Sequence[ManifestFileMeta], version: WalkedVersion) -> None:
+        """Decode what is new; keep only what this snapshot names."""
+        missing = [meta for meta in metas if meta.file_name not in self._manifests]
+        kept = {m.file_name: self._manifests[m.file_name] for m in metas if m.file_name in self._manifests}
+        for meta, entries in zip(missing, self.context.manifests.entries(missing), strict=True):
+            found = ReadManifest(meta, entries, folded(entries))
+            kept[meta.file_name] = found
+            version.new_manifests.append(found)
+        self._manifests = kept
+
+    def _read_index(self, version: WalkedVersion) -> None:
+        name = version.snapshot.index_manifest
+        version.index_changed = name != self._index[0] or self._last is None
+        if version.index_changed:
+            self._index = (name, [] if name is None else self.context.manifests.index_manifest(name))
+        version.__dict__["index_entries"] = self._index[1]
+
+    def _begin(self, version: WalkedVersion, base: Sequence[str]) -> None:
+        for entry in self._live(base).values():
+            self._put(entry)
+            version._fresh.append(entry)
+        version._places.update(self.buckets)
+        version._places.update((entry.partition, entry.bucket) for entry in version.index_entries)
+
+    def _compare(self, version: WalkedVersion, base: Sequence[str], known: dict[str, ReadManifest], order: Sequence[str]) -> None:
+        """Whether the manifests of the new base fold to what those of the version before did."""
+        now = set(base)
+        gone = [name for name in order if name not in now]
+        new = [name for name in base if name not in known]
+        if not gone and not new:
+            return
+        before = folded(entry for name in gone for entry in known[name].net.values())
+        after = folded(entry for name in new for entry in self._manifests[name].net.values())
+        if before.keys() == after.keys() and all(before[identity].kind == entry.kind for identity, entry in after.items()):
+            return
+        actual = self._live(base)
+        expected = {identity: entry for bucket in self.buckets.values() for identity, entry in bucket.items()}
+        version.lost = [expected[identity] for identity in expected.keys() - actual.keys()]
+        version.smuggled = [actual[identity] for identity in actual.keys() - expected.keys()]
+
+    def _live(self, names: Sequence[str]) -> Entries:
+        """The set-wise fold that readers make."""
+        deleted = {e.identity for name in names for e in self._manifests[name].entries if e.kind != ADD}
+        added = (e for name in names for e in self._manifests[name].entries if e.kind == ADD)
+        return {identity: entry for entry in added if (identity := entry.identity) not in deleted}
+
+    def _touch(self, version: WalkedVersion, last: WalkedVersion) -> None:
+        places = {(entry.partition, entry.bucket) for entry in (*version.delta, *version.lost, *version.smuggled)}
+        if version.index_changed:
+            places |= {(entry.partition, entry.bucket) for entry in (*version.index_entries, *last.index_entries)}
+        version._places = places
+        version.before = FormerVersion(last, {place: dict(self.buckets.get(place, {})) for place in places})
+
+    def _apply(self, version: WalkedVersion) -> None:
+        for entry in version.lost:
+            self._take(entry)
+        for entry in version.smuggled:
+            self._put(entry)
+            version._fresh.append(entry)
+        deleted = {entry.identity for entry in version.delta if entry.kind != ADD}
+        for entry in version.delta:
+            if entry.kind != ADD:
+                self._take(entry)
+        for entry in version.delta:
+            if entry.kind == ADD and entry.identity not in deleted:
+                self._put(entry)
+                version._fresh.append(entry)
+        if version.before is None:
+            version._places.update((entry.partition, entry.bucket) for entry in version.delta)
+
+    def _put(self, entry: ManifestEntry) -> None:
+        bucket = self.buckets.setdefault((entry.partition, entry.bucket), {})
+        if bucket.setdefault(entry.identity, entry) is entry:
+            self.row_count += entry.file.row_count
+            self._count(entry, 1)
+
+    def _take(self, entry: ManifestEntry) -> None:
+        place = (entry.partition, entry.bucket)
+        bucket = self.buckets.get(place, {})
+        taken = bucket.pop(entry.identity, None)
+        if taken is not None:
+            self.row_count -= taken.file.row_count
+            self._count(taken, -1)
+            if not bucket:
+                del self.buckets[place]
+
+    def _count(self, entry: ManifestEntry, change: int) -> None:
+        totals = self.totals.setdefault(entry.partition, {})
+        totals[entry.total_buckets] = totals.get(entry.total_buckets, 0) + change
+        if not totals[entry.total_buckets]:
+            del totals[entry.total_buckets]
+
+
+def folded(entries: Iterable[ManifestEntry]) -> Entries:
+    """Each ADD taken away by a later DELETE; a DELETE of something older stays."""
+    net: Entries = {}
+    for entry in entries:
+        identity = entry.identity
+        known = net.get(identity)
+        if known is None:
+            net[identity] = entry
+        elif known.kind == ADD and entry.kind != ADD:
+            del net[identity]
+    return net
+
+
+def walk(context: TableContext, numbers: Iterable[int]) -> Iterator[WalkedVersion | Violation]:
+    """The versions of those ids, the oldest first, or why one cannot be read; one that has gone meanwhile is left out."""
+    path = HistoryWalk(context)
+    for number in numbers:
+        try:
+            snapshot = context.snapshots.find(number)
+        except DamagedFile as error:
+            yield Violation("PV002", context.layout.snapshot(number), str(error))
+            continue
+        if snapshot is None:
+            continue
+        try:
+            version = path.step(snapshot)
+        except UNREADABLE as error:
+            path.forget()
+            yield unreadable(context, snapshot, error)
+            continue
+        yield version
+
+
+def unreadable(context: TableContext, snapshot: Snapshot, error: PaimonError) -> Violation:
+    """PV005, at the file that cannot be read."""
+    path = str(error.details.get("path", context.layout.snapshot(snapshot.id)))
+    return Violation("PV005", path, f"snapshot {snapshot.id}: {error}")

@@ -1,0 +1,144 @@
+"""Checks of index files: deletion vectors and hash indexes, by metadata and by what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from paimon_cli.errors import DamagedFile
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.file_checks import StoredFiles
+from paimon_cli.invariants.version import Place, Version
+from paimon_cli.invariants.violation import Violation
+from paimon_cli.metadata.data_file import IndexManifestEntry
+from paimon_cli.metadata.deletion_vector_file import decode_deletion_vector
+from paimon_cli.metadata.snapshot import OVERWRITE
+
+DELETION_VECTORS, HASH = "DELETION_VECTORS", "HASH"
+HASH_BYTES = 4
+
+
+def index_files_exist(version: Version, stored: StoredFiles | None = None) -> Iterator[Violation]:
+    """PV015, and PV043 for the index of a dynamic bucket."""
+    known, directory = stored or StoredFiles(version.context), version.context.layout.index_directory
+    for entry in _fresh(version):
+        index, code = entry.index_file, "PV043" if entry.index_file.index_type == HASH else "PV015"
+        if index.external_path is not None:
+            continue
+        size = known.size(directory, index.file_name)
+        if size is None:
+            yield Violation(code, version.index_path(entry), f"is named by snapshot {version.snapshot.id} and is missing")
+        elif size != index.file_size:
+            yield Violation(code, version.index_path(entry), f"has {size} bytes, its metadata says {index.file_size}")
+
+
+def vectors_are_not_dangling(version: Version) -> Iterator[Violation]:
+    """PV016. A vector of a file that is gone marks nothing, and what it should have marked is visible again."""
+    for entry in _fresh(version):
+        alive = {e.file.file_name for e in version.at((entry.partition, entry.bucket))}
+        for vector in entry.index_file.deletion_vector_ranges or ():
+            if vector.data_file_name not in alive:
+                where = version.index_path(entry)
+                yield Violation("PV016", where, f"marks rows of {vector.data_file_name}, which is not in the bucket")
+
+
+def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
+    """PV039. Of two index files for one bucket readers take either; overlapping vectors cannot both be right."""
+    seen: set[tuple[object, ...]] = set()
+    marked: set[tuple[Place, str]] = set()
+    unaware = not version.context.schema.primary_keys and version.context.options.bucket == -1
+    for entry in _fresh(version):
+        index, place = entry.index_file, (entry.partition, entry.bucket)
+        kind = (place, index.index_type, index.file_name if unaware else "")
+        if kind in seen:
+            yield Violation("PV039", version.index_path(entry), f"is the second {index.index_type} index of its bucket")
+        seen.add(kind)
+        end = 1
+        for vector in sorted(index.deletion_vector_ranges or (), key=lambda r: r.offset):
+            if vector.offset < end or vector.length < 0 or vector.offset + vector.length > index.file_size:
+                why = f"the vector of {vector.data_file_name} at byte {vector.offset} overlaps another, or the file's end"
+                yield Violation("PV039", version.index_path(entry), why)
+            if (place, vector.data_file_name) in marked:
+                yield Violation("PV039", version.index_path(entry), f"is the second to mark rows of {vector.data_file_name}")
+            marked.add((place, vector.data_file_name))
+            end = vector.offset + vector.length
+
+
+def vectors_do_not_shrink(before: Version, version: Version) -> Iterator[Violation]:
+    """PV048, the lost vector: of two compactions of a bucket the later one put back what it had read before the other."""
+    if version.snapshot.commit_kind == OVERWRITE:
+        return
+    now = {key: count for key, count in _cardinalities(version)}
+    for (place, name), count in _cardinalities(before):
+        alive = any(entry.file.file_name == name for entry in version.at(place))
+        left = now.get((place, name), 0)
+        if alive and (left is None or count is None):
+            continue
+        if alive and left is not None and count is not None and left < count:
+            yield Violation("PV048", version.path, f"marks {left} rows of {name}, snapshot {before.snapshot.id} marked {count}")
+
+
+def _cardinalities(version: Version) -> Iterator[tuple[tuple[Place, str], int | None]]:
+    for entry in version.index_entries:
+        for vector in entry.index_file.deletion_vector_ranges or ():
+            yield ((entry.partition, entry.bucket), vector.data_file_name), vector.cardinality
+
+
+def _fresh(version: Version) -> Iterator[IndexManifestEntry]:
+    places = version.places
+    return (entry for entry in version.index_entries if (entry.partition, entry.bucket) in places)
+
+
+def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[Violation]:
+    """PV040 and PV043 for one index file; a missing one was said before."""
+    try:
+        content = version.context.storage.read_bytes(version.index_path(entry))
+    except FileNotFoundError:
+        return
+    if entry.index_file.index_type == HASH:
+        found = len(content) // HASH_BYTES
+        if len(content) % HASH_BYTES or found != entry.index_file.row_count:
+            said = entry.index_file.row_count
+            yield Violation("PV043", version.index_path(entry), f"holds {found} hashes, its metadata says {said}")
+        return
+    rows = {e.file.file_name: e.file.row_count for e in version.at((entry.partition, entry.bucket))}
+    for vector in entry.index_file.deletion_vector_ranges or ():
+        path = version.index_path(entry)
+        try:
+            positions = decode_deletion_vector(content, vector.offset, vector.length, path).positions
+        except DamagedFile as error:
+            yield Violation("PV040", path, str(error))
+            continue
+        if positions and positions.max() >= rows.get(vector.data_file_name, positions.max() + 1):
+            have = rows[vector.data_file_name]
+            yield Violation("PV040", path, f"marks row {positions.max()} of {vector.data_file_name}, which has {have}")
+        if vector.cardinality is not None and vector.cardinality != len(positions):
+            yield Violation(
+                "PV040", path, f"marks {len(positions)} rows of {vector.data_file_name}, said are {vector.cardinality}"
+            )
+
+
+def hashes_of(context: TableContext, path: str) -> npt.NDArray[np.int32]:
+    """The key hashes of an index file (format section 6.4); none if it is missing or cut off, which is said elsewhere."""
+    try:
+        content = context.storage.read_bytes(path)
+    except FileNotFoundError:
+        return np.empty(0, dtype=np.int32)
+    whole = len(content) - len(content) % HASH_BYTES
+    return np.frombuffer(content[:whole], dtype=">i4").astype(np.int32)
+
+
+def hashes_are_in_one_bucket(version: Version) -> Iterator[Violation]:
+    """PV042. A hash in the index of two buckets: the next write of that key may go to the wrong one."""
+    partitions: dict[bytes, list[IndexManifestEntry]] = {}
+    for entry in version.index_entries:
+        if entry.index_file.index_type == HASH and entry.index_file.external_path is None:
+            partitions.setdefault(entry.partition, []).append(entry)
+    for partition, entries in partitions.items():
+        hashes = np.concatenate([np.unique(hashes_of(version.context, version.index_path(entry))) for entry in entries])
+        twice = len(hashes) - len(np.unique(hashes))
+        if twice:
+            where = f"{version.context.layout.root}/{version.context.partition_path_of(partition)}".rstrip("/")
+            yield Violation("PV042", where, f"{twice} key hashes are in the indexes of two buckets")

@@ -1,0 +1,96 @@
+"""Checks of manifests against the lines of their lists, and of the entries in them by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paimon_cli.invariants.history_walk import ReadManifest, WalkedVersion
+from paimon_cli.invariants.version import Version
+from paimon_cli.invariants.violation import Violation
+from paimon_cli.metadata.data_file import ADD, DataFileMeta
+from paimon_cli.metadata.partition_range import PartitionRange
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+
+MOST_LEVELS = 1000
+"""Levels come from `num-levels`, which may have been changed: only what no table can have is wrong."""
+
+
+def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]:
+    """PV018 and PV019: readers skip manifests, and the search for deletes, by what the list says of them."""
+    for manifest in version.new_manifests:
+        path = version.context.layout.manifest(manifest.meta.file_name)
+        added = sum(entry.kind == ADD for entry in manifest.entries)
+        found, said = (added, len(manifest.entries) - added), (manifest.meta.num_added_files, manifest.meta.num_deleted_files)
+        if found != said:
+            yield Violation("PV018", path, f"adds {found[0]} and deletes {found[1]} files, its list says {said[0]} and {said[1]}")
+        if outside := _outside_of_range(version, manifest):
+            yield Violation("PV019", path, outside)
+
+
+def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
+    meta, entries = manifest.meta, manifest.entries
+    if not entries:
+        return ""
+    for name, least, greatest, values in (
+        ("buckets", meta.min_bucket, meta.max_bucket, [entry.bucket for entry in entries]),
+        ("levels", meta.min_level, meta.max_level, [entry.file.level for entry in entries]),
+        ("schemas", None, meta.schema_id, [entry.file.schema_id for entry in entries]),
+    ):
+        if (least is not None and min(values) < least) or (greatest is not None and max(values) > greatest):
+            return f"holds {name} {min(values)} to {max(values)}, its list says {least} to {greatest}"
+    types = version.context.partition_types
+    known = PartitionRange.of(meta.partition_stats, types) if types else None
+    for partition in {entry.partition for entry in entries}:
+        if known is not None and not known.may_hold(version.context.partition_values(partition)):
+            return f"holds partition {version.context.partition_path_of(partition)}, outside of the range that its list says"
+    return ""
+
+
+def places_can_be(version: Version) -> Iterator[Violation]:
+    """PV024."""
+    postponed = version.context.options.bucket == POSTPONE_BUCKET
+    for entry in version.fresh:
+        total, low = entry.total_buckets, POSTPONE_BUCKET if postponed else 0
+        if entry.bucket < low or entry.bucket == -1 or 0 < total <= entry.bucket:
+            yield Violation("PV024", version.path, f"has bucket {entry.bucket} of {total}: {version.label(entry)}")
+        if not 0 <= entry.file.level < MOST_LEVELS:
+            yield Violation("PV024", version.path, f"has a file at level {entry.file.level}: {version.label(entry)}")
+
+
+def files_can_be(version: Version) -> Iterator[Violation]:
+    """PV026: what is wrong by itself, whatever the file holds."""
+    for entry in version.fresh:
+        why = _impossible(entry.file)
+        if why:
+            yield Violation("PV026", version.path, f"{version.label(entry)}: {why}")
+
+
+def _impossible(file: DataFileMeta) -> str:
+    if file.row_count < 0 or file.file_size < 0:
+        return f"{file.row_count} rows in {file.file_size} bytes"
+    if file.delete_row_count is not None and not 0 <= file.delete_row_count <= file.row_count:
+        return f"{file.delete_row_count} retractions in {file.row_count} rows"
+    if file.row_count and file.min_sequence_number > file.max_sequence_number:
+        return f"sequence numbers from {file.min_sequence_number} to {file.max_sequence_number}"
+    return ""
+
+
+def files_lie_inside(version: Version) -> Iterator[Violation]:
+    """PV028: only metadata of tables with external paths says otherwise, and those are not supported."""
+    for entry in version.fresh:
+        if entry.file.external_path is not None:
+            yield Violation("PV028", version.path, f"{entry.file.file_name} is said to lie at {entry.file.external_path!r}")
+    for index in version.index_entries:
+        if index.index_file.external_path is not None:
+            what = index.index_file
+            yield Violation("PV028", version.path, f"{what.file_name} is said to lie at {what.external_path!r}")
+
+
+def files_live_once(version: Version) -> Iterator[Violation]:
+    """PV029. The same file at two levels, or with two lists of extra files, shows its rows twice."""
+    for place in version.places:
+        seen: set[str] = set()
+        for entry in version.at(place):
+            if entry.file.file_name in seen:
+                yield Violation("PV029", version.bucket_directory(place), f"holds {entry.file.file_name} twice")
+            seen.add(entry.file.file_name)

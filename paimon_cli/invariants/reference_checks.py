@@ -1,0 +1,86 @@
+"""Checks of what else points at snapshots: tags, branches, consumers, changelogs that outlived their snapshot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.history.branch_list import BranchList
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.file_checks import StoredFiles, live_files_exist
+from paimon_cli.invariants.snapshot_checks import metadata_is_readable
+from paimon_cli.invariants.version import Version
+from paimon_cli.invariants.violation import Violation
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, CONSUMER_PREFIX, parse_numbered
+
+
+def tagged_versions(context: TableContext) -> Iterator[Version | Violation]:
+    """PV050: the version of each tag, or why it cannot be read."""
+    for name in context.tags.names():
+        path = context.layout.tag(name)
+        try:
+            tag = context.tags.find(name)
+        except DamagedFile as error:
+            yield Violation("PV050", path, str(error))
+            continue
+        if tag is None:
+            continue
+        version = Version(context, tag.snapshot)
+        broken = next(metadata_is_readable(version), None)
+        yield version if broken is None else Violation("PV050", path, broken.message)
+
+
+def tagged_files_exist(version: Version, stored: StoredFiles) -> Iterator[Violation]:
+    """PV051."""
+    for violation in live_files_exist(version, stored):
+        yield Violation("PV051", violation.path, f"{violation.message} (a tag holds snapshot {version.snapshot.id})")
+
+
+def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
+    """PV052. A consumer behind the oldest snapshot has lost changes; one ahead of the next keeps nothing for itself."""
+    ids = context.snapshots.ids()
+    for status in context.storage.list_directory(context.layout.consumer_directory):
+        if not status.name.startswith(CONSUMER_PREFIX) or status.is_directory:
+            continue
+        try:
+            following = json.loads(context.storage.read_bytes(status.path))["nextSnapshot"]
+        except FileNotFoundError:
+            continue
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            yield Violation("PV052", status.path, f"cannot be read: {type(error).__name__}")
+            continue
+        if not isinstance(following, int) or isinstance(following, bool):
+            yield Violation("PV052", status.path, f"names {following!r}, no snapshot")
+        elif ids and not ids[0] <= following <= ids[-1] + 1:
+            yield Violation("PV052", status.path, f"stands at snapshot {following}, there are {ids[0]} to {ids[-1]}")
+
+
+def branches_are_readable(context: TableContext) -> Iterator[Violation]:
+    """PV053: schemas, snapshots and the newest version of each branch."""
+    for name in BranchList(context.storage, context.layout).names():
+        root = context.layout.of_branch(name).version_root
+        try:
+            branch = context.at_branch(name)
+            snapshots = [branch.snapshots.find(number) for number in branch.snapshots.ids()]
+        except (DamagedFile, NotFound, NotSupported) as error:
+            yield Violation("PV053", str(error.details.get("path", root)), f"branch {name}: {error}")
+            continue
+        newest = next((snapshot for snapshot in reversed(snapshots) if snapshot is not None), None)
+        if newest is not None:
+            for broken in metadata_is_readable(Version(branch, newest)):
+                yield Violation("PV053", broken.path, f"branch {name}: {broken.message}")
+
+
+def changelogs_are_readable(context: TableContext) -> Iterator[Violation]:
+    """PV054."""
+    for status in context.storage.list_directory(context.layout.changelog_directory):
+        if parse_numbered(CHANGELOG_PREFIX, status.name) is None:
+            continue
+        try:
+            Snapshot.from_json(context.storage.read_bytes(status.path), status.path)
+        except FileNotFoundError:
+            continue
+        except DamagedFile as error:
+            yield Violation("PV054", status.path, str(error))

@@ -1,0 +1,248 @@
+"""`verify`: check the metadata here, then what is inside the files as engine tasks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from paimon_cli.errors import NotFound
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants import check, index_checks, reference_checks
+from paimon_cli.invariants.file_checks import StoredFiles
+from paimon_cli.invariants.history_walk import UNREADABLE, WalkedVersion, walk
+from paimon_cli.invariants.version import Place, Version
+from paimon_cli.invariants.violation import BY_CODE, CHECKS, FILES, FULL, META, WARNING, Violation
+from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.metadata.data_file import IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.snapshot import Snapshot
+
+LEVELS = (META, FILES, FULL)
+TASK_BYTES, TASK_FILES = 256 << 20, 500
+"""Data files that one task looks at."""
+
+
+@dataclass(frozen=True)
+class VerifyRequest:
+    """`only`: checks (groups) or codes, empty for all. Without `snapshot_id` the history is checked, and the files of the newest;
+    `all_snapshots`: the files of every snapshot."""
+
+    level: str = META
+    snapshot_id: int | None = None
+    all_snapshots: bool = False
+    only: tuple[str, ...] = ()
+
+    def wants(self, code: str) -> bool:
+        return not self.only or code in self.only or BY_CODE[code].check in self.only
+
+    def looks_inside(self) -> bool:
+        """Whether files have to be opened."""
+        return self.level != META and any(self.wants(i.code) for i in BY_CODE.values() if i.level in (FILES, FULL))
+
+
+@dataclass(frozen=True)
+class FilesTask:
+    """Data files to look into; with `place` a bucket as a whole: all its files and index files."""
+
+    snapshot: Snapshot
+    entries: tuple[ManifestEntry, ...]
+    place: Place | None = None
+    indexes: tuple[IndexManifestEntry, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(entry.file.file_size for entry in self.entries)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One line of a report: a group of invariants, and how it came out (`ok`, `WARN`, `ERROR`)."""
+
+    check: str
+    result: str
+    findings: int
+
+
+@dataclass
+class VerifyReport:
+    """What was found and what was looked at."""
+
+    level: str
+    snapshot_id: int | None = None
+    snapshots: int = 0
+    manifests: int = 0
+    data_files: int = 0
+    size: int = 0
+    engine: str = ""
+    seconds: float = 0.0
+    violations: list[Violation] = field(default_factory=list)
+    request: VerifyRequest = field(default_factory=VerifyRequest)
+
+    @property
+    def errors(self) -> int:
+        return len(self.violations) - self.warnings
+
+    @property
+    def warnings(self) -> int:
+        return sum(violation.severity == WARNING for violation in self.violations)
+
+    @property
+    def checks(self) -> list[CheckResult]:
+        """The groups that this level looked at."""
+        depth = LEVELS.index(self.level)
+        seen = {i.check for i in BY_CODE.values() if LEVELS.index(i.level) <= depth and self.request.wants(i.code)}
+        results = []
+        for name in CHECKS:
+            if name in seen:
+                found = [violation.severity for violation in self.violations if violation.check == name]
+                result = "ok" if not found else "WARN" if set(found) == {WARNING} else "ERROR"
+                results.append(CheckResult(name, result, len(found)))
+        return results
+
+
+@dataclass
+class _Gathered:
+    """What the walk leaves for the tasks."""
+
+    tasks: list[FilesTask] = field(default_factory=list)
+    newest: Version | None = None
+
+
+def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, progress: Progress) -> VerifyReport:
+    """Check the table. `NotFound` if there is no such snapshot; what is damaged is found, never raised."""
+    started = context.clock.now_millis()
+    report = VerifyReport(request.level, request=request)
+    gathered = _Gathered()
+    _keep(report, _of_the_table(context, request))
+    _keep(report, _of_the_history(context, request, report, gathered))
+    if request.snapshot_id is None:
+        _keep(report, _of_the_tags(context, request))
+    if request.looks_inside() and gathered.newest is not None:
+        _keep(report, index_checks.hashes_are_in_one_bucket(gathered.newest))
+        _keep(report, _inside(context, request, gathered.tasks, engine, progress))
+        report.engine = engine.name
+    report.data_files = sum(len(task.entries) for task in gathered.tasks if task.place is None)
+    report.size = sum(task.size for task in gathered.tasks if task.place is None)
+    report.violations = [v for v in dict.fromkeys(report.violations) if request.wants(v.code)]
+    report.seconds = (context.clock.now_millis() - started) / 1000
+    return report
+
+
+def _keep(report: VerifyReport, violations: Iterable[Violation]) -> None:
+    report.violations.extend(violations)
+
+
+def _of_the_table(context: TableContext, request: VerifyRequest) -> Iterator[Violation]:
+    if request.snapshot_id is not None:
+        return
+    for look in (*check.TABLE_CHECKS, *check.REFERENCE_CHECKS):
+        yield from look(context)
+
+
+def _of_the_history(
+    context: TableContext, request: VerifyRequest, report: VerifyReport, gathered: _Gathered
+) -> Iterator[Violation]:
+    """Walk the snapshots; a single one is walked to from the one before it."""
+    ids, wanted, stored = context.snapshots.ids(), request.snapshot_id, StoredFiles(context)
+    if wanted is not None:
+        if wanted not in ids:
+            raise context.snapshots.missing(wanted)
+        ids = [number for number in ids if number in (wanted - 1, wanted)]
+    last: WalkedVersion | None = None
+    for version in walk(context, ids):
+        if isinstance(version, Violation):
+            last = None
+            yield version
+            continue
+        last = version
+        if wanted is not None and version.snapshot.id != wanted:
+            continue
+        report.snapshot_id = version.snapshot.id
+        report.snapshots += 1
+        report.manifests += len(version.new_manifests)
+        yield from check.check_walked(version)
+        if request.all_snapshots and request.level != META:
+            yield from _of_the_files(version if version.before is not None else version.whole(), request, stored, gathered)
+    if last is not None:
+        gathered.newest = last.whole()
+        if request.level != META and not request.all_snapshots:
+            yield from _of_the_files(gathered.newest, request, stored, gathered)
+
+
+def _of_the_files(version: Version, request: VerifyRequest, stored: StoredFiles, gathered: _Gathered) -> Iterator[Violation]:
+    """What is on storage now; what has to be opened becomes tasks."""
+    yield from check.check_stored(version, stored)
+    if request.looks_inside():
+        gathered.tasks += _tasks(version)
+
+
+def _of_the_tags(context: TableContext, request: VerifyRequest) -> Iterator[Violation]:
+    stored = StoredFiles(context)
+    for version in reference_checks.tagged_versions(context):
+        if isinstance(version, Violation):
+            yield version
+        elif request.level != META:
+            yield from reference_checks.tagged_files_exist(version, stored)
+
+
+def _tasks(version: Version) -> list[FilesTask]:
+    """Files in portions; buckets with index files, or without a place of their own for each key, as a whole too."""
+    tasks: list[FilesTask] = []
+    portion: list[ManifestEntry] = []
+    for entry in version.fresh:
+        portion.append(entry)
+        if len(portion) >= TASK_FILES or sum(e.file.file_size for e in portion) >= TASK_BYTES:
+            tasks.append(FilesTask(version.snapshot, tuple(portion)))
+            portion = []
+    if portion:
+        tasks.append(FilesTask(version.snapshot, tuple(portion)))
+    options = version.context.options
+    indexed = {(entry.partition, entry.bucket) for entry in version.index_entries}
+    as_a_whole = version.places if options.deletion_vectors_enabled or options.bucket == -1 else indexed & set(version.places)
+    for place in sorted(as_a_whole):
+        indexes = tuple(e for e in version.index_entries if (e.partition, e.bucket) == place)
+        tasks.append(FilesTask(version.snapshot, tuple(version.at(place)), place, indexes))
+    return tasks
+
+
+def _inside(
+    context: TableContext, request: VerifyRequest, tasks: Sequence[FilesTask], engine: Engine, progress: Progress
+) -> list[Violation]:
+    progress.start("Reading data files" if request.level == FULL else "Opening data files", len(tasks))
+    look = functools.partial(look_into, context, request.level == FULL)
+    try:
+        found = engine.run_tasks(look, tasks, lambda violations: progress.advance(1))
+    except TasksFailed as failure:
+        raise failure.error from failure
+    finally:
+        progress.finish()
+    return [violation for violations in found for violation in violations]
+
+
+def look_into(context: TableContext, rows: bool, task: FilesTask) -> list[Violation]:
+    """One task, on whatever engine."""
+    version = Version(context, task.snapshot)
+    version.__dict__["live"], version.__dict__["index_entries"] = list(task.entries), list(task.indexes)
+    if task.place is not None:
+        return list(check.check_bucket(version, task.place, rows=rows))
+    return [violation for entry in task.entries for violation in check.check_file(version, entry, rows=rows)]
+
+
+def check_request(request: VerifyRequest) -> None:
+    """`NotFound` for a check or code that there is not."""
+    for name in request.only:
+        if name not in CHECKS and name not in BY_CODE:
+            raise NotFound(
+                f"no check '{name}'", f"the checks are {', '.join(CHECKS)}", "paimon-cli verify --list shows all codes"
+            )
+
+
+def rows_to_read(context: TableContext) -> int:
+    """Bytes of the live data files; 0 if the newest snapshot cannot be read, which the checks will say."""
+    try:
+        snapshot = context.snapshots.latest()
+        return 0 if snapshot is None else sum(entry.file.file_size for entry in context.manifests.live_entries(snapshot))
+    except UNREADABLE:
+        return 0

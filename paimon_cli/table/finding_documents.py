@@ -1,0 +1,71 @@
+"""Findings as documents that build servers read: JUnit XML and SARIF 2.1.0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+from xml.sax.saxutils import escape, quoteattr
+
+TOOL, TOOL_URI = "paimon-cli", "https://paimon.apache.org/"
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+JUNIT, SARIF = "junit", "sarif"
+
+
+class Finding(Protocol):
+    """What a check found."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def severity(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+
+
+def document(form: str, table: str, rules: Mapping[str, str], findings: Sequence[Finding], version: str) -> str:
+    """`form`: junit or sarif. `rules`: what must hold, by code: those that were looked at."""
+    return _junit(table, rules, findings) if form == JUNIT else _sarif(rules, findings, version)
+
+
+def _junit(table: str, rules: Mapping[str, str], findings: Sequence[Finding]) -> str:
+    """One test case for each rule; warnings are no failures."""
+    by_code: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_code.setdefault(finding.code, []).append(finding)
+    failed = sum(any(f.severity == "error" for f in by_code.get(code, ())) for code in rules)
+    head = f'<testsuite name="{TOOL} verify" tests="{len(rules)}" failures="{failed}" errors="0" skipped="0">'
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", f"  {head}"]
+    for code, meaning in rules.items():
+        lines.append(f"    <testcase classname={quoteattr(table)} name={quoteattr(f'{code} {meaning}')}>")
+        for finding in by_code.get(code, ()):
+            text = f"{finding.path}: {finding.message}"
+            if finding.severity == "error":
+                lines.append(f"      <failure type={quoteattr(code)} message={quoteattr(_plain(text))}/>")
+            else:
+                lines.append(f"      <system-out>{escape(_plain(f'warning: {text}'))}</system-out>")
+        lines.append("    </testcase>")
+    return "\n".join([*lines, "  </testsuite>", "</testsuites>", ""])
+
+
+def _plain(text: str) -> str:
+    """XML has no place for most control characters."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _sarif(rules: Mapping[str, str], findings: Sequence[Finding], version: str) -> str:
+    described = [{"id": code, "shortDescription": {"text": meaning}} for code, meaning in rules.items()]
+    results = [
+        {
+            "ruleId": finding.code,
+            "level": finding.severity,
+            "message": {"text": finding.message},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": finding.path}}}],
+        }
+        for finding in findings
+    ]
+    driver = {"name": TOOL, "version": version, "informationUri": TOOL_URI, "rules": described}
+    run = {"tool": {"driver": driver}, "results": results}
+    return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
