@@ -154,7 +154,6 @@ class HistoryWalk:
     def _begin(self, version: WalkedVersion, base: Sequence[str]) -> None:
         for entry in self._live(base).values():
             self._put(entry)
-            version._fresh.append(entry)
         version._places.update(self.buckets)
         version._places.update((entry.partition, entry.bucket) for entry in version.index_entries)
 
@@ -203,6 +202,7 @@ class HistoryWalk:
                 version._fresh.append(entry)
         if version.before is None:
             version._places.update((entry.partition, entry.bucket) for entry in version.delta)
+            version._fresh = [entry for bucket in self.buckets.values() for entry in bucket.values()]
 
     def _put(self, entry: ManifestEntry) -> None:
         bucket = self.buckets.setdefault((entry.partition, entry.bucket), {})
