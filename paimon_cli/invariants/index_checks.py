@@ -72,12 +72,12 @@ def vectors_do_not_shrink(before: Version, version: Version) -> Iterator[Violati
         return
     now = {key: count for key, count in _cardinalities(version)}
     for (place, name), count in _cardinalities(before):
-        alive = any(entry.file.file_name == name for entry in version.at(place))
         left = now.get((place, name), 0)
-        if alive and (left is None or count is None):
-            continue
-        if alive and left is not None and count is not None and left < count:
-            yield Violation("PV048", version.path, f"marks {left} rows of {name}, snapshot {before.snapshot.id} marked {count}")
+        is_less = (place, name) not in now or (left is not None and count is not None and left < count)
+        if is_less and any(entry.file.file_name == name for entry in version.at(place)):
+            yield Violation(
+                "PV048", version.path, f"marks {left} rows of {name}, snapshot {before.snapshot.id} marked {count or 'some'}"
+            )
 
 
 def _cardinalities(version: Version) -> Iterator[tuple[tuple[Place, str], int | None]]:

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants import check, index_checks, reference_checks
 from paimon_cli.invariants.file_checks import StoredFiles
@@ -231,10 +230,10 @@ def look_into(context: TableContext, rows: bool, task: FilesTask) -> list[Violat
 
 
 def check_request(request: VerifyRequest) -> None:
-    """`NotFound` for a check or code that there is not."""
+    """`UsageError` for a check or code that there is not."""
     for name in request.only:
         if name not in CHECKS and name not in BY_CODE:
-            raise NotFound(
+            raise UsageError(
                 f"no check '{name}'", f"the checks are {', '.join(CHECKS)}", "paimon-cli verify --list shows all codes"
             )
 

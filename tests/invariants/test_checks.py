@@ -15,7 +15,7 @@ from paimon_cli.metadata.data_file import DELETE, EMPTY_ROW, DeletionVectorRange
 from paimon_cli.metadata.snapshot import COMPACT
 from tests import tables
 from tests.commit.commit_tables import data_file, make_table
-from tests.goldens import GOLDENS, Golden, golden_table
+from tests.goldens import golden_table
 from tests.invariants.forged_tables import codes, entry, forge, store
 
 A = replace(data_file("a", low=0, high=9), max_sequence_number=9)
@@ -205,13 +205,6 @@ def test_deletion_vectors_of_java(tmp_path: Path, name: str) -> None:
     version = Version(context, latest)
     version.__dict__["index_entries"] = []
     assert {violation.code for violation in check_rows(version)} == {"PV033"}
-
-
-@pytest.mark.parametrize("golden", GOLDENS, ids=str)
-def test_tables_of_other_writers_are_right(tmp_path: Path, golden: Golden) -> None:
-    context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
-    errors = [violation for violation in check_table(context, rows=True) if violation.severity == ERROR]
-    assert errors == []
 
 
 def test_codes_have_meanings() -> None:

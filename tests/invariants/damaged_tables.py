@@ -1,0 +1,142 @@
+"""Sound tables to damage, and the tools to do so: metadata written again with a lie in it, data files with other rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.snapshot import Snapshot
+from tests import tables
+from tests.goldens import golden_table
+
+COLUMNS = {"dt": "STRING NOT NULL", "k": "INT NOT NULL", "v": "STRING", "n": "INT NOT NULL"}
+Change = Callable[[ManifestEntry], ManifestEntry]
+
+
+def keyed_table(folder: Path) -> Path:
+    """Two partitions, two buckets, levels 0 and 5, deletes, a tag, a consumer, a branch, statistics."""
+    options = {"num-sorted-run.compaction-trigger": "3"}
+    context = tables.make_table(folder / "keyed", COLUMNS, ["dt", "k"], ["dt"], 2, options)
+    rows = [{"dt": dt, "k": k, "v": f"v{k}", "n": k} for dt in ("a", "b") for k in range(40)]
+    tables.write(context, rows)
+    tables.compact(context)
+    tables.write(context, [{**row, "v": None} for row in rows[:20]])
+    tables.write(context, [{"dt": "a", "k": k, "v": "x", "n": 1, "_op": "-D"} for k in range(8)])
+    root = Path(context.url)
+    snapshot = json.loads((root / "snapshot/snapshot-4").read_text())
+    (root / "statistics").mkdir()
+    (root / "statistics/stat-1").write_text("{}")
+    (root / "snapshot/snapshot-4").write_text(json.dumps({**snapshot, "statistics": "stat-1"}))
+    for name, text in (
+        ("tag/tag-kept", (root / "snapshot/snapshot-2").read_text()),
+        ("consumer/consumer-reader", '{"nextSnapshot": 3}'),
+        ("branch/branch-b/schema/schema-0", (root / "schema/schema-0").read_text()),
+        ("branch/branch-b/snapshot/snapshot-1", (root / "snapshot/snapshot-1").read_text()),
+        ("changelog/changelog-1", (root / "snapshot/snapshot-1").read_text()),
+        ("snapshot/EARLIEST", "1"),
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+SOUND: dict[str, Callable[[Path], Path]] = {
+    "keyed": keyed_table,
+    "dv": lambda folder: golden_table("java-0.9", "dv_dedup", folder),
+    "dynamic": lambda folder: golden_table("java-0.9", "dynamic_bucket", folder),
+    "changelog": lambda folder: golden_table("java-0.9", "changelog_input", folder),
+}
+
+
+@dataclass
+class Bench:
+    """One damaged table."""
+
+    root: Path
+
+    @property
+    def context(self) -> TableContext:
+        return TableContext.open(str(self.root))
+
+    @property
+    def newest(self) -> Snapshot:
+        found = self.context.snapshots.latest()
+        assert found is not None
+        return found
+
+    def live(self, snapshot: Snapshot | None = None, **wanted: Any) -> list[ManifestEntry]:
+        """Live entries, oldest first, whose files have these attributes."""
+        entries = self.context.manifests.live_entries(snapshot or self.newest)
+        return [e for e in entries if all(getattr(e.file, name) == value for name, value in wanted.items())]
+
+    def path(self, entry: ManifestEntry) -> Path:
+        return Path(self.context.data_file_path(entry.partition, entry.bucket, replace(entry.file, external_path=None)))
+
+    def delta_manifest(self, number: int) -> Path:
+        """The first manifest of that commit's delta."""
+        snapshot = self.context.snapshots.get(number)
+        name = self.context.manifests.manifest_list(snapshot.delta_manifest_list)[0].file_name
+        return self.root / "manifest" / name
+
+    def reforge(
+        self,
+        change: Change = lambda entry: entry,
+        *,
+        more: Sequence[ManifestEntry] = (),
+        base: Callable[[list[ManifestEntry]], list[ManifestEntry]] = lambda entries: entries,
+        listed: Callable[[ManifestFileMeta], ManifestFileMeta] = lambda meta: meta,
+        indexes: Callable[[list[IndexManifestEntry]], list[IndexManifestEntry]] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Write the newest snapshot again: each entry of its base and delta changed, `more` in the delta."""
+        context, snapshot = self.context, self.newest
+        reader, writer = context.manifests, MetadataWriter(context)
+        before = context.snapshots.find(snapshot.id - 1)
+        old = reader.live_entries(before) if before else []
+        delta = [*map(change, reader.delta_entries(snapshot)), *more]
+        base_list = writer.manifest_list(writer.manifests(base([*map(change, old)])))
+        delta_list = writer.manifest_list([*map(listed, writer.manifests(delta))])
+        index = snapshot.index_manifest
+        if indexes is not None:
+            index = writer.index_manifest(indexes(reader.index_entries(snapshot)))
+        changed = replace(
+            snapshot,
+            base_manifest_list=base_list[0],
+            base_manifest_list_size=base_list[1],
+            delta_manifest_list=delta_list[0],
+            delta_manifest_list_size=delta_list[1],
+            index_manifest=index,
+        )
+        self.publish(replace(changed, **fields))
+
+    def publish(self, snapshot: Snapshot) -> None:
+        (self.root / f"snapshot/snapshot-{snapshot.id}").write_text(snapshot.to_json())
+
+    def lie(self, entry: ManifestEntry, **changes: Any) -> None:
+        """Let the newest snapshot say something else of one file."""
+        self.reforge(lambda e: replace(e, file=replace(e.file, **changes)) if e.identity == entry.identity else e)
+
+    def refill(self, entry: ManifestEntry, rows: Callable[[Any], Any], **changes: Any) -> None:
+        """Other rows in a data file, with the size that it then has."""
+        path = self.path(entry)
+        pq.write_table(rows(pq.read_table(path)), path, store_schema=False)
+        self.lie(entry, file_size=path.stat().st_size, **changes)
+
+    def edit_json(self, name: str, **fields: Any) -> None:
+        path = self.root / name
+        path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def flip(path: Path, place: int) -> None:
+    """Turn all bits of one byte."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0xFF
+    path.write_bytes(bytes(content))

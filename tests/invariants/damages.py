@@ -1,0 +1,529 @@
+"""What can be wrong with a table, planted: the code that must be found, and from which level on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_cli.datatypes.binary_row import serialize_row
+from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.metadata.data_file import ADD, DELETE, DeletionVectorRange, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.snapshot import COMPACT
+from tests.invariants.damaged_tables import Bench, flip
+
+INT = parse_type("INT NOT NULL")
+TOP = 3
+"""The greatest level of the table `keyed`."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """`table`: which of `damaged_tables.SOUND`."""
+
+    code: str
+    level: str
+    table: str
+    plant: Callable[[Bench], None]
+
+    def __str__(self) -> str:
+        return f"{self.code}-{self.plant.__name__}"
+
+
+DAMAGES: list[Damage] = []
+
+
+def damage(code: str, level: str = "meta", table: str = "keyed") -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
+    def register(plant: Callable[[Bench], None]) -> Callable[[Bench], None]:
+        DAMAGES.append(Damage(code, level, table, plant))
+        return plant
+
+    return register
+
+
+def key(number: int) -> bytes:
+    return serialize_row([number], [INT])
+
+
+def first(bench: Bench, **wanted: object) -> ManifestEntry:
+    return bench.live(**wanted)[0]
+
+
+# metadata
+
+
+@damage("PV001")
+def a_snapshot_in_the_middle_is_gone(bench: Bench) -> None:
+    (bench.root / "snapshot/snapshot-3").unlink()
+
+
+@damage("PV002")
+def a_snapshot_file_is_cut_off(bench: Bench) -> None:
+    path = bench.root / "snapshot/snapshot-3"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+@damage("PV002")
+def a_snapshot_file_holds_another(bench: Bench) -> None:
+    (bench.root / "snapshot/snapshot-3").write_bytes((bench.root / "snapshot/snapshot-2").read_bytes())
+
+
+@damage("PV003")
+def the_latest_hint_is_ahead(bench: Bench) -> None:
+    (bench.root / "snapshot/LATEST").write_text("9")
+
+
+@damage("PV003")
+def a_hint_is_no_number(bench: Bench) -> None:
+    (bench.root / "snapshot/EARLIEST").write_text("one")
+
+
+@damage("PV004")
+def time_goes_back(bench: Bench) -> None:
+    bench.reforge(time_millis=1)
+
+
+@damage("PV005")
+def a_manifest_is_missing(bench: Bench) -> None:
+    bench.delta_manifest(4).unlink()
+
+
+@damage("PV005")
+def a_manifest_is_flipped(bench: Bench) -> None:
+    path = bench.delta_manifest(4)
+    flip(path, path.stat().st_size - 20)
+
+
+@damage("PV005")
+def a_manifest_is_longer_than_its_list_says(bench: Bench) -> None:
+    path = bench.delta_manifest(4)
+    path.write_bytes(path.read_bytes() + b"\0")
+
+
+@damage("PV005")
+def a_manifest_list_is_missing(bench: Bench) -> None:
+    (bench.root / "manifest" / bench.newest.base_manifest_list).unlink()
+
+
+@damage("PV005")
+def a_manifest_names_a_file_elsewhere(bench: Bench) -> None:
+    bench.lie(first(bench), file_name="../../../etc/passwd")
+
+
+@damage("PV005")
+def a_list_names_a_manifest_elsewhere(bench: Bench) -> None:
+    bench.reforge(listed=lambda meta: replace(meta, file_name="/etc/passwd"))
+
+
+@damage("PV006")
+def the_schema_of_a_snapshot_is_missing(bench: Bench) -> None:
+    bench.reforge(schema_id=7)
+
+
+@damage("PV006")
+def the_schema_of_a_file_is_missing(bench: Bench) -> None:
+    bench.lie(bench.live(level=0)[-1], schema_id=7)
+
+
+@damage("PV007")
+def an_older_schema_is_garbage(bench: Bench) -> None:
+    content = json.loads((bench.root / "schema/schema-0").read_text())
+    (bench.root / "schema/schema-1").write_text(json.dumps({**content, "id": 1}))
+    (bench.root / "schema/schema-0").write_text("{}")
+
+
+@damage("PV007")
+def two_fields_have_one_id(bench: Bench) -> None:
+    content = json.loads((bench.root / "schema/schema-0").read_text())
+    content["fields"][1]["id"] = content["fields"][0]["id"]
+    (bench.root / "schema/schema-0").write_text(json.dumps(content))
+
+
+# chain
+
+
+@damage("PV010")
+def a_commit_loses_a_file(bench: Bench) -> None:
+    bench.reforge(base=lambda entries: entries[1:])
+
+
+@damage("PV010")
+def a_commit_smuggles_a_file_in(bench: Bench) -> None:
+    extra = replace(first(bench), file=replace(first(bench).file, file_name="data-strange-0.parquet"))
+    bench.reforge(base=lambda entries: [*entries, extra])
+
+
+@damage("PV011")
+def a_commit_deletes_what_is_not_there(bench: Bench) -> None:
+    gone = replace(first(bench), kind=DELETE, file=replace(first(bench).file, file_name="data-gone-0.parquet"))
+    bench.reforge(more=[gone])
+
+
+@damage("PV011")
+def a_commit_adds_what_is_there(bench: Bench) -> None:
+    bench.reforge(more=[first(bench, level=TOP)])
+
+
+@damage("PV014")
+def the_total_count_is_wrong(bench: Bench) -> None:
+    bench.reforge(total_record_count=1)
+
+
+@damage("PV014")
+def the_delta_count_is_wrong(bench: Bench) -> None:
+    bench.reforge(delta_record_count=1)
+
+
+@damage("PV029")
+def a_file_lives_at_two_levels(bench: Bench) -> None:
+    entry = first(bench, level=TOP)
+    bench.reforge(more=[replace(entry, file=entry.file.upgraded(4))])
+
+
+# files
+
+
+@damage("PV012", "files")
+def a_data_file_is_missing(bench: Bench) -> None:
+    bench.path(first(bench)).unlink()
+
+
+@damage("PV012", "files")
+def a_file_index_is_missing(bench: Bench) -> None:
+    bench.lie(bench.live(level=0)[-1], extra_files=("data-x.index",))
+
+
+@damage("PV013", "files")
+def a_data_file_is_cut_off(bench: Bench) -> None:
+    path = bench.path(first(bench))
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+@damage("PV028")
+def a_file_lies_outside(bench: Bench) -> None:
+    bench.lie(bench.live(level=0)[-1], external_path="/etc/passwd")
+
+
+@damage("PV031", "files")
+def a_file_holds_other_rows_than_said(bench: Bench) -> None:
+    entry = bench.live(level=0)[-1]
+    bench.lie(entry, row_count=entry.file.row_count + 1)
+
+
+@damage("PV031", "files")
+def a_file_is_of_another_format(bench: Bench) -> None:
+    path = bench.path(first(bench))
+    path.write_bytes(b"x" * path.stat().st_size)
+
+
+@damage("PV031", "full")
+def a_page_is_flipped(bench: Bench) -> None:
+    path = bench.path(first(bench))
+    row_group = pq.read_metadata(path).row_group(0)
+    values = next(c for c in map(row_group.column, range(row_group.num_columns)) if c.path_in_schema == "v")
+    flip(path, values.data_page_offset + values.total_compressed_size - 5)
+
+
+@damage("PV055", "files")
+def the_statistics_file_is_missing(bench: Bench) -> None:
+    (bench.root / "statistics/stat-1").unlink()
+
+
+@damage("PV056", "files", "changelog")
+def a_changelog_file_is_missing(bench: Bench) -> None:
+    for path in bench.root.glob("bucket-*/changelog-*"):
+        path.unlink()
+    told = next(s for s in bench.context.snapshots.newest_first() if s.changelog_manifest_list is not None)
+    bench.reforge(changelog_manifest_list=told.changelog_manifest_list)
+
+
+# manifests and levels
+
+
+@damage("PV018")
+def a_list_hides_deletes(bench: Bench) -> None:
+    bench.reforge(listed=lambda meta: replace(meta, num_added_files=meta.num_added_files + 1))
+
+
+@damage("PV019")
+def a_list_says_another_partition(bench: Bench) -> None:
+    stats = serialize_row(["zz"], [parse_type("STRING")])
+    wrong = lambda meta: replace(meta, partition_stats=replace(meta.partition_stats, min_values=stats, max_values=stats))  # noqa: E731
+    bench.reforge(listed=wrong)
+
+
+@damage("PV019")
+def a_list_says_another_level(bench: Bench) -> None:
+    bench.reforge(listed=lambda meta: replace(meta, min_level=3, max_level=4))
+
+
+@damage("PV020")
+def a_level_overlaps_itself(bench: Bench) -> None:
+    entry = first(bench, level=TOP)
+    twin = replace(entry.file, file_name="data-twin-0.parquet")
+    bench.reforge(more=[replace(entry, file=twin)])
+
+
+@damage("PV021")
+def a_key_range_is_none(bench: Bench) -> None:
+    bench.lie(bench.live(level=0)[-1], min_key=key(99), max_key=key(1))
+
+
+@damage("PV022")
+def bucket_counts_differ(bench: Bench) -> None:
+    newest = bench.live(level=0)[-1]
+    bench.reforge(lambda e: replace(e, total_buckets=3) if e.identity == newest.identity else e)
+
+
+@damage("PV023")
+def sequence_numbers_overlap(bench: Bench) -> None:
+    bench.lie(bench.live(level=0)[-1], min_sequence_number=0)
+
+
+@damage("PV024")
+def a_bucket_is_none_of_the_table(bench: Bench) -> None:
+    newest = bench.live(level=0)[-1]
+    bench.reforge(lambda e: replace(e, bucket=7) if e.identity == newest.identity else e)
+
+
+@damage("PV026")
+def more_deletes_than_rows(bench: Bench) -> None:
+    bench.lie(bench.live(level=0)[-1], delete_row_count=10_000)
+
+
+@damage("PV026")
+def a_key_is_garbage(bench: Bench) -> None:
+    bench.lie(bench.live(level=0)[-1], min_key=b"\0\0\0\x01\xff")
+
+
+# rows
+
+
+@damage("PV030", "full")
+def rows_are_out_of_order(bench: Bench) -> None:
+    entry = first(bench, level=TOP)
+    bench.refill(entry, lambda rows: rows.take(list(reversed(range(rows.num_rows)))))
+
+
+@damage("PV032", "full")
+def keys_go_beyond_the_range(bench: Bench) -> None:
+    bench.lie(bench.live(level=0)[-1], max_key=bench.live(level=0)[-1].file.min_key)
+
+
+@damage("PV032", "full")
+def sequence_numbers_go_beyond_the_range(bench: Bench) -> None:
+    entry = bench.live(level=0)[-1]
+    bench.lie(entry, min_sequence_number=entry.file.max_sequence_number)
+
+
+@damage("PV034", "full")
+def the_number_of_deletes_is_wrong(bench: Bench) -> None:
+    bench.lie(bench.live(level=0)[-1], delete_row_count=1)
+
+
+@damage("PV035", "full")
+def a_file_is_in_the_wrong_bucket(bench: Bench) -> None:
+    entry = bench.live(level=0)[-1]
+    other = replace(entry, bucket=1 - entry.bucket)
+    bench.path(entry).rename(bench.path(other))
+    bench.reforge(lambda e: other if e.identity == entry.identity else e)
+
+
+@damage("PV036", "full")
+def a_file_is_in_the_wrong_partition(bench: Bench) -> None:
+    entry = bench.live(level=0)[-1]
+    other = replace(entry, partition=next(e.partition for e in bench.live() if e.partition != entry.partition))
+    bench.path(entry).rename(bench.path(other))
+    bench.reforge(lambda e: other if e.identity == entry.identity else e)
+
+
+@damage("PV037", "full")
+def statistics_hide_values(bench: Bench) -> None:
+    entry = bench.live(level=0)[-1]
+    stats = replace(entry.file.value_stats, min_values=entry.file.value_stats.max_values)
+    bench.refill(entry, lambda rows: rows, value_stats=stats)
+
+
+@damage("PV038", "full")
+def null_counts_are_wrong(bench: Bench) -> None:
+    entry = bench.live(level=0)[-1]
+    bench.lie(entry, value_stats=replace(entry.file.value_stats, null_counts=(0, 0, 5, 0)))
+
+
+@damage("PV044", "full")
+def deletes_are_not_counted(bench: Bench) -> None:
+    bench.lie(bench.live(level=0)[-1], delete_row_count=0)
+
+
+@damage("PV045", "full")
+def the_greatest_key_is_not_there(bench: Bench) -> None:
+    bench.lie(bench.live(level=0)[-1], max_key=key(1000))
+
+
+@damage("PV047", "full")
+def a_column_that_must_not_be_is_null(bench: Bench) -> None:
+    def with_null(rows: pa.Table) -> pa.Table:
+        place = rows.schema.get_field_index("n")
+        return rows.set_column(place, "n", pa.nulls(rows.num_rows, pa.int32()))
+
+    bench.refill(bench.live(level=0)[-1], with_null)
+
+
+# index files
+
+
+def vector_entry(bench: Bench) -> IndexManifestEntry:
+    entries = bench.context.manifests.index_entries(bench.newest)
+    return max(entries, key=lambda e: len(e.index_file.deletion_vector_ranges or ()))
+
+
+def index_path(bench: Bench, entry: IndexManifestEntry) -> Path:
+    return bench.root / "index" / entry.index_file.file_name
+
+
+def with_ranges(entry: IndexManifestEntry, *ranges: DeletionVectorRange) -> IndexManifestEntry:
+    return replace(entry, index_file=replace(entry.index_file, deletion_vector_ranges=ranges))
+
+
+def relist(bench: Bench, entry: IndexManifestEntry, other: IndexManifestEntry) -> None:
+    bench.reforge(indexes=lambda entries: [other if e == entry else e for e in entries])
+
+
+@damage("PV015", "files", "dv")
+def an_index_file_is_missing(bench: Bench) -> None:
+    index_path(bench, vector_entry(bench)).unlink()
+
+
+@damage("PV015", "files", "dv")
+def an_index_file_is_longer(bench: Bench) -> None:
+    path = index_path(bench, vector_entry(bench))
+    path.write_bytes(path.read_bytes() + b"\0")
+
+
+@damage("PV016", "meta", "dv")
+def a_vector_dangles(bench: Bench) -> None:
+    entry = vector_entry(bench)
+    ranges = entry.index_file.deletion_vector_ranges or ()
+    relist(bench, entry, with_ranges(entry, *(replace(r, data_file_name="data-gone-0.parquet") for r in ranges)))
+
+
+@damage("PV033", "full", "dv")
+def vectors_are_lost(bench: Bench) -> None:
+    bench.reforge(indexes=lambda entries: [])
+
+
+@damage("PV048", "meta", "dv")
+def vectors_are_put_back(bench: Bench) -> None:
+    """What the slower of two compactions does: its own commit forgets the vectors of the other."""
+    bench.publish(replace(bench.newest, id=bench.newest.id + 1, commit_kind=COMPACT))
+    entry = vector_entry(bench)
+    bench.reforge(lambda e: e, indexes=lambda entries: [e for e in entries if e != entry])
+
+
+@damage("PV039", "meta", "dv")
+def a_bucket_has_two_index_files(bench: Bench) -> None:
+    entry = vector_entry(bench)
+    bench.reforge(indexes=lambda entries: [*entries, entry])
+
+
+@damage("PV039", "meta", "dv")
+def a_vector_ends_behind_its_file(bench: Bench) -> None:
+    entry = vector_entry(bench)
+    ranges = entry.index_file.deletion_vector_ranges or ()
+    relist(bench, entry, with_ranges(entry, *(replace(r, offset=r.offset + 100_000) for r in ranges)))
+
+
+@damage("PV040", "files", "dv")
+def a_vector_is_flipped(bench: Bench) -> None:
+    entry = vector_entry(bench)
+    flip(index_path(bench, entry), (entry.index_file.deletion_vector_ranges or ())[0].offset + 12)
+
+
+@damage("PV040", "files", "dv")
+def a_vector_marks_another_number_of_rows(bench: Bench) -> None:
+    entry = vector_entry(bench)
+    ranges = entry.index_file.deletion_vector_ranges or ()
+    relist(bench, entry, with_ranges(entry, *(replace(r, cardinality=1000) for r in ranges)))
+
+
+@damage("PV046", "full", "dv")
+def a_retraction_has_climbed(bench: Bench) -> None:
+    def deleted(rows: pa.Table) -> pa.Table:
+        place = rows.schema.get_field_index("_VALUE_KIND")
+        kinds = pa.array([3, *[0] * (rows.num_rows - 1)], pa.int8())
+        return rows.set_column(place, pa.field("_VALUE_KIND", pa.int8(), False), kinds)
+
+    entry = next(e for e in bench.live() if e.file.level > 0)
+    bench.refill(entry, deleted)
+
+
+@damage("PV043", "files", "dynamic")
+def a_hash_index_is_cut_off(bench: Bench) -> None:
+    path = index_path(bench, vector_entry(bench))
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+@damage("PV043", "files", "dynamic")
+def a_hash_index_is_missing(bench: Bench) -> None:
+    index_path(bench, vector_entry(bench)).unlink()
+
+
+@damage("PV041", "full", "dynamic")
+def a_hash_index_forgets_a_key(bench: Bench) -> None:
+    path = index_path(bench, vector_entry(bench))
+    path.write_bytes(b"\1\2\3\4" + path.read_bytes()[4:])
+
+
+@damage("PV042", "files", "dynamic")
+def a_hash_is_in_two_buckets(bench: Bench) -> None:
+    entries = bench.context.manifests.index_entries(bench.newest)
+    partition = next(e.partition for e in entries if sum(o.partition == e.partition for o in entries) > 1)
+    one, other = [index_path(bench, e) for e in entries if e.partition == partition][:2]
+    other.write_bytes(one.read_bytes()[:4] + other.read_bytes()[4:])
+
+
+# references
+
+
+@damage("PV050")
+def a_tag_is_garbage(bench: Bench) -> None:
+    (bench.root / "tag/tag-kept").write_text("[]")
+
+
+@damage("PV050")
+def a_tag_names_a_manifest_that_is_gone(bench: Bench) -> None:
+    bench.edit_json("tag/tag-kept", deltaManifestList="manifest-list-gone-0")
+
+
+@damage("PV051", "files")
+def a_file_of_a_tag_is_gone(bench: Bench) -> None:
+    tagged = bench.context.tags.get("kept").snapshot
+    only_there = {e.file.file_name for e in bench.live(tagged)} & {e.file.file_name for e in bench.live()}
+    bench.path(next(e for e in bench.live() if e.file.file_name in only_there)).unlink()
+
+
+@damage("PV052")
+def a_consumer_is_garbage(bench: Bench) -> None:
+    (bench.root / "consumer/consumer-reader").write_text('{"nextSnapshot": "soon"}')
+
+
+@damage("PV052")
+def a_consumer_is_ahead(bench: Bench) -> None:
+    (bench.root / "consumer/consumer-reader").write_text('{"nextSnapshot": 50}')
+
+
+@damage("PV053")
+def a_branch_is_garbage(bench: Bench) -> None:
+    (bench.root / "branch/branch-b/snapshot/snapshot-1").write_text("{")
+
+
+@damage("PV054")
+def a_changelog_is_garbage(bench: Bench) -> None:
+    (bench.root / "changelog/changelog-1").write_text("null")
+
+
+assert ADD == 0
