@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants import check, index_checks, reference_checks
 from paimon_cli.invariants.file_checks import StoredFiles
