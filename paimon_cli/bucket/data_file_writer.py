@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import BinaryIO
 
 import numpy as np
@@ -26,6 +25,7 @@ from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, data_file_schema
+from paimon_cli.storage.clock_and_names import local_wall_clock
 
 ROW_GROUP_BYTES = 32 << 20
 """Arrow bytes of a row group: what a writer holds in memory."""
@@ -211,7 +211,7 @@ class _OpenDataFile:
             max_sequence_number=self._sequences[1],
             schema_id=schema.id,
             level=level,
-            creation_time_millis=_local_wall_clock(self._context.clock.now_millis()),
+            creation_time_millis=local_wall_clock(self._context.clock.now_millis()),
             delete_row_count=self._deletes,
             file_source=source,
         )
@@ -224,11 +224,6 @@ class _OpenDataFile:
             return EMPTY_ROW
         keys = self._context.schema.fields_of(self._context.schema.trimmed_primary_keys)
         return serialize_row([values_from_arrow(row.column(f.name), f.type)[0] for f in keys], [f.type for f in keys])
-
-
-def _local_wall_clock(now_millis: int) -> int:
-    """Java stores the fields of the local time as if they were UTC (format section 4.3, `_CREATION_TIME`)."""
-    return now_millis + time.localtime(now_millis // 1000).tm_gmtoff * 1000
 
 
 def _parquet_writer(

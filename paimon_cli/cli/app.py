@@ -13,15 +13,21 @@ import typer
 from paimon_cli import __version__
 from paimon_cli.cli import (
     alter_command,
+    branch_commands,
     compact_command,
+    consumer_commands,
     create_command,
+    drop_commands,
+    expire_command,
     file_commands,
     lab_commands,
     lsm_commands,
     read_command,
+    rollback_command,
     schema_commands,
     snapshot_commands,
     stage_commands,
+    tag_commands,
     update_commands,
     verify_command,
     version_command,
@@ -82,15 +88,19 @@ def _root(
     """Options in front of the command."""
 
 
-DATA, INSPECT, SAFETY, OTHER = "Data", "Inspect", "Safety", "Other"
+DATA, INSPECT, MAINTAIN, SAFETY, OTHER = "Data", "Inspect", "Maintain", "Safety", "Other"
 
-for _command in (create_command, write_command, update_commands, read_command, compact_command):
+for _command in (create_command, write_command, update_commands, read_command, compact_command, drop_commands):
     _command.register(app, DATA)
 app.add_typer(alter_command.alter, name="alter", rich_help_panel=DATA)
+for _command in (expire_command, rollback_command):
+    _command.register(app, MAINTAIN)
 app.add_typer(stage_commands.stage, name="stage", rich_help_panel=DATA)
 for _name, _group in (
     ("snapshots", snapshot_commands.snapshots),
-    ("tags", snapshot_commands.tags),
+    ("tags", tag_commands.tags),
+    ("branches", branch_commands.branches),
+    ("consumers", consumer_commands.consumers),
     ("manifests", file_commands.manifests),
     ("files", file_commands.files),
     ("lsm", lsm_commands.lsm),

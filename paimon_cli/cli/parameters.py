@@ -75,6 +75,9 @@ AllowUnsafeCommit = Annotated[
     ),
 ]
 
+DryRun = Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be done.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="At this snapshot; else the latest.")]
 Partitions = Annotated[
     list[str] | None,

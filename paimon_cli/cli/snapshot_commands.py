@@ -1,4 +1,4 @@
-"""`snapshots` and `tags`: the versions of a table and their names."""
+"""`snapshots`: the versions of a table."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import typer
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import TableName
 from paimon_cli.cli.results import Column, Item, Listing
-from paimon_cli.cli.value_kinds import CHANGE, COUNT, ID, JSON, LONG, NAMES, TEXT, TIME, counted
+from paimon_cli.cli.value_kinds import CHANGE, COUNT, ID, JSON, LONG, NAMES, TIME, counted
 
 snapshots = group("Versions of a table: what each commit did.")
-tags = group("Named snapshots.")
 
 SNAPSHOT_COLUMNS = (
     Column("id", "ID", ID),
@@ -42,15 +41,6 @@ SNAPSHOT_DETAILS = (
     Column("properties", "Properties", JSON),
     Column("uuid", "UUID"),
     Column("version", "Version", ID),
-)
-TAG_COLUMNS = (
-    Column("name", "Tag"),
-    Column("snapshot_id", "Snapshot", ID),
-    Column("schema_id", "Schema", ID),
-    Column("time", "Time (UTC)", TIME),
-    Column("total_record_count", "Total rows", COUNT),
-    Column("created", "Created", TIME),
-    Column("time_retained", "Retained (s)", TEXT),
 )
 
 
@@ -93,22 +83,3 @@ def show_snapshot(
     opened = call.open(table)
     details = snapshot_details(opened, opened.named_snapshot(snapshot))
     call.show(Item("Snapshot", opened.name, SNAPSHOT_DETAILS, details))
-
-
-@command(tags, "ls")
-def list_tags(call: Call, table: TableName) -> None:
-    """List tags by snapshot."""
-    from paimon_cli.table.tag_report import tag_rows
-
-    opened = call.open(table)
-    rows = tag_rows(opened)
-    call.show(Listing("TagList", opened.name, TAG_COLUMNS, rows, footer=counted(len(rows), "tag")))
-
-
-@command(tags, "show")
-def show_tag(call: Call, table: TableName, tag: Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.")]) -> None:
-    """Show one tag."""
-    from paimon_cli.table.tag_report import read_tag
-
-    opened = call.open(table)
-    call.show(Item("Tag", opened.name, TAG_COLUMNS, read_tag(opened, tag)))

@@ -62,7 +62,7 @@ class ManifestReader:
         try:
             return self.index_manifest(snapshot.index_manifest)
         except DamagedFile as error:
-            raise self._expired(snapshot, error) from error
+            raise self.gone_or_damaged(snapshot, error) from error
 
     def manifests_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of a snapshot, oldest first: those of the base list, then those of the delta list."""
@@ -70,7 +70,7 @@ class ManifestReader:
             base = self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
             return base + self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
         except DamagedFile as error:
-            raise self._expired(snapshot, error) from error
+            raise self.gone_or_damaged(snapshot, error) from error
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[list[ManifestEntry]]:
         """Entries of each manifest, in order; many manifests are fetched side by side."""
@@ -86,7 +86,7 @@ class ManifestReader:
         try:
             return [e for entries in self.entries(self.manifest_list(snapshot.delta_manifest_list)) for e in entries]
         except DamagedFile as error:
-            raise self._expired(snapshot, error) from error
+            raise self.gone_or_damaged(snapshot, error) from error
 
     def live_entries(
         self, snapshot: Snapshot, keep_manifest: KeepManifest | None = None, keep_entry: KeepEntry | None = None
@@ -100,7 +100,7 @@ class ManifestReader:
         try:
             return live(self.entries(manifests), keep_entry)
         except DamagedFile as error:
-            raise self._expired(snapshot, error) from error
+            raise self.gone_or_damaged(snapshot, error) from error
 
     def _content(self, path: str, size: int | None) -> bytes:
         """`size` is what the metadata above says: a file that was cut between two blocks looks whole otherwise."""
@@ -113,7 +113,7 @@ class ManifestReader:
             raise DamagedFile(f"{path} is damaged", why, "restore the file, or go back to an older snapshot", path=path)
         return content
 
-    def _expired(self, snapshot: Snapshot, error: DamagedFile) -> NotFound | DamagedFile:
+    def gone_or_damaged(self, snapshot: Snapshot, error: DamagedFile) -> NotFound | DamagedFile:
         """A missing manifest is no damage if its snapshot has been expired while we were reading."""
         if self.storage.exists(self.layout.snapshot(snapshot.id)):
             return error

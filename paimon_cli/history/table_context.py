@@ -72,6 +72,10 @@ class TableContext:
         schema = SchemaHistory(self.storage, TableLayout(self.url, branch)).latest()
         return replace(self, branch=branch, schema=schema)
 
+    def seen_from(self, branch: str) -> TableContext:
+        """The same schema with the history of another branch: for looking at its files."""
+        return replace(self, branch=branch)
+
     @property
     def address(self) -> str:
         """What names the table, and the branch if it is not main, as a user would write it."""

@@ -1,118 +1,209 @@
 """Snapshot expiry: forget the oldest versions and delete the files that only they needed (format section 13.1).
 
 The order makes a crash harmless at any point. First everything that must be known is read. Then the snapshot files go,
-the oldest first, so that nobody can begin to read what is about to vanish. Only then are tags asked (one that was made
-meanwhile is seen: whoever makes a tag looks afterwards whether its snapshot is still there) and files deleted. What a
-crash leaves behind are files that nobody names.
+the oldest first, so that nobody can begin to read what is about to vanish. Only then are tags and branches asked (one that
+was made meanwhile is seen: whoever makes one looks afterwards whether its snapshot is still there) and files deleted. What
+a crash leaves behind are files that nobody names.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.protections import tagged_snapshots
+from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests, needed_by_other_branches
+from paimon_cli.maintain.protections import Protections, tagged_snapshots
 from paimon_cli.maintain.retention import Retention, expiring_range
+from paimon_cli.maintain.side_by_side import DeleteFiles, delete_files, side_by_side
 from paimon_cli.maintain.snapshot_files import (
+    DoomedFile,
     FileKey,
     changelog_entries,
-    file_paths,
+    doomed_data,
     files_made_dead,
+    files_of_lists,
+    index_files,
     key_of_file,
+    manifest_lists,
     metadata_paths,
+    statistics_files,
+    total_size,
 )
-from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+
+OnRead = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class ExpirySummary:
-    """Ids of the snapshots that went, and how many files were deleted with them."""
+    """Ids of the snapshots that went, how many files went with them, and their size in bytes as far as metadata tells it."""
 
     snapshots: tuple[int, ...] = ()
     data_files: int = 0
     metadata_files: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True)
-class _Doomed:
-    """What may go with the expiring snapshots: `dead[i]` are data files that snapshot i made dead."""
+class ExpiryPlan:
+    """What may go: `dead[i]` are data files that snapshot i made dead; `kept` is the oldest snapshot that stays."""
 
     snapshots: tuple[Snapshot, ...]
+    kept: Snapshot
     dead: dict[int, list[ManifestEntry]]
     changelogs: list[ManifestEntry]
-    metadata: list[str]
+    metadata: list[DoomedFile]
+
+    def data_files(self, context: TableContext, now: Protections) -> Iterator[DoomedFile]:
+        """Dead files, but for those that live in the nearest tag below (older tags hold no other of them) or elsewhere."""
+        tags = [tag for tag in now.tags if tag.id < self.kept.id]
+        tag_ids = [tag.id for tag in tags]
+        manifests = SharedManifests(context)
+        nearest, alive = -1, set[FileKey]()
+        for number, entries in self.dead.items():
+            place = bisect_left(tag_ids, number) - 1
+            if place >= 0 and place != nearest and entries:
+                nearest, alive = place, {key_of_file(entry) for entry in manifests.live(tags[place])}
+            for entry in entries:
+                key = key_of_file(entry)
+                if key not in now.elsewhere.data and (place < 0 or key not in alive):
+                    yield from doomed_data(context, entry, "data")
+        for entry in self.changelogs:
+            if key_of_file(entry) not in now.elsewhere.data:
+                yield from doomed_data(context, entry, "changelog")
+
+    def metadata_files(self, context: TableContext, now: Protections) -> Iterator[DoomedFile]:
+        tags = [tag for tag in now.tags if tag.id < self.kept.id]
+        named = {path for tag in tags for path in metadata_paths(context, tag)}
+        return (file for file in self.metadata if file.path not in named and file.path not in now.elsewhere.metadata)
 
 
 def expire_snapshots(context: TableContext, retention: Retention | None = None) -> ExpirySummary:
-    """Expire what the retention (default: the table's options) allows. May run beside writers and other expiries.
+    """Plan and carry out. Expire what the retention (default: the table's options) allows.
 
-    Raises `NotSupported` for tables whose changelogs outlive their snapshots, `DamagedFile` if what stays cannot be read.
+    May run beside writers and other expiries. Raises `DamagedFile` if what stays cannot be read.
     """
-    _refuse_decoupled_changelogs(context)
-    expiring = expiring_range(context, retention or Retention.of(context.options))
+    plan = plan_expiry(context, retention or Retention.of(context.options))
+    return carry_out(context, plan, delete_files(context))
+
+
+def plan_expiry(context: TableContext, retention: Retention, on_read: OnRead | None = None) -> ExpiryPlan | None:
+    """Read what goes; nothing is changed. None: nothing may go, or somebody else is expiring further than we would."""
+    expiring = expiring_range(context, retention)
     kept = context.snapshots.find(expiring.stop) if expiring else None
-    if kept is None:  # nothing to do, or somebody else is expiring further than we would
+    return None if kept is None else _find_doomed(context, expiring, kept, on_read)
+
+
+def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFiles) -> ExpirySummary:
+    """Delete what the plan names and nobody needs by then. Without a plan only a missing EARLIEST hint is made, as Java does."""
+    if plan is None:
+        _point_at_earliest(context)
         return ExpirySummary()
-    doomed = _find_doomed(context, expiring, kept)
-    for snapshot in doomed.snapshots:
-        context.storage.delete(context.layout.snapshot(snapshot.id))
-    context.storage.overwrite(context.layout.earliest_hint, str(kept.id).encode())
-    tags = [tag for tag in tagged_snapshots(context) if tag.id < kept.id]
-    data_files = _delete(context, _data_file_paths(context, doomed, tags))
-    named = {path for tag in tags for path in metadata_paths(context, tag)}
-    metadata_files = _delete(context, (path for path in doomed.metadata if path not in named))
-    return ExpirySummary(tuple(snapshot.id for snapshot in doomed.snapshots), data_files, metadata_files)
+    _forget_snapshots(context, plan)
+    now = _protections_now(context)
+    data = list(plan.data_files(context, now))
+    data_files = delete(file.path for file in data)
+    metadata = list(plan.metadata_files(context, now))
+    metadata_files = delete(file.path for file in metadata)
+    gone = tuple(snapshot.id for snapshot in plan.snapshots)
+    return ExpirySummary(gone, data_files, metadata_files, total_size(data) + total_size(metadata))
 
 
-def _find_doomed(context: TableContext, expiring: range, kept: Snapshot) -> _Doomed:
+def _point_at_earliest(context: TableContext) -> None:
+    earliest = context.snapshots.earliest_id()
+    if earliest is not None and not context.storage.exists(context.layout.earliest_hint):
+        context.storage.overwrite(context.layout.earliest_hint, str(earliest).encode())
+
+
+def doomed_now(context: TableContext, plan: ExpiryPlan) -> list[DoomedFile]:
+    """All that `carry_out` would delete if it ran now, snapshot files first."""
+    now = _protections_now(context)
+    snapshots = [DoomedFile(context.layout.snapshot(snapshot.id), "snapshot") for snapshot in plan.snapshots]
+    return [*snapshots, *plan.data_files(context, now), *plan.metadata_files(context, now)]
+
+
+def _protections_now(context: TableContext) -> Protections:
+    """Tags are asked before branches: whoever makes a branch of a tag looks afterwards whether the tag is still there."""
+    tags = tagged_snapshots(context)
+    elsewhere = needed_by_other_branches(context)
+    elsewhere.need_changelogs(context)
+    return Protections(tags, elsewhere)
+
+
+def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
+    """A snapshot whose changes are to outlive it becomes a long-lived changelog first."""
+    storage, layout = context.storage, context.layout
+
+    def forget(snapshot: Snapshot) -> None:
+        if context.options.changelogs_outlive_snapshots:
+            storage.overwrite(layout.changelog(snapshot.id), snapshot.to_json().encode())
+        storage.delete(layout.snapshot(snapshot.id))
+
+    for _ in side_by_side(context, forget, plan.snapshots):
+        continue
+    if context.options.changelogs_outlive_snapshots and plan.snapshots:
+        storage.overwrite(layout.latest_changelog_hint, str(plan.snapshots[-1].id).encode())
+    storage.overwrite(layout.earliest_hint, str(plan.kept.id).encode())
+
+
+def _find_doomed(context: TableContext, expiring: range, kept: Snapshot, on_read: OnRead | None = None) -> ExpiryPlan:
     """Read all that is needed before anything is deleted. What cannot be read is left to the cleaning of orphans."""
-    snapshots = [snapshot for number in expiring if (snapshot := context.snapshots.find(number)) is not None]
-    needed = set(metadata_paths(context, kept))
+    snapshots = [snapshot for snapshot in side_by_side(context, context.snapshots.find, expiring) if snapshot is not None]
+    reader = _Reader(context, NeededFiles(metadata=set(metadata_paths(context, kept))))
     dead: dict[int, list[ManifestEntry]] = {}
     changelogs: list[ManifestEntry] = []
-    metadata: dict[str, None] = {}
-    for snapshot in snapshots:
+    metadata: dict[str, DoomedFile] = {}
+    for entries, files in side_by_side(context, reader.files_of, snapshots):
+        changelogs += entries
+        metadata.update((file.path, file) for file in files)
+        if on_read is not None:
+            on_read(1)
+    later = (*snapshots[1:], kept)
+    for snapshot, gone in zip(later, side_by_side(context, reader.made_dead, later), strict=True):
+        dead[snapshot.id] = gone
+    return ExpiryPlan(tuple(snapshots), kept, dead, changelogs, list(metadata.values()))
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads what goes with one snapshot; `needed` is what the oldest kept one needs."""
+
+    context: TableContext
+    needed: NeededFiles
+    _indexes: set[str] = field(default_factory=set)
+
+    def files_of(self, snapshot: Snapshot) -> tuple[list[ManifestEntry], list[DoomedFile]]:
+        """Changelog files, metadata. Those of a changelog that goes on living stay (Java SnapshotDeletion)."""
+        outlives = self.context.options.changelogs_outlive_snapshots
+        produces = self.context.options.changelog_producer != "none"
+        lists = [] if outlives and not produces else manifest_lists(snapshot, changelog=not outlives)
         try:
-            changelogs += changelog_entries(context, snapshot)
-            metadata.update(dict.fromkeys(path for path in metadata_paths(context, snapshot) if path not in needed))
+            changelogs = [] if outlives else changelog_entries(self.context, snapshot)
+            indexes = [*self._index_files(snapshot), *statistics_files(self.context, snapshot)]
+            files = [*indexes, *files_of_lists(self.context, lists)]
         except (DamagedFile, NotFound):
-            continue
-    for snapshot in (*snapshots[1:], kept):
+            return [], []
+        return changelogs, [file for file in files if file.path not in self.needed.metadata]
+
+    def _index_files(self, snapshot: Snapshot) -> Iterator[DoomedFile]:
+        """Neighbours mostly have the same index manifest: it is read once."""
+        name = snapshot.index_manifest
+        if name is None or name not in self._indexes:
+            yield from index_files(self.context, snapshot)
+        if name is not None:
+            self._indexes.add(name)
+
+    def made_dead(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """Without a changelog producer the files of writers are the changelog, and stay as long as that."""
+        options = self.context.options
         try:
-            dead[snapshot.id] = files_made_dead(context, snapshot)
+            dead = files_made_dead(self.context, snapshot)
         except (DamagedFile, NotFound):
-            continue
-    return _Doomed(tuple(snapshots), dead, changelogs, list(metadata))
-
-
-def _data_file_paths(context: TableContext, doomed: _Doomed, tags: Sequence[Snapshot]) -> Iterable[str]:
-    """Dead files, but for those that live in the nearest tag below: older tags hold no other of them."""
-    tag_ids = [tag.id for tag in tags]
-    alive: dict[int, set[FileKey]] = {}
-    for number, entries in doomed.dead.items():
-        place = bisect_left(tag_ids, number) - 1
-        if place >= 0 and place not in alive:
-            alive[place] = {key_of_file(entry) for entry in context.manifests.live_entries(tags[place])}
-        for entry in entries:
-            if place < 0 or key_of_file(entry) not in alive[place]:
-                yield from file_paths(context, entry)
-    for entry in doomed.changelogs:
-        yield from file_paths(context, entry)
-
-
-def _delete(context: TableContext, paths: Iterable[str]) -> int:
-    count = 0
-    for path in paths:
-        context.storage.delete(path)
-        count += 1
-    return count
-
-
-def _refuse_decoupled_changelogs(context: TableContext) -> None:
-    for key in ("changelog.num-retained.min", "changelog.num-retained.max", "changelog.time-retained"):
-        if key in context.options.raw:
-            raise NotSupported(f"expiring snapshots of a table with {key}", "its changelogs may have to outlive their snapshots")
+            return []
+        if options.changelogs_outlive_snapshots and options.changelog_producer == "none":
+            return [entry for entry in dead if entry.file.file_source == SOURCE_COMPACT]
+        return dead

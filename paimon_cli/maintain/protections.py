@@ -1,15 +1,23 @@
-"""What keeps a snapshot, or its files, from expiring: tags and consumers (format sections 13.2, 13.3)."""
+"""What keeps a snapshot, or its files, from expiring: tags, consumers, branches, changelogs (format sections 13.2 to 13.4)."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.needed_files import NeededFiles
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import TAG_PREFIX
+from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, TAG_PREFIX
 
-CONSUMER_PREFIX = "consumer-"
+
+@dataclass(frozen=True)
+class Protections:
+    """At one moment: tags of this branch, the oldest first, and what other branches and long-lived changelogs need."""
+
+    tags: list[Snapshot]
+    elsewhere: NeededFiles
 
 
 def tagged_snapshots(context: TableContext) -> list[Snapshot]:
@@ -24,15 +32,30 @@ def tagged_snapshots(context: TableContext) -> list[Snapshot]:
     return [tagged[number] for number in sorted(tagged)]
 
 
-def oldest_consumed(context: TableContext) -> int | None:
-    """The first snapshot that some consumer has not read yet; None without consumers."""
-    pending = []
-    for status in context.storage.list_directory(f"{context.layout.root}/consumer"):
+@dataclass(frozen=True)
+class Consumer:
+    """A streaming reader's progress; `modified_millis` is when it last told."""
+
+    name: str
+    next_snapshot: int
+    modified_millis: int
+
+
+def consumers(context: TableContext) -> list[Consumer]:
+    """By name. `DamagedFile` for one that cannot be read: nobody knows then what it still needs."""
+    found = []
+    for status in context.storage.list_directory(context.layout.consumer_directory):
         if status.name.startswith(CONSUMER_PREFIX) and not status.is_directory:
             content = _read(context, status.path)
             if content is not None:
-                pending.append(_next_snapshot(content, status.path))
-    return min(pending, default=None)
+                name = status.name.removeprefix(CONSUMER_PREFIX)
+                found.append(Consumer(name, _next_snapshot(content, status.path), status.modified_millis))
+    return sorted(found, key=lambda consumer: consumer.name)
+
+
+def oldest_consumed(context: TableContext) -> int | None:
+    """The first snapshot that some consumer has not read yet; None without consumers."""
+    return min((consumer.next_snapshot for consumer in consumers(context)), default=None)
 
 
 def _next_snapshot(content: bytes, path: str) -> int:

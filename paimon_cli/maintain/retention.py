@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.protections import oldest_consumed
 from paimon_cli.options.table_options import TableOptions
@@ -30,6 +31,22 @@ class Retention:
             options.snapshot_time_retained,
             options.snapshot_expire_limit,
         )
+
+    def asking(
+        self, context: TableContext, at_most: int | None, at_least: int | None, older_than: int | None, limit: int | None
+    ) -> Retention:
+        """With what was asked for on top; `older_than` is a moment in epoch millis.
+
+        Asking for few lowers how many always stay, too. Without a limit, of the table or asked for, all go that may: the
+        default of 50 is for expiry on the way of a commit. `UsageError` if at least more should stay than at most.
+        """
+        if at_most is not None and at_least is not None and at_most < at_least:
+            raise UsageError(f"at most {at_most} cannot stay if at least {at_least} must")
+        most = self.at_most if at_most is None else at_most
+        least = min(self.at_least, most) if at_least is None else at_least
+        millis = self.millis if older_than is None else context.clock.now_millis() - older_than
+        own_limit = self.limit if "snapshot.expire.limit" in context.options.raw else None
+        return Retention(least, max(most, least), millis, own_limit if limit is None else limit)
 
 
 def expiring_range(context: TableContext, retention: Retention) -> range:

@@ -76,6 +76,14 @@ class TableLayout:
     def earliest_hint(self) -> str:
         return f"{self.snapshot_directory}/EARLIEST"
 
+    @property
+    def latest_changelog_hint(self) -> str:
+        return f"{self.changelog_directory}/LATEST"
+
+    @property
+    def earliest_changelog_hint(self) -> str:
+        return f"{self.changelog_directory}/EARLIEST"
+
     def schema(self, schema_id: int) -> str:
         return f"{self.schema_directory}/{SCHEMA_PREFIX}{schema_id}"
 

@@ -126,8 +126,39 @@ class TableOptions:
     snapshot_num_retained_max = TypedOption("snapshot.num-retained.max", 2**31 - 1, read.whole_number(1))
     snapshot_time_retained = TypedOption("snapshot.time-retained", 3_600_000, read.duration)
     snapshot_expire_limit = TypedOption("snapshot.expire.limit", 50, read.whole_number(1))
+    snapshot_clean_empty_directories = TypedOption("snapshot.clean-empty-directories", False, read.boolean)
+    consumer_expiration_time = TypedOption("consumer.expiration-time", None, read.optional(read.duration))
+    partition_expiration_time = TypedOption("partition.expiration-time", None, read.optional(read.duration))
+    partition_expiration_strategy = TypedOption(
+        "partition.expiration-strategy", "values-time", read.one_of("values-time", "update-time")
+    )
+    partition_expiration_max_num = TypedOption("partition.expiration-max-num", 100, read.whole_number(1))
+    partition_timestamp_pattern = TypedOption("partition.timestamp-pattern", None, read.optional(read.text))
+    partition_timestamp_formatter = TypedOption("partition.timestamp-formatter", None, read.optional(read.text))
     split_target_size = TypedOption("source.split.target-size", 128 * MB, _positive_size)
     split_open_file_cost = TypedOption("source.split.open-file-cost", 4 * MB, read.size)
+
+    @property
+    def changelog_num_retained_min(self) -> int:
+        """As many as of snapshots, unless the table says more."""
+        return TypedOption("changelog.num-retained.min", self.snapshot_num_retained_min, read.whole_number(1)).__get__(self)
+
+    @property
+    def changelog_num_retained_max(self) -> int:
+        return TypedOption("changelog.num-retained.max", self.snapshot_num_retained_max, read.whole_number(1)).__get__(self)
+
+    @property
+    def changelog_time_retained(self) -> int:
+        return TypedOption("changelog.time-retained", self.snapshot_time_retained, read.duration).__get__(self)
+
+    @property
+    def changelogs_outlive_snapshots(self) -> bool:
+        """Whether expired snapshots live on as changelogs (format section 13.4; Java ExpireConfig.isChangelogDecoupled)."""
+        return (
+            self.changelog_num_retained_min > self.snapshot_num_retained_min
+            or self.changelog_num_retained_max > self.snapshot_num_retained_max
+            or self.changelog_time_retained > self.snapshot_time_retained
+        )
 
     @property
     def stop_trigger(self) -> int:

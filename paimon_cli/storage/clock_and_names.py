@@ -26,6 +26,11 @@ class SystemClock:
         time.sleep(seconds)
 
 
+def local_wall_clock(now_millis: int) -> int:
+    """The fields of the local time as if they were UTC: so Java stores creation times (format section 4.3)."""
+    return now_millis + time.localtime(now_millis // 1000).tm_gmtoff * 1000
+
+
 class Names(Protocol):
     """Source of unique names and of the jitter of retries."""
 

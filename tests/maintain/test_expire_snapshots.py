@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.errors import DamagedFile
+from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
@@ -169,7 +170,17 @@ def make_old(context: TableContext, *numbers: int) -> None:
         path.write_text(json.dumps({**json.loads(path.read_text()), "timeMillis": 10**12}))
 
 
-def test_changelogs_that_outlive_snapshots_are_refused(tmp_path: Path) -> None:
-    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"changelog.num-retained.max": "99"})
-    with pytest.raises(NotSupported):
-        expire_snapshots(context, KEEP_ONE)
+def test_changes_that_outlive_their_snapshots(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"changelog.time-retained": "2 h"})
+    write(context, [{"k": 1, "v": "a"}])
+    write(context, [{"k": 2, "v": "b"}])
+    compact(context)
+    compact(context, strategy="full")
+    written = {
+        entry.file.file_name for number in (1, 2) for entry in context.manifests.delta_entries(context.snapshots.get(number))
+    }
+    expire_snapshots(context, KEEP_ONE)
+    changelogs = ChangelogHistory(context.storage, context.layout)
+    assert changelogs.ids() == [1, 2] and context.storage.read_bytes(context.layout.latest_changelog_hint) == b"2"
+    assert written == {entry.file.file_name for number in changelogs.all() for entry in context.manifests.delta_entries(number)}
+    assert written <= {Path(path).name for path in files_of(context)}, "without a producer the written files are the changelog"

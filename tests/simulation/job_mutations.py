@@ -64,7 +64,7 @@ def expiry_deletes_files_before_snapshots() -> Patch:
     """A crash in between leaves snapshots whose files are gone."""
     real = expire_snapshots._find_doomed
 
-    def eager(context: TableContext, expiring: range, kept: Snapshot) -> Any:
+    def eager(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
         doomed = real(context, expiring, kept)
         for entries in doomed.dead.values():
             for entry in entries:
@@ -79,7 +79,7 @@ def expiry_deletes_files_before_snapshots() -> Patch:
 def expiry_takes_one_snapshot_too_many() -> Patch:
     real = expire_snapshots._find_doomed
 
-    def further(context: TableContext, expiring: range, kept: Snapshot) -> Any:
+    def further(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
         return real(context, range(expiring.start, expiring.stop - 1), kept)
 
     def one_more(context: TableContext, given: Any) -> range:
@@ -95,7 +95,7 @@ def expiry_deletes_files_of_the_snapshot_before() -> Patch:
     """Off by one: all files of the oldest kept snapshot that a later one deletes, as if they were dead already."""
     real = expire_snapshots._find_doomed
 
-    def too_late(context: TableContext, expiring: range, kept: Snapshot) -> Any:
+    def too_late(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
         doomed = real(context, expiring, kept)
         live = context.manifests.live_entries(doomed.snapshots[-1])
         return replace(doomed, dead={kept.id: live})
@@ -144,7 +144,7 @@ def expiry_deletes_upgraded_files() -> Patch:
 def expiry_from_the_newest_down() -> Patch:
     real = expire_snapshots._find_doomed
 
-    def downwards(context: TableContext, expiring: range, kept: Snapshot) -> Any:
+    def downwards(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
         doomed = real(context, expiring, kept)
         return replace(doomed, snapshots=doomed.snapshots[::-1])
 
@@ -156,7 +156,7 @@ def expiry_reads_a_stale_latest() -> Patch:
     """It spares what the snapshot needs that was the newest at the beginning of all time, and deletes the rest."""
     real = expire_snapshots._find_doomed
 
-    def stale(context: TableContext, expiring: range, kept: Snapshot) -> Any:
+    def stale(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
         doomed = real(context, expiring, kept)
         oldest, newest = doomed.snapshots[0], context.snapshots.latest()
         spared = {entry.identity for entry in context.manifests.live_entries(oldest)}

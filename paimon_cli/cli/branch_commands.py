@@ -1,0 +1,132 @@
+"""`branches`: histories of their own over shared files. `TABLE$branch_NAME` names one in every other command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.confirmation import confirm
+from paimon_cli.cli.expire_command import show_doomed
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
+from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, ID, TIME, counted
+
+if TYPE_CHECKING:
+    from paimon_cli.maintain.fast_forward import FastForwardPlan
+
+branches = group("Branches of a table; TABLE$branch_NAME opens one.")
+
+BRANCH_COLUMNS = (
+    Column("name", "Branch"),
+    Column("first_snapshot", "First", ID),
+    Column("latest_snapshot", "Latest", ID),
+    Column("schema_id", "Schema", ID),
+    Column("time", "Time (UTC)", TIME),
+    Column("total_record_count", "Total rows", COUNT),
+)
+Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.", show_default=False)]
+
+
+@command(branches, "ls")
+def list_branches(call: Call, table: TableName) -> None:
+    """List branches, main first."""
+    from paimon_cli.table.branch_report import branch_rows
+
+    opened = call.open(table)
+    rows = branch_rows(opened)
+    call.show(
+        Listing("BranchList", opened.name, BRANCH_COLUMNS, rows, footer=counted(len(rows) - 1, "branch").replace("hs", "hes"))
+    )
+
+
+@command(branches, "create")
+def create(
+    call: Call,
+    table: TableName,
+    branch: Branch,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Begin at this tag.")] = None,
+    snapshot: Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Begin at this snapshot.")] = None,
+) -> None:
+    """Make a branch of a tag or snapshot; of neither, an empty one with the table's schema.
+
+    paimon-cli branches create ./wh/shop.db/orders try --tag year-end
+    """
+    from paimon_cli.maintain.branches import create_branch
+
+    create_branch(call.open(table).context, branch, tag, snapshot)
+    _show(call, table, branch, "created")
+
+
+@command(branches, "rename")
+def rename(
+    call: Call, table: TableName, branch: Branch, new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
+) -> None:
+    """Give a branch another name."""
+    from paimon_cli.maintain.branches import rename_branch
+
+    rename_branch(call.open(table).context, branch, new_name)
+    _show(call, table, new_name, "renamed")
+
+
+@command(branches, "rm")
+def remove(call: Call, table: TableName, branch: Branch, yes: Yes = False) -> None:
+    """Delete a branch. Files that only it needed are orphans then, for `orphans rm`."""
+    from paimon_cli.maintain.branches import remove_branch
+
+    opened = call.open(table)
+    confirm(f"branch {branch} of {opened.name} goes with all its commits: delete?", yes or branch not in opened.branches.names())
+    remove_branch(opened.context, branch)
+    if call.output is OutputFormat.TABLE:
+        print(f"deleted branch {branch}")
+
+
+@command(branches, "fast-forward")
+def fast_forward(
+    call: Call,
+    table: TableName,
+    branch: Branch,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Let main go on as the branch did. What main committed on its own since they parted is lost, so that is asked for."""
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.deletion import deletion
+    from paimon_cli.maintain import fast_forward as forward
+    from paimon_cli.maintain.file_sizes import measured
+
+    location = call.locate(table, allow_unsafe_commit)
+    opened = call.open_at(location) if dry_run else call.open_to_commit(location)
+    if branch not in opened.branches.names():
+        raise opened.branches.missing(branch)
+    context = opened.context
+    plan = forward.plan_fast_forward(context, branch)
+    if dry_run:
+        show_doomed(call, opened, "FastForwardPlan", measured(context, forward.doomed_by_forward(context, plan)), _headline(plan))
+        return
+    if plan.discards:
+        confirm(f"{_headline(plan)}: go on?", yes)
+    if not plan.is_needless:
+        forward.fast_forward(context, plan, deletion(context, None, progress_on_stderr()))
+    _show(call, table, "main", f"{_headline(plan)};")
+
+
+def _headline(plan: FastForwardPlan) -> str:
+    if plan.is_needless:
+        return f"main has all of branch {plan.branch}"
+    lost = f", {counted(len(plan.discarded_ids), 'snapshot')} of main alone lost" if plan.discarded_ids else ""
+    return f"{counted(len(plan.added), 'snapshot')} of branch {plan.branch} added{lost}"
+
+
+def _show(call: Call, table: str, branch: str, done: str) -> None:
+    from paimon_cli.table.branch_report import branch_row
+
+    opened = call.open(table)
+    row = branch_row(opened, branch)
+    if call.output is OutputFormat.TABLE:
+        at = "without snapshots" if row.latest_snapshot is None else f"at snapshot {row.latest_snapshot}"
+        print(f"{done} {'' if branch == 'main' else 'branch '}{branch} {at}")
+    else:
+        call.show(Item("Branch", opened.name, BRANCH_COLUMNS, row))

@@ -1,0 +1,150 @@
+"""`expire`: let go what has had its time: snapshots, partitions, changelogs, tags, consumers."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.confirmation import confirm
+from paimon_cli.cli.parameters import (
+    JOB_PANEL,
+    AllowUnsafeCommit,
+    DryRun,
+    EngineName,
+    MasterUrl,
+    SparkSettings,
+    TableName,
+    Yes,
+    split_pairs,
+)
+from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, ID, NAMES, SIZE, counted, human_size
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.expire_job import Expired, Expiry
+    from paimon_cli.maintain.snapshot_files import DoomedFile
+    from paimon_cli.table.table import Table
+
+DOOMED_COLUMNS = (Column("kind", "Kind"), Column("path", "Path"), Column("size", "Size", SIZE))
+SUMMARY_COLUMNS = (
+    Column("what", "What"),
+    Column("removed", "Gone", NAMES),
+    Column("files", "Files", COUNT),
+    Column("size", "Size", SIZE),
+    Column("snapshot", "Snapshot", ID),
+)
+SHOWN_NAMES = 5
+
+
+class What(str, enum.Enum):
+    """Choices of `--what`."""
+
+    SNAPSHOTS = "snapshots"
+    PARTITIONS = "partitions"
+    CHANGELOGS = "changelogs"
+    TAGS = "tags"
+    CONSUMERS = "consumers"
+
+
+DeletionEngine = Annotated[
+    EngineName,
+    typer.Option("--engine", help="Delete files in this process, or as Spark tasks: for millions.", rich_help_panel=JOB_PANEL),
+]
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "expire", rich_help_panel=panel)(expire)
+
+
+def expire(
+    call: Call,
+    table: TableName,
+    what: Annotated[What, typer.Option("--what", help="What has had its time.")] = What.SNAPSHOTS,
+    retain_max: Annotated[
+        int | None, typer.Option("--retain-max", metavar="N", min=1, help="All but the newest N go, however young.")
+    ] = None,
+    retain_min: Annotated[
+        int | None, typer.Option("--retain-min", metavar="N", min=1, help="The newest N stay, however old.")
+    ] = None,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="AGE|TIME", help="Only what is older: 1d, 12 h, 2024-01-31T12:00:00Z.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Not more than N at once.")] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+    engine: DeletionEngine = EngineName.LOCAL,
+    master: MasterUrl = None,
+    spark_conf: SparkSettings = None,
+) -> None:
+    """Let go what has had its time, and delete the files that only it needed. Tags, branches and consumers protect.
+
+    What is not said is as the table's options have it (snapshot.num-retained.min, snapshot.time-retained, and so on).
+
+    paimon-cli expire ./wh/shop.db/orders --retain-max 10 --dry-run
+    """
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.deletion import deletion
+    from paimon_cli.jobs.expire_job import ExpireRequest, plan_expire
+    from paimon_cli.table.moments import moment_of
+
+    location = call.locate(table, allow_unsafe_commit)
+    opened = call.open_to_commit(location) if what is What.PARTITIONS and not dry_run else call.open_at(location)
+    context, progress = opened.context, progress_on_stderr()
+    before = None if older_than is None else moment_of(older_than, context.clock.now_millis())
+    expiry = plan_expire(context, ExpireRequest(what.value, retain_max, retain_min, before, limit), progress)
+    if dry_run:
+        show_doomed(call, opened, "ExpiryPlan", expiry.files(), _goes(expiry))
+        return
+    if expiry.names and not yes:
+        confirm(f"{_goes(expiry)}{_with_files(expiry.files())}: delete?", yes)
+    running = replace(call, engine=engine.value, master=master, spark_conf=split_pairs(spark_conf, "--spark-conf"))
+    with running.engine_running() if engine is EngineName.SPARK else nullcontext() as spark:
+        done = expiry.run(deletion(context, spark, progress))
+    if call.output is OutputFormat.TABLE:
+        print(_summary_text(done))
+    else:
+        call.show(Item("ExpirySummary", opened.name, SUMMARY_COLUMNS, done))
+
+
+def show_doomed(call: Call, table: Table, kind: str, files: Sequence[DoomedFile], headline: str) -> None:
+    """What a dry run shows: every file, by its path below the table, and the sum."""
+    root = table.url + "/"
+    rows = [replace(file, path=file.path.removeprefix(root)) for file in files]
+    footer = f"{headline}{_with_files(files)}; nothing was changed (dry run)"
+    call.show(Listing(kind, table.name, DOOMED_COLUMNS, rows, footer=footer))
+
+
+def _goes(expiry: Expiry) -> str:
+    noun = expiry.what.removesuffix("s")
+    if not expiry.names:
+        return f"no {noun} has had its time"
+    return f"{counted(len(expiry.names), noun)} {_some(expiry.names)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    if len(names) <= SHOWN_NAMES:
+        return f"({', '.join(names)})"
+    return f"({names[0]} to {names[-1]})"
+
+
+def _with_files(files: Sequence[DoomedFile]) -> str:
+    if not files:
+        return ""
+    return f", {counted(len(files), 'file')} of {human_size(sum(file.size or 0 for file in files))}"
+
+
+def _summary_text(done: Expired) -> str:
+    noun = done.what.removesuffix("s")
+    if not done.removed:
+        return f"no {noun} has had its time"
+    size = f" of {human_size(done.size)}" if done.size else ""
+    commit = "" if done.snapshot is None else f", dropped by snapshot {done.snapshot}"
+    files = f", {counted(done.files, 'file')}{size} deleted with them" if done.files else ""
+    return f"{counted(len(done.removed), noun)} gone {_some(done.removed)}{files}{commit}"

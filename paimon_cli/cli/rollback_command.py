@@ -1,0 +1,109 @@
+"""`rollback`: back to an older version, by forgetting what came after it or as a new snapshot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.confirmation import confirm
+from paimon_cli.cli.expire_command import show_doomed
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
+from paimon_cli.cli.results import Column, Item, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, ID, NAMES, SIZE, counted, human_size
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.rollback_job import RolledBack
+    from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget
+    from paimon_cli.table.table import Table
+
+SUMMARY_COLUMNS = (
+    Column("target", "Back to", ID),
+    Column("snapshot", "Newest snapshot", ID),
+    Column("snapshots_removed", "Snapshots gone", COUNT),
+    Column("tags_removed", "Tags gone", NAMES),
+    Column("files", "Files gone", COUNT),
+    Column("copied", "Copied", SIZE),
+)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "rollback", rich_help_panel=panel)(rollback)
+
+
+def rollback(
+    call: Call,
+    table: TableName,
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="ID|TAG|TIME", help="A snapshot, a tag, or the newest snapshot then.", show_default=False),
+    ],
+    as_new: Annotated[
+        bool, typer.Option("--as-new", help="Keep the history: commit the old state as a new snapshot behind it.")
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Make an older version the newest. Later snapshots and tags go, and the files that only they needed.
+
+    Stop the writers first: what they commit meanwhile makes the roll-back stop (5). --as-new goes well beside writers.
+
+    paimon-cli rollback ./wh/shop.db/orders --to 12 --dry-run
+    """
+    from paimon_cli.jobs.rollback_job import find_target
+
+    location = call.locate(table, allow_unsafe_commit)
+    opened = call.open_at(location) if dry_run else call.open_to_commit(location)
+    target = find_target(opened.context, to)
+    done = _as_new(call, opened, target, dry_run) if as_new else _back(call, opened, target, dry_run, yes)
+    if done is None:
+        return
+    if call.output is OutputFormat.TABLE:
+        print(_summary_text(done))
+    else:
+        call.show(Item("RollbackSummary", opened.name, SUMMARY_COLUMNS, done))
+
+
+def _back(call: Call, opened: Table, target: RollbackTarget, dry_run: bool, yes: bool) -> RolledBack | None:
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.rollback_job import run_rollback
+    from paimon_cli.maintain.file_sizes import measured
+    from paimon_cli.maintain.rollback import doomed_by, plan_rollback
+
+    plan = plan_rollback(opened.context, target)
+    if dry_run:
+        show_doomed(call, opened, "RollbackPlan", measured(opened.context, doomed_by(opened.context, plan)), _headline(plan))
+        return None
+    if not plan.is_needless:
+        confirm(f"{_headline(plan)}: go on?", yes)
+    return run_rollback(opened.context, plan, progress_on_stderr())
+
+
+def _as_new(call: Call, opened: Table, target: RollbackTarget, dry_run: bool) -> RolledBack | None:
+    from paimon_cli.jobs.rollback_job import plan_restore, run_restore
+
+    if not dry_run:
+        return run_restore(opened.context, target.snapshot)
+    latest, found = plan_restore(opened.context, target.snapshot)
+    size = human_size(sum(difference.copied_bytes for difference in found))
+    what = f"snapshot {latest.id + 1} would be as {target.snapshot.id}"
+    print(f"{what}: {counted(len(found), 'bucket')} differ, {size} to copy; nothing was changed (dry run)")
+    return None
+
+
+def _headline(plan: RollbackPlan) -> str:
+    tags = f" and {counted(len(plan.tags), 'tag')} ({', '.join(plan.tags)})" if plan.tags else ""
+    return f"back to snapshot {plan.target.id}: {counted(len(plan.snapshots), 'snapshot')}{tags} go"
+
+
+def _summary_text(done: RolledBack) -> str:
+    if done.snapshot != done.target:
+        return f"snapshot {done.snapshot} is as {done.target} was, {human_size(done.copied)} copied"
+    if not done.files:
+        return f"the table is at snapshot {done.target} already"
+    tags = f", {counted(len(done.tags_removed), 'tag')}" if done.tags_removed else ""
+    return (
+        f"back at snapshot {done.target}: {counted(done.snapshots_removed, 'snapshot')}{tags} and their files gone ({done.files})"
+    )

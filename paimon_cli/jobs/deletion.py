@@ -1,0 +1,46 @@
+"""Deleting many files: side by side in this process, or as tasks of an engine for very many."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.maintain.side_by_side import DeleteFiles, delete_files
+from paimon_cli.storage.storage import Storage
+
+FILES_OF_A_TASK = 5000
+
+
+def deletion(context: TableContext, engine: Engine | None, progress: Progress) -> DeleteFiles:
+    """`engine` None: threads of this process. A task that runs twice finds its files gone, which is no error."""
+
+    def delete(paths: Iterable[str]) -> int:
+        doomed = list(paths)
+        progress.start("Deleting files", len(doomed))
+        try:
+            if engine is None:
+                return delete_files(context, progress.advance)(doomed)
+            return _delete_on(engine, context.storage, doomed, progress)
+        finally:
+            progress.finish()
+
+    return delete
+
+
+def _delete_on(engine: Engine, storage: Storage, paths: Sequence[str], progress: Progress) -> int:
+    left = iter(paths)
+    portions = list(iter(lambda: tuple(islice(left, FILES_OF_A_TASK)), ()))
+    try:
+        return sum(engine.run_tasks(functools.partial(_delete_portion, storage), portions, progress.advance))
+    except TasksFailed as failure:
+        raise failure.error from failure
+
+
+def _delete_portion(storage: Storage, paths: Sequence[str]) -> int:
+    for path in paths:
+        storage.delete(path)
+    return len(paths)

@@ -1,0 +1,77 @@
+"""`rollback`: which version is meant, and the two ways back to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paimon_cli.errors import DataConflict, NotFound
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.deletion import deletion
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.maintain.restore_as_new import BucketDifference, differences, restore_as_new
+from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back, rollback_target
+from paimon_cli.metadata.file_names import is_plain_name
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.table.moments import moment_of
+
+_TRIES = 5
+_DIGITS_OF_MILLIS = 12
+"""Numbers as long as this are epoch millis, not snapshots."""
+
+
+@dataclass(frozen=True)
+class RolledBack:
+    """`target`: the state that the table has now, `snapshot` its newest snapshot; files and tags that went, bytes copied."""
+
+    target: int
+    snapshot: int
+    snapshots_removed: int = 0
+    tags_removed: tuple[str, ...] = ()
+    files: int = 0
+    copied: int = 0
+
+
+def find_target(context: TableContext, text: str) -> RollbackTarget:
+    """A snapshot id, a tag, or a time: the newest snapshot made until then. `NotFound`, `UsageError`."""
+    is_tag = is_plain_name(text) and context.tags.content(text) is not None
+    if is_tag and (not text.isdigit() or context.snapshots.find(int(text)) is None):
+        return rollback_target(context, tag=text)
+    if text.isdigit() and len(text) < _DIGITS_OF_MILLIS:
+        return rollback_target(context, snapshot_id=int(text))
+    millis = moment_of(text, context.clock.now_millis())
+    snapshot = context.snapshots.at_time(millis)
+    if snapshot is None:
+        raise NotFound(f"no snapshot of {context.address} as old as {text}", "all are later", "see `paimon-cli snapshots ls`")
+    return RollbackTarget(snapshot)
+
+
+def run_rollback(context: TableContext, plan: RollbackPlan, progress: Progress) -> RolledBack:
+    """Take the later snapshots out of the history."""
+    count = 0 if plan.is_needless else roll_back(context, plan, deletion(context, None, progress))
+    files = count + len(plan.snapshots) + len(plan.tags) + len(plan.changelogs)
+    return RolledBack(plan.target.id, plan.target.id, len(plan.snapshots), plan.tags, files)
+
+
+def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, list[BucketDifference]]:
+    """The newest snapshot, and what its buckets have otherwise than the target's."""
+    latest = context.snapshots.latest()
+    if latest is None:
+        raise NotFound(f"{context.address} has no snapshots", "there is nothing to go back from")
+    return latest, differences(context, latest, target)
+
+
+def run_restore(context: TableContext, target: Snapshot) -> RolledBack:
+    """Commit the target's state as a new snapshot; again from the start if somebody wrote meanwhile."""
+    for attempt in range(_TRIES):
+        latest, found = plan_restore(context, target)
+        if not found:
+            break
+        try:
+            result = restore_as_new(context, latest, found)
+        except DataConflict:
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        newest = result.snapshots[-1].id if result.snapshots else latest.id
+        return RolledBack(target.id, newest, copied=sum(difference.copied_bytes for difference in found))
+    return RolledBack(target.id, latest.id)

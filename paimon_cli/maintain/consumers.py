@@ -1,0 +1,48 @@
+"""Consumers: how far streaming readers have come, set back, set free or expired (format section 13.3; Java ConsumerManager)."""
+
+from __future__ import annotations
+
+import json
+
+from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.protections import Consumer, consumers
+from paimon_cli.metadata.file_names import is_plain_name
+
+
+def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Consumer:
+    """Let the consumer go on with that snapshot; a consumer of a new name protects from now on."""
+    if not is_plain_name(name):
+        raise UsageError(f"'{name}' cannot be the name of a consumer", "it must be a file name")
+    text = json.dumps({"nextSnapshot": next_snapshot}, separators=(",", " : "))
+    context.storage.overwrite(context.layout.consumer(name), f"{{\n  {text[1:-1]}\n}}".encode())
+    return Consumer(name, next_snapshot, context.clock.now_millis())
+
+
+def remove_consumer(context: TableContext, name: str) -> None:
+    """Nothing is kept for the consumer any more; `NotFound` names those that there are."""
+    path = context.layout.consumer(name)
+    if not is_plain_name(name) or not context.storage.exists(path):
+        names = [consumer.name for consumer in consumers(context)]
+        why = f"its consumers are {', '.join(names)}" if names else "it has no consumers"
+        raise NotFound(f"no consumer '{name}' of {context.address}", why, "see `paimon-cli consumers ls`", consumer=name)
+    context.storage.delete(path)
+
+
+def expired_consumers(context: TableContext, older_than: int | None = None) -> list[Consumer]:
+    """Consumers that told nothing since `older_than` (epoch millis), else since `consumer.expiration-time` ago; none if unset."""
+    own = context.options.consumer_expiration_time
+    if older_than is None and own is None:
+        return []
+    limit = context.clock.now_millis() - (own or 0) if older_than is None else older_than
+    return [consumer for consumer in consumers(context) if consumer.modified_millis < limit]
+
+
+def expire_consumers(context: TableContext, older_than: int | None = None) -> list[Consumer]:
+    """Delete those; one that told something since the look is looked at again and stays."""
+    gone = []
+    for consumer in expired_consumers(context, older_than):
+        if consumer in expired_consumers(context, older_than):
+            context.storage.delete(context.layout.consumer(consumer.name))
+            gone.append(consumer)
+    return gone

@@ -1,0 +1,131 @@
+"""Expiry of long-lived changelogs: the changes of snapshots that have gone before (format section 13.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.history.changelog_history import ChangelogHistory
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests, needed_by_other_branches
+from paimon_cli.maintain.protections import oldest_consumed, tagged_snapshots
+from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.side_by_side import DeleteFiles
+from paimon_cli.maintain.snapshot_files import (
+    DoomedFile,
+    changelog_entries,
+    doomed_data,
+    files_made_dead,
+    files_of_lists,
+    key_of_file,
+    manifest_lists,
+    metadata_paths,
+)
+from paimon_cli.metadata.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class ChangelogPlan:
+    """Changelogs that go, the oldest first, and the oldest one that stays (None: none does)."""
+
+    expiring: tuple[Snapshot, ...]
+    kept: Snapshot | None
+
+
+def changelog_retention(context: TableContext) -> Retention:
+    """What the options `changelog.*` say; unset ones are those of snapshots."""
+    options = context.options
+    return Retention(
+        options.changelog_num_retained_min,
+        options.changelog_num_retained_max,
+        options.changelog_time_retained,
+        options.snapshot_expire_limit,
+    )
+
+
+def plan_changelogs(context: TableContext, retention: Retention) -> ChangelogPlan | None:
+    """Which changelogs may go; the newest stays as long as snapshots become changelogs. None: none."""
+    changelogs = ChangelogHistory(context.storage, context.layout).all()
+    latest = context.snapshots.latest_id()
+    if not changelogs or latest is None:
+        return None
+    stop = latest - max(retention.at_least, 1) + 1
+    consumed = oldest_consumed(context)
+    if consumed is not None:
+        stop = min(stop, consumed)
+    if retention.limit is not None:
+        stop = min(stop, changelogs[0].id + retention.limit)
+    if context.options.changelogs_outlive_snapshots:
+        stop = min(stop, changelogs[-1].id)
+    first_by_age = latest - retention.at_most + 1
+    young = context.clock.now_millis() - retention.millis
+    kept = next((c for c in changelogs if c.id >= stop or (c.id >= first_by_age and c.time_millis >= young)), None)
+    expiring = tuple(c for c in changelogs if kept is None or c.id < kept.id)
+    return ChangelogPlan(expiring, kept) if expiring else None
+
+
+def doomed_changelogs(context: TableContext, plan: ChangelogPlan) -> list[DoomedFile]:
+    """Changelog files, data files and manifests that go with the plan, then the changelogs themselves.
+
+    Read before anything is deleted, but for who needs them, which is asked when they are to go.
+    """
+    needed = _needed(context, plan)
+    found: dict[str, DoomedFile] = {}
+    for changelog in plan.expiring:
+        try:
+            files = [*_data_of(context, changelog, needed), *_lists_of(context, changelog)]
+        except (DamagedFile, NotFound):  # what an interrupted expiry has left of it is found as orphans
+            continue
+        found.update((file.path, file) for file in files if file.path not in needed.metadata)
+    return list(found.values())
+
+
+def expire_changelogs(context: TableContext, plan: ChangelogPlan, delete: DeleteFiles) -> int:
+    """Carry the plan out; how many files went with the changelogs. Crash-safe as snapshot expiry is: names go first."""
+    doomed = doomed_changelogs(context, plan)
+    storage, layout = context.storage, context.layout
+    for changelog in plan.expiring:
+        storage.delete(layout.changelog(changelog.id))
+    if plan.kept is None:
+        storage.delete(layout.earliest_changelog_hint)
+        storage.delete(layout.latest_changelog_hint)
+    else:
+        storage.overwrite(layout.earliest_changelog_hint, str(plan.kept.id).encode())
+    needed = _needed(context, plan)
+    keys = {path for path in needed.metadata}
+    return delete(file.path for file in doomed if file.path not in keys)
+
+
+def _needed(context: TableContext, plan: ChangelogPlan) -> NeededFiles:
+    """What tags, other branches, the oldest snapshot and the changelogs that stay need."""
+    needed = needed_by_other_branches(context)
+    manifests = SharedManifests(context)
+    for tag in tagged_snapshots(context):
+        needed.need_version(context, tag, manifests)
+    earliest = context.snapshots.earliest_id()
+    oldest = None if earliest is None else context.snapshots.find(earliest)
+    if oldest is not None:
+        needed.metadata.update(metadata_paths(context, oldest))
+        needed.data.update(key_of_file(entry) for entry in manifests.live(oldest))
+    needed.need_changelogs(context, {changelog.id for changelog in plan.expiring})
+    return needed
+
+
+def _data_of(context: TableContext, changelog: Snapshot, needed: NeededFiles) -> Iterator[DoomedFile]:
+    if changelog.changelog_manifest_list is not None:
+        entries, kind = changelog_entries(context, changelog), "changelog"
+    else:
+        entries, kind = files_made_dead(context, changelog), "data"
+    for entry in entries:
+        if key_of_file(entry) not in needed.data:
+            yield from doomed_data(context, entry, kind)
+
+
+def _lists_of(context: TableContext, changelog: Snapshot) -> Iterator[DoomedFile]:
+    if changelog.changelog_manifest_list is not None:
+        lists = [(changelog.changelog_manifest_list, changelog.changelog_manifest_list_size)]
+    else:
+        lists = manifest_lists(changelog)
+    yield from files_of_lists(context, lists)
+    yield DoomedFile(context.layout.changelog(changelog.id), "long-lived changelog")

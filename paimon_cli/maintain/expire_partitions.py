@@ -1,0 +1,125 @@
+"""Partition expiry: an OVERWRITE commit that drops partitions whose time has passed (format section 13.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.identity import fresh_identity
+from paimon_cli.datatypes.canonical_form import canonical_json
+from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
+from paimon_cli.errors import DataConflict, UsageError
+from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.partition_time import PartitionTime
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.storage.clock_and_names import local_wall_clock
+
+UPDATE_TIME = "update-time"
+_TRIES = 5
+
+
+@dataclass(frozen=True)
+class ExpiredPartition:
+    """`time_millis`: what the partition stands for, or its newest file's creation; wall clock as if it were UTC."""
+
+    partition: bytes
+    time_millis: int
+    files: int
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class PartitionPlan:
+    """What to drop, as seen at a snapshot."""
+
+    expired: tuple[ExpiredPartition, ...]
+    snapshot_id: int | None
+
+
+def plan_partitions(context: TableContext, older_than: int | None = None, limit: int | None = None) -> PartitionPlan:
+    """Partitions whose time lies before `older_than` (epoch millis), else before now minus `partition.expiration-time`.
+
+    Not more than `limit`, else `partition.expiration-max-num`, by their values. `UsageError` without a time, or partitions.
+    """
+    options = context.options
+    if not context.schema.partition_keys:
+        raise UsageError(f"{context.address} is not partitioned", "no partition can expire")
+    if older_than is None:
+        if options.partition_expiration_time is None:
+            what = f"no partition of {context.address} expires"
+            raise UsageError(what, "the table has no partition.expiration-time", "set it, or pass --older-than")
+        older_than = context.clock.now_millis() - options.partition_expiration_time
+    snapshot = context.snapshots.latest()
+    if snapshot is None:
+        return PartitionPlan((), None)
+    before = local_wall_clock(older_than)
+    expired = [found for found in _partitions(context) if found.time_millis < before]
+    expired.sort(key=lambda found: ",".join(map(str, _texts(context, found.partition))))
+    most = options.partition_expiration_max_num if limit is None else limit
+    return PartitionPlan(tuple(expired[:most]), snapshot.id)
+
+
+def expire_partitions(
+    context: TableContext, older_than: int | None = None, limit: int | None = None
+) -> tuple[PartitionPlan, CommitResult]:
+    """Plan and drop; again from the start if somebody wrote to a partition that was to go."""
+    for attempt in range(_TRIES):
+        plan = plan_partitions(context, older_than, limit)
+        if not plan.expired:
+            return plan, CommitResult()
+        try:
+            return plan, drop_partitions(context, [found.partition for found in plan.expired], plan.snapshot_id)
+        except DataConflict:
+            if attempt == _TRIES - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def drop_partitions(context: TableContext, partitions: Sequence[bytes], read_snapshot_id: int | None) -> CommitResult:
+    """Drop exactly what was seen: `DataConflict` if somebody wrote to one of them since that snapshot."""
+    checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
+    chosen = PartitionSpec.exactly(set(partitions))
+    return Committer(checked).overwrite(
+        [], fresh_identity(context), keep_partition=chosen.matches, read_snapshot_id=read_snapshot_id
+    )
+
+
+def _partitions(context: TableContext) -> list[ExpiredPartition]:
+    """All partitions that have a time."""
+    snapshot = context.snapshots.latest()
+    if snapshot is None:
+        return []
+    options = context.options
+    times = PartitionTime(options.partition_timestamp_pattern, options.partition_timestamp_formatter)
+    by_update = options.partition_expiration_strategy == UPDATE_TIME
+    found: dict[bytes, ExpiredPartition] = {}
+    for entry in context.manifests.live_entries(snapshot):
+        file, known = entry.file, found.get(entry.partition)
+        created = file.creation_time_millis or 0
+        if known is None:
+            keys = context.schema.partition_keys
+            time = created if by_update else times.millis(keys, _texts(context, entry.partition))
+            if time is None:
+                continue
+            known = ExpiredPartition(entry.partition, time, 0, 0, 0)
+        newest = max(known.time_millis, created) if by_update else known.time_millis
+        found[entry.partition] = ExpiredPartition(
+            entry.partition, newest, known.files + 1, known.rows + file.row_count, known.size + file.file_size
+        )
+    return list(found.values())
+
+
+def _texts(context: TableContext, partition: bytes) -> list[str | None]:
+    """Values as people write them. Java takes a DATE for its epoch day here, which is no time, and never expires it."""
+    types = context.schema.types_of(context.schema.partition_keys)
+    values = context.partition_values(partition)
+    return [None if v is None else _value_text(v, t) for v, t in zip(values, types, strict=True)]
+
+
+def _value_text(value: Any, t: DataType) -> str:
+    text = str(canonical_json(value, t))
+    return text.replace("T", " ").removesuffix("Z") if t.root in TIMESTAMP_ROOTS else text

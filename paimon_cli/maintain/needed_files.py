@@ -1,0 +1,147 @@
+"""Files that other versions need: what may not go although one version has no use for it any more."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.history.branch_list import BranchList
+from paimon_cli.history.changelog_history import ChangelogHistory
+from paimon_cli.history.manifest_reader import SnapshotGone, live
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.side_by_side import side_by_side
+from paimon_cli.maintain.snapshot_files import (
+    FileKey,
+    changelog_entries,
+    files_of_lists,
+    index_files,
+    key_of_file,
+    lean,
+    manifest_lists,
+    statistics_files,
+)
+from paimon_cli.metadata.data_file import ADD, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
+
+_ENTRIES_KEPT = 200_000
+_TRIES = 5
+
+
+@dataclass
+class SharedManifests:
+    """Decoded manifests for versions that are looked at one after the other: neighbours name mostly the same."""
+
+    context: TableContext
+    _kept: OrderedDict[str, list[ManifestEntry]] = field(default_factory=OrderedDict)
+    _size: int = 0
+
+    def live(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """Live files of a version, without keys and statistics."""
+        manifests = self.context.manifests.manifests_of(snapshot)
+        try:
+            return live(map(self._entries, manifests))
+        except DamagedFile as error:
+            raise self.context.manifests.gone_or_damaged(snapshot, error) from error
+
+    def _entries(self, meta: ManifestFileMeta) -> list[ManifestEntry]:
+        found = self._kept.pop(meta.file_name, None)
+        if found is None:
+            found = [lean(entry) for entry in self.context.manifests.manifest(meta.file_name, meta.file_size)]
+            self._size += len(found)
+        self._kept[meta.file_name] = found
+        while self._size > _ENTRIES_KEPT and len(self._kept) > 1:
+            self._size -= len(self._kept.popitem(last=False)[1])
+        return found
+
+
+@dataclass
+class NeededFiles:
+    """Data files by key and metadata by path. `data` holds changelog files, too."""
+
+    data: set[FileKey] = field(default_factory=set)
+    metadata: set[str] = field(default_factory=set)
+
+    def need_version(self, context: TableContext, snapshot: Snapshot, manifests: SharedManifests | None = None) -> None:
+        """All that a read of this version opens."""
+        entries = (manifests or SharedManifests(context)).live(snapshot)
+        self._need(entries)
+        self._need_metadata(context, snapshot)
+
+    def need_changes(self, context: TableContext, snapshot: Snapshot) -> None:
+        """What this commit added: with the files of its predecessor, all that a read of it opens; and its changelog."""
+        self._need(entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD)
+        self._need(changelog_entries(context, snapshot))
+        self._need_metadata(context, snapshot)
+
+    def need_history(self, context: TableContext, up_to: int | None = None) -> None:
+        """All snapshots, tags and long-lived changelogs of the context's branch (up to an id, where one is given).
+
+        An expiry beside us makes it begin again.
+        """
+        for _ in range(_TRIES):
+            try:
+                self._need_history(context, up_to)
+                return
+            except SnapshotGone:
+                continue
+        raise NotFound(f"snapshots of {context.address} keep vanishing", "somebody is deleting them", "try again later")
+
+    def _need_history(self, context: TableContext, up_to: int | None) -> None:
+        manifests, before = SharedManifests(context), None
+        ids = [number for number in context.snapshots.ids() if up_to is None or number <= up_to]
+        for snapshot in filter(None, side_by_side(context, context.snapshots.find, ids)):
+            try:
+                if before != snapshot.id - 1:
+                    self.need_version(context, snapshot, manifests)
+                self.need_changes(context, snapshot)
+            except DamagedFile as error:
+                raise context.manifests.gone_or_damaged(snapshot, error) from error
+            before = snapshot.id
+        for name, tag in context.tags.all().items():
+            if up_to is not None and tag.snapshot.id > up_to:
+                continue
+            try:
+                self.need_version(context, tag.snapshot, manifests)
+            except (DamagedFile, SnapshotGone):
+                if context.storage.exists(context.layout.tag(name)):
+                    raise
+        self.need_changelogs(context, up_to=up_to)
+
+    def need_changelogs(self, context: TableContext, expiring: Collection[int] = (), up_to: int | None = None) -> None:
+        """Files of expired snapshots whose changes can still be read: changelog files, or else the files that they added."""
+        for changelog in ChangelogHistory(context.storage, context.layout).all():
+            if changelog.id in expiring or (up_to is not None and changelog.id > up_to):
+                continue
+            if changelog.changelog_manifest_list is not None:
+                self._need(changelog_entries(context, changelog))
+                lists = [(changelog.changelog_manifest_list, changelog.changelog_manifest_list_size)]
+            else:
+                self._need(entry for entry in context.manifests.delta_entries(changelog) if entry.kind == ADD)
+                lists = manifest_lists(changelog)
+            self.metadata.update(file.path for file in files_of_lists(context, lists))
+
+    def _need(self, entries: Iterable[ManifestEntry]) -> None:
+        self.data.update(map(key_of_file, entries))
+
+    def _need_metadata(self, context: TableContext, snapshot: Snapshot) -> None:
+        if snapshot.index_manifest is None or context.layout.manifest(snapshot.index_manifest) not in self.metadata:
+            self.metadata.update(file.path for file in index_files(context, snapshot))
+        self.metadata.update(file.path for file in statistics_files(context, snapshot))
+        self.metadata.update(file.path for file in files_of_lists(context, manifest_lists(snapshot)))
+
+
+def other_branches(context: TableContext) -> list[TableContext]:
+    """The table's other branches, also those whose making has only begun."""
+    names = [MAIN_BRANCH, *BranchList(context.storage, context.layout).directories()]
+    return [context.seen_from(name) for name in names if name != context.branch]
+
+
+def needed_by_other_branches(context: TableContext) -> NeededFiles:
+    """What the other branches of the table need: they share its data, manifests and indexes."""
+    needed = NeededFiles()
+    for branch in other_branches(context):
+        needed.need_history(branch)
+    return needed

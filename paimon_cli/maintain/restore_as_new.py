@@ -1,0 +1,139 @@
+"""Going back without forgetting: a new OVERWRITE snapshot that has the rows of an older one, behind all others.
+
+Files that later snapshots had replaced are copied under new names: an expiry takes whatever a snapshot deleted for dead, so
+no snapshot may bring an old name back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from paimon_cli.commit.abort import removed_on_refusal
+from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.identity import fresh_identity
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import DataFileMeta, DeletionVectorRange, IndexFileMeta, ManifestEntry
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+
+Place = tuple[bytes, int]
+_BLOCK = 8 << 20
+
+
+@dataclass(frozen=True)
+class BucketDifference:
+    """What one bucket has too much and lacks against an older state; `total_buckets` is the older state's."""
+
+    place: Place
+    total_buckets: int
+    gone: tuple[DataFileMeta, ...]
+    missing: tuple[DataFileMeta, ...]
+    gone_indexes: tuple[IndexFileMeta, ...]
+    missing_indexes: tuple[IndexFileMeta, ...]
+
+    @property
+    def copied_bytes(self) -> int:
+        return sum(file.file_size for file in self.missing) + sum(index.file_size for index in self.missing_indexes)
+
+
+def differences(context: TableContext, latest: Snapshot, target: Snapshot) -> list[BucketDifference]:
+    """Buckets whose files differ between the two."""
+    now, then = _by_place(context.manifests.live_entries(latest)), _by_place(context.manifests.live_entries(target))
+    indexes_now, indexes_then = _indexes(context, latest), _indexes(context, target)
+    found = []
+    for place in sorted(now.keys() | then.keys() | indexes_now.keys() | indexes_then.keys()):
+        have, want = now.get(place, {}), then.get(place, {})
+        gone = tuple(entry.file for identity, entry in have.items() if identity not in want)
+        missing = tuple(entry.file for identity, entry in want.items() if identity not in have)
+        old, new = indexes_now.get(place, {}), indexes_then.get(place, {})
+        gone_indexes = tuple(file for name, file in old.items() if name not in new)
+        missing_indexes = tuple(file for name, file in new.items() if name not in old)
+        if gone or missing or gone_indexes or missing_indexes:
+            entry = next(iter((*want.values(), *have.values())), None)
+            total = context.options.bucket if entry is None else entry.total_buckets
+            found.append(BucketDifference(place, total, gone, missing, gone_indexes, missing_indexes))
+    return found
+
+
+def restore_as_new(context: TableContext, latest: Snapshot, found: Iterable[BucketDifference]) -> CommitResult:
+    """Copy what is missing and commit. `Conflict` if somebody wrote to these partitions since `latest`; no file stays then."""
+    checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
+    messages: list[CommitMessage] = []
+    with removed_on_refusal(context, messages):
+        for difference in found:
+            _copy_into(context, difference, latest, messages)
+        return Committer(checked).commit(messages, fresh_identity(context), check_append_files=True)
+
+
+def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot, messages: list[CommitMessage]) -> None:
+    """The message is complete before the first byte is copied: what fails half-way is deleted by its names."""
+    partition, bucket = found.place
+    stamp = context.names.uuid()
+    names = {file.file_name: _new_name(file.file_name, f"data-{stamp}-{n}") for n, file in enumerate(found.missing)}
+    indexes = [_renamed_index(file, f"index-{stamp}-{n}", names) for n, file in enumerate(found.missing_indexes)]
+    copies = [_renamed(file, names[file.file_name]) for file in found.missing]
+    messages.append(
+        CommitMessage(
+            partition,
+            bucket,
+            found.total_buckets,
+            new_files=tuple(copies),
+            deleted_files=found.gone,
+            new_index_files=tuple(indexes),
+            deleted_index_files=found.gone_indexes,
+            read_snapshot_id=latest.id,
+        )
+    )
+    for old, new in zip(found.missing, copies, strict=True):
+        for old_name, new_name in zip((old.file_name, *old.extra_files), (new.file_name, *new.extra_files), strict=True):
+            source, sink = (context.data_file_path_of(partition, bucket, name) for name in (old_name, new_name))
+            _copy(context, source, sink)
+    for index, copy in zip(found.missing_indexes, indexes, strict=True):
+        _copy(context, context.layout.index(index.file_name), context.layout.index(copy.file_name))
+
+
+def _copy(context: TableContext, source: str, sink: str) -> None:
+    with context.storage.open_input(source) as reader, context.storage.open_output(sink) as writer:
+        while block := reader.read(_BLOCK):
+            writer.write(block)
+
+
+def _renamed(file: DataFileMeta, name: str) -> DataFileMeta:
+    return replace(file, file_name=name, extra_files=tuple(_new_extra(extra, file.file_name, name) for extra in file.extra_files))
+
+
+def _renamed_index(file: IndexFileMeta, name: str, names: Mapping[str, str]) -> IndexFileMeta:
+    """Deletion vectors name their data files in the manifest only, so the copy is byte for byte the same."""
+    ranges = file.deletion_vector_ranges
+    if ranges is not None:
+        ranges = tuple(_moved(found, names) for found in ranges)
+    return replace(file, file_name=name, deletion_vector_ranges=ranges)
+
+
+def _moved(found: DeletionVectorRange, names: Mapping[str, str]) -> DeletionVectorRange:
+    return replace(found, data_file_name=names.get(found.data_file_name, found.data_file_name))
+
+
+def _new_name(old: str, stem: str) -> str:
+    """Behind the first dot stand format and codec, which readers go by."""
+    return stem + old[old.index(".") :] if "." in old else stem
+
+
+def _new_extra(extra: str, old: str, new: str) -> str:
+    return new + extra.removeprefix(old) if extra.startswith(old) else f"{new}.{extra}"
+
+
+def _by_place(entries: Iterable[ManifestEntry]) -> dict[Place, dict[object, ManifestEntry]]:
+    found: dict[Place, dict[object, ManifestEntry]] = {}
+    for entry in entries:
+        found.setdefault((entry.partition, entry.bucket), {})[entry.identity] = entry
+    return found
+
+
+def _indexes(context: TableContext, snapshot: Snapshot) -> dict[Place, dict[str, IndexFileMeta]]:
+    found: dict[Place, dict[str, IndexFileMeta]] = {}
+    for entry in context.manifests.index_entries(snapshot):
+        found.setdefault((entry.partition, entry.bucket), {})[entry.index_file.file_name] = entry.index_file
+    return found

@@ -1,0 +1,161 @@
+"""Rollback: make an older snapshot the newest one by taking all later ones out of the history (Java RollbackHelper).
+
+A reader at any moment finds a whole snapshot: the later ones go from the newest down, and files go when all of them have gone.
+Writers should rest meanwhile. A commit that gets in between is noticed: then the history is put together again (exit 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from paimon_cli.errors import Conflict, NotFound
+from paimon_cli.history.changelog_history import ChangelogHistory
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.discarded_versions import DiscardedVersions, discarded_versions, needed_up_to
+from paimon_cli.maintain.side_by_side import DeleteFiles
+from paimon_cli.maintain.snapshot_files import DoomedFile
+from paimon_cli.maintain.tags import tags_above
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.tag import snapshot_text
+from paimon_cli.storage.storage import PutOutcome
+
+
+@dataclass(frozen=True)
+class RollbackPlan:
+    """`snapshots`: ids that go, the newest first; `tags` and `changelogs` go with them.
+
+    `restored`: text of the target's snapshot file if it had expired and only a tag holds it.
+    """
+
+    target: Snapshot
+    snapshots: tuple[int, ...]
+    tags: tuple[str, ...] = ()
+    changelogs: tuple[int, ...] = ()
+    restored: bytes | None = None
+    discarded: DiscardedVersions = field(default_factory=DiscardedVersions, repr=False)
+
+    @property
+    def is_needless(self) -> bool:
+        return not (self.snapshots or self.tags or self.changelogs or self.restored)
+
+
+@dataclass(frozen=True)
+class RollbackTarget:
+    """A snapshot, and the name of the tag that holds it if its own file has expired."""
+
+    snapshot: Snapshot
+    tag: str | None = None
+
+
+def rollback_target(context: TableContext, snapshot_id: int | None = None, tag: str | None = None) -> RollbackTarget:
+    """The snapshot of that id (also if only a tag still holds it), or that tag's; `NotFound` if there is none."""
+    if tag is None and snapshot_id is not None:
+        found = context.snapshots.find(snapshot_id)
+        if found is not None:
+            return RollbackTarget(found)
+        tag = next((name for name, held in context.tags.all().items() if held.snapshot.id == snapshot_id), None)
+        if tag is None:
+            raise context.snapshots.missing(snapshot_id)
+    if tag is None:
+        raise NotFound(f"nothing to go back to in {context.address}", "neither a snapshot nor a tag is named")
+    snapshot = context.tags.get(tag).snapshot
+    is_there = context.storage.exists(context.layout.snapshot(snapshot.id))
+    return RollbackTarget(snapshot, None if is_there else tag)
+
+
+def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan:
+    """Read what goes; nothing is changed."""
+    number = target.snapshot.id
+    ids = context.snapshots.ids()
+    going = [i for i in reversed(ids) if i > number]
+    tags = tags_above(context, number)
+    changelogs = [i for i in ChangelogHistory(context.storage, context.layout).ids() if i > number]
+    held = context.tags.content(target.tag) if target.tag else None
+    snapshots = [snapshot for i in going if (snapshot := context.snapshots.find(i)) is not None]
+    tagged = {tag.snapshot.id: tag.snapshot for name in tags if (tag := context.tags.find(name)) is not None}
+    whole = [snapshot for i, snapshot in tagged.items() if i not in going]
+    whole += [snapshot for snapshot in snapshots if snapshot.id == ids[0]]
+    return RollbackPlan(
+        target.snapshot,
+        tuple(going),
+        tuple(tags),
+        tuple(changelogs),
+        None if held is None else snapshot_text(held),
+        discarded_versions(context, snapshots, whole),
+    )
+
+
+def doomed_by(context: TableContext, plan: RollbackPlan) -> list[DoomedFile]:
+    """All files that go, as things stand now."""
+    layout = context.layout
+    return [
+        *(DoomedFile(layout.snapshot(number), "snapshot") for number in plan.snapshots),
+        *(DoomedFile(layout.tag(name), "tag") for name in plan.tags),
+        *(DoomedFile(layout.changelog(number), "long-lived changelog") for number in plan.changelogs),
+        *plan.discarded.doomed(context, needed_up_to(context, plan.target.id)),
+    ]
+
+
+def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) -> int:
+    """Carry the plan out; how many files of the later snapshots went. `Conflict` if somebody committed meanwhile."""
+    storage, layout, target = context.storage, context.layout, plan.target.id
+    if plan.restored is not None:
+        _bring_back(context, plan.target, plan.restored)
+    # A hint below the newest snapshot is harmless, one above it hides the table from Java.
+    storage.overwrite(layout.latest_hint, str(target).encode())
+    take_out(context, plan.snapshots, target)
+    for name in plan.tags:
+        storage.delete(layout.tag(name))
+    _forget_changelogs(context, plan)
+    doomed = plan.discarded.doomed(context, needed_up_to(context))
+    count = delete(file.path for file in doomed)
+    storage.overwrite(layout.latest_hint, str(context.snapshots.latest_id() or target).encode())
+    return count
+
+
+def take_out(context: TableContext, snapshots: Sequence[int], target: int) -> None:
+    """Delete these snapshot files, the newest first; if a commit shows up above the target, put them back and raise."""
+    storage, layout = context.storage, context.layout
+    gone: list[tuple[int, bytes]] = []
+    for number in snapshots:
+        try:
+            content = storage.read_bytes(layout.snapshot(number))
+        except FileNotFoundError:
+            continue
+        gone.append((number, content))
+        storage.delete(layout.snapshot(number))
+    newer = [number for number in context.snapshots.ids() if number > target]
+    probed = [gone[0][0] + 1, target + 1] if gone else []
+    newer += [number for number in probed if number not in newer and storage.exists(layout.snapshot(number))]
+    if newer:
+        for number, content in reversed(gone):
+            storage.put_if_absent(layout.snapshot(number), content)
+        raise Conflict(
+            f"{context.address} was not rolled back to snapshot {target}",
+            f"snapshot {min(newer)} was committed meanwhile; the history is as it was",
+            "stop the writers, then try again",
+            snapshot_id=min(newer),
+        )
+
+
+def _bring_back(context: TableContext, target: Snapshot, text: bytes) -> None:
+    """The snapshot that only a tag held becomes the oldest one."""
+    storage, layout = context.storage, context.layout
+    outcome = storage.put_if_absent(layout.snapshot(target.id), text)
+    if outcome is not PutOutcome.CREATED and context.snapshots.find(target.id) is None:
+        raise Conflict(f"snapshot {target.id} of {context.address} could not be brought back", "the storage did not take it")
+    storage.overwrite(layout.earliest_hint, str(target.id).encode())
+
+
+def _forget_changelogs(context: TableContext, plan: RollbackPlan) -> None:
+    storage, layout = context.storage, context.layout
+    for number in reversed(plan.changelogs):
+        storage.delete(layout.changelog(number))
+    if plan.changelogs:
+        left = ChangelogHistory(storage, layout).ids()
+        if left:
+            storage.overwrite(layout.latest_changelog_hint, str(left[-1]).encode())
+        else:
+            storage.delete(layout.latest_changelog_hint)
+            storage.delete(layout.earliest_changelog_hint)

@@ -1,0 +1,172 @@
+"""Making, moving and deleting tags, and the files that only a deleted tag needed (format section 13.2; Java TagManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_cli.errors import CommitUnknown, Conflict, NotFound, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.needed_files import SharedManifests, needed_by_other_branches
+from paimon_cli.maintain.side_by_side import DeleteFiles
+from paimon_cli.maintain.snapshot_files import DoomedFile, doomed_data, key_of_file, lean, metadata_files
+from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.metadata.file_names import is_plain_name
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.tag import Tag, snapshot_text, tag_text
+from paimon_cli.storage.clock_and_names import local_wall_clock
+from paimon_cli.storage.storage import PutOutcome
+
+
+def create_tag(context: TableContext, name: str, snapshot_id: int | None = None, retained_millis: int | None = None) -> Tag:
+    """Tag a snapshot (None: the latest), also one that has expired and is held by another tag.
+
+    `UsageError` if the name is taken or cannot be one, `NotFound` if the snapshot is not there.
+    """
+    check_tag_name(name)
+    if context.tags.content(name) is not None:
+        raise UsageError(f"tag '{name}' exists", hint="`paimon-cli tags replace` moves it")
+    text, holder = snapshot_and_holder(context, snapshot_id)
+    content = _tag_content(context, text, retained_millis)
+    path = context.layout.tag(name)
+    outcome = context.storage.put_if_absent(path, content)
+    if outcome is PutOutcome.EXISTS and context.tags.content(name) != content:
+        raise UsageError(f"tag '{name}' exists", "somebody made it just now")
+    if outcome is PutOutcome.UNKNOWN and context.tags.content(name) != content:
+        raise CommitUnknown(f"tag '{name}' may or may not have been made", "the storage gave no clear answer", path=path)
+    # Whoever expires the snapshot asks for tags when its file is gone: either it sees this tag, or we see that it is gone.
+    if not context.storage.exists(holder):
+        context.storage.delete(path)
+        raise NotFound("the snapshot to tag has gone meanwhile", f"{holder} was deleted", "tag a newer one")
+    return Tag.from_json(content, path)
+
+
+def replace_tag(context: TableContext, name: str, snapshot_id: int | None = None, retained_millis: int | None = None) -> Tag:
+    """Let an existing tag name another snapshot. What only the old one needed stays until orphans are cleaned."""
+    context.tags.get(name)
+    text, holder = snapshot_and_holder(context, snapshot_id)
+    content = _tag_content(context, text, retained_millis)
+    before, path = context.tags.content(name), context.layout.tag(name)
+    context.storage.overwrite(path, content)
+    if not context.storage.exists(holder):
+        if before is not None:
+            context.storage.overwrite(path, before)
+        raise NotFound("the snapshot to tag has gone meanwhile", f"{holder} was deleted", "tag a newer one")
+    return Tag.from_json(content, path)
+
+
+def rename_tag(context: TableContext, name: str, new_name: str) -> None:
+    """The snapshot is held by one of the names at any moment."""
+    check_tag_name(new_name)
+    context.tags.get(name)
+    content = context.tags.content(name)
+    if content is None or context.tags.content(new_name) is not None:
+        raise UsageError(f"tag '{new_name}' exists" if content is not None else f"tag '{name}' has gone meanwhile")
+    outcome = context.storage.put_if_absent(context.layout.tag(new_name), content)
+    if outcome is not PutOutcome.CREATED and context.tags.content(new_name) != content:
+        raise Conflict(f"tag '{name}' was not renamed", f"'{new_name}' was made by somebody else meanwhile")
+    context.storage.delete(context.layout.tag(name))
+
+
+def check_tag_name(name: str) -> None:
+    """`UsageError` for names that are no file names, and for digits alone, which mean a snapshot."""
+    if not is_plain_name(name) or not name.strip() or name.isdigit():
+        raise UsageError(f"'{name}' cannot be the name of a tag", "it must be a file name that is more than digits")
+
+
+@dataclass(frozen=True)
+class TagRemoval:
+    """Tags that go, and files that only they may need: a snapshot that is still there keeps its own."""
+
+    names: tuple[str, ...]
+    data: tuple[ManifestEntry, ...] = ()
+    metadata: tuple[DoomedFile, ...] = ()
+
+
+def plan_removal(context: TableContext, names: Sequence[str]) -> TagRemoval:
+    """Read what goes with these tags. `NotFound` names a tag that is not there."""
+    tags = {name: context.tags.get(name).snapshot for name in names}
+    others = {tag.snapshot.id for name, tag in context.tags.all().items() if name not in tags}
+    data: dict[object, ManifestEntry] = {}
+    metadata: dict[str, DoomedFile] = {}
+    manifests = SharedManifests(context)
+    for snapshot in {snapshot.id: snapshot for snapshot in tags.values()}.values():
+        if snapshot.id in others or context.storage.exists(context.layout.snapshot(snapshot.id)):
+            continue
+        data.update((key_of_file(entry), lean(entry)) for entry in manifests.live(snapshot))
+        metadata.update((file.path, file) for file in metadata_files(context, snapshot) if file.kind != "changelog")
+    return TagRemoval(tuple(names), tuple(data.values()), tuple(metadata.values()))
+
+
+def doomed_with(context: TableContext, removal: TagRemoval) -> list[DoomedFile]:
+    """The files that nobody but these tags needs, as things stand now."""
+    if not removal.data and not removal.metadata:
+        return []
+    needed = needed_by_other_branches(context)
+    needed.need_changelogs(context)
+    manifests = SharedManifests(context)
+    for neighbour in _neighbours(context, removal):
+        needed.need_version(context, neighbour, manifests)
+    data = [f for e in removal.data if key_of_file(e) not in needed.data for f in doomed_data(context, e, "data")]
+    return [*data, *(file for file in removal.metadata if file.path not in needed.metadata)]
+
+
+def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles) -> int:
+    """Delete the tags, then what nobody needs any more; how many files went. What a crash leaves are orphans."""
+    for name in removal.names:
+        context.storage.delete(context.layout.tag(name))
+    return delete(file.path for file in doomed_with(context, removal))
+
+
+def expired_tags(context: TableContext, older_than: int | None = None) -> list[str]:
+    """Tags past their own time limit, or made before `older_than` (epoch millis) where that is given (Java TagTimeExpire)."""
+    now = local_wall_clock(context.clock.now_millis())
+    limit = None if older_than is None else local_wall_clock(older_than)
+    modified = {status.path: status.modified_millis for status in context.storage.list_directory(context.layout.tag_directory)}
+    found = []
+    for name, tag in context.tags.all().items():
+        created = tag.created_millis
+        if created is not None and tag.retained_millis is not None and now > created + tag.retained_millis:
+            found.append(name)
+            continue
+        if created is None:
+            created = local_wall_clock(modified.get(context.layout.tag(name), context.clock.now_millis()))
+        if limit is not None and created < limit:
+            found.append(name)
+    return found
+
+
+def _neighbours(context: TableContext, removal: TagRemoval) -> list[Snapshot]:
+    """All other tags, and the oldest snapshot. The nearest of them would do, but for tags that were made of a later state."""
+    gone = {context.layout.tag(name) for name in removal.names}
+    tags = [tag.snapshot for name, tag in context.tags.all().items() if context.layout.tag(name) not in gone]
+    earliest = context.snapshots.earliest_id()
+    oldest = None if earliest is None else context.snapshots.find(earliest)
+    return tags if oldest is None else [*tags, oldest]
+
+
+def snapshot_and_holder(context: TableContext, snapshot_id: int | None) -> tuple[bytes, str]:
+    """Text of the snapshot, and the path of the file that keeps its files from being deleted."""
+    number = context.snapshots.latest_id() if snapshot_id is None else snapshot_id
+    if number is None:
+        raise NotFound(f"nothing to tag in {context.address}", "the table has no snapshots yet", "write to it first")
+    path = context.layout.snapshot(number)
+    try:
+        return context.storage.read_bytes(path), path
+    except FileNotFoundError:
+        holder = next((name for name, tag in context.tags.all().items() if tag.snapshot.id == number), None)
+        text = None if holder is None else context.tags.content(holder)
+        if holder is None or text is None:
+            raise context.snapshots.missing(number) from None
+        return snapshot_text(text), context.layout.tag(holder)
+
+
+def _tag_content(context: TableContext, text: bytes, retained_millis: int | None) -> bytes:
+    if retained_millis is None:
+        return text
+    return tag_text(text, local_wall_clock(context.clock.now_millis()), retained_millis)
+
+
+def tags_above(context: TableContext, snapshot_id: int) -> list[str]:
+    """Names of tags on later snapshots than that."""
+    return [name for name, tag in context.tags.all().items() if tag.snapshot.id > snapshot_id]

@@ -1,0 +1,119 @@
+"""`expire`, `tags`, `branches`, `rollback`, `consumers`, `drop`: what a user types and sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import Run
+from tests.tables import make_table, write
+
+COLUMNS = {"dt": "STRING NOT NULL", "k": "INT NOT NULL", "v": "STRING"}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    context = make_table(tmp_path / "t", COLUMNS, ["dt", "k"], ["dt"])
+    for number in (1, 2, 3):
+        write(context, [{"dt": f"2024-01-0{number}", "k": number, "v": "a"}])
+    return str(tmp_path / "t")
+
+
+def test_expire_shows_asks_and_does(run: Run, table: str) -> None:
+    plan = run("expire", table, "--retain-max", 1, "-n", "-o", "json").json
+    assert plan["kind"] == "ExpiryPlan" and {item["kind"] for item in plan["items"]} == {"snapshot", "manifest list"}
+    assert all(item["size"] == (Path(table) / item["path"]).stat().st_size for item in plan["items"])
+    refused = run("expire", table, "--retain-max", 1, code=7)
+    assert "2 snapshots (1, 2), 6 files of" in refused.err and "-y" in refused.err
+    done = run("expire", table, "--retain-max", 1, "-y", "-o", "json").json["item"]
+    assert done["removed"] == ["1", "2"] and done["files"] == 6
+    assert not any((Path(table) / item["path"]).exists() for item in plan["items"])
+    assert run("expire", table, "--retain-max", 1).out == "no snapshot has had its time\n"
+    run("expire", table, "--retain-max", 1, "--retain-min", 2, code=2)
+
+
+def test_what_the_table_says_holds_and_ages_are_understood(run: Run, table: str) -> None:
+    assert "no snapshot" in run("expire", table, "-y").out
+    assert "no snapshot" in run("expire", table, "--retain-min", 1, "--older-than", "1d", "-y").out
+    assert "1 snapshot gone" in run("expire", table, "--retain-min", 1, "--older-than", "0 s", "--limit", 1, "-y").out
+    assert (
+        "(2)"
+        in run("expire", table, "--option", "snapshot.num-retained.max=1", "--option", "snapshot.num-retained.min=1", "-y").out
+    )
+    assert "neither an age nor a moment" in run("expire", table, "--older-than", "soon", code=2).err
+
+
+def test_partitions_have_their_time(run: Run, table: str) -> None:
+    run("expire", table, "--what", "partitions", "-y", code=2)
+    plan = run("expire", table, "--what", "partitions", "--older-than", "2024-01-03T00:00:00Z", "-n")
+    assert "2 partitions (dt=2024-01-01, dt=2024-01-02)" in plan.out
+    run("expire", table, "--what", "partitions", "--option", "partition.expiration-time=7 d", "--limit", 2, "-y")
+    assert [row["dt"] for row in run("read", table, "-o", "ndjson").lines] == ["2024-01-03"]
+    assert run("snapshots", "ls", table, "-o", "json").json["items"][0]["kind"] == "OVERWRITE"
+
+
+def test_tags_and_consumers(run: Run, table: str) -> None:
+    run("tags", "create", table, "one", "--snapshot", 1, "--time-retained", "1 ms")
+    assert "replaced" in run("tags", "create", table, "one", "--replace", "--snapshot", 2, "--time-retained", "1 ms").out
+    run("tags", "create", table, "one", code=2)
+    run("tags", "rename", table, "one", "two")
+    assert run("tags", "show", table, "two", "-o", "json").json["item"]["snapshot_id"] == 2
+    assert "1 tag gone (two)" in run("expire", table, "--what", "tags", "-y").out
+    run("tags", "create", table, "three")
+    assert "1 tag, 1 file" in run("tags", "rm", table, "three", "-n").out
+    run("tags", "rm", table, "three")
+    run("tags", "rm", table, "three", code=3)
+    run("consumers", "reset", table, "reader", "--next", 2)
+    assert run("consumers", "ls", table, "-o", "json").json["items"][0]["behind"] == 2
+    assert "(1)" in run("expire", table, "--retain-max", 1, "-y").out, "the reader holds 2"
+    assert "1 consumer gone" in run("expire", table, "--what", "consumers", "--older-than", "2999-01-01T00:00:00Z", "-y").out
+    run("consumers", "rm", table, "reader", code=3)
+
+
+def test_branches(run: Run, table: str) -> None:
+    run("branches", "create", table, "try", "--snapshot", 2)
+    branch = f"{table}$branch_try"
+    run("drop-partition", branch, "dt=2024-01-01")
+    assert run("read", branch, "--count").out.strip() == "1" and run("read", table, "--count").out.strip() == "3"
+    for command in (
+        ("files", "ls"),
+        ("snapshots", "ls"),
+        ("manifests", "ls"),
+        ("lsm", "show"),
+        ("partitions", "ls"),
+        ("schemas", "ls"),
+    ):
+        assert run(*command, branch, "-o", "json").json["items"]
+    assert "1 snapshot of main alone lost" in run("branches", "fast-forward", table, "try", code=7).err
+    run("branches", "fast-forward", table, "try", "-y")
+    assert run("read", table, "--count").out.strip() == "1"
+    run("branches", "rename", table, "try", "tried")
+    assert [item["name"] for item in run("branches", "ls", table, "-o", "json").json["items"]] == ["main", "tried"]
+    run("branches", "rm", table, "tried", code=7)
+    run("branches", "rm", table, "tried", "-y")
+    run("read", f"{table}$branch_tried", code=3)
+
+
+def test_rollback(run: Run, table: str) -> None:
+    assert "1 snapshot go" in run("rollback", table, "--to", 2, "-n").out
+    run("rollback", table, "--to", 2, code=7)
+    run("rollback", table, "--to", 9, code=3)
+    assert "snapshot 4 is as 1 was" in run("rollback", table, "--to", 1, "--as-new").out
+    assert run("read", table, "--count").out.strip() == "1"
+    assert run("rollback", table, "--to", 2, "-y", "-o", "json").json["item"]["snapshots_removed"] == 2
+    assert run("read", table, "--count").out.strip() == "2"
+
+
+def test_rows_partitions_and_the_table_go(run: Run, table: str) -> None:
+    assert "1 row in 1 file of 1 partition would go" in run("drop-partition", table, "dt=2024-01-02", "-n").out
+    run("drop-partition", table, "dt=2024-01-02", "dt=2024-01-01")
+    assert run("read", table, "--count").out.strip() == "1"
+    run("truncate", table)
+    assert run("truncate", table).out.startswith("there are no such rows")
+    assert run("read", table, "--count").out.strip() == "0"
+    assert run("read", table, "--snapshot", 3, "--count").out.strip() == "3"
+    run("drop", table, code=7)
+    run("drop", table, "-y")
+    assert not Path(table).exists()
+    run("read", table, code=3)

@@ -1,0 +1,136 @@
+"""Branches share files with main: neither may take what the other needs, and main can go on as a branch did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import Conflict, NotFound, UsageError
+from paimon_cli.history.branch_list import BranchList
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.branches import create_branch, remove_branch, rename_branch
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.fast_forward import fast_forward, plan_fast_forward
+from paimon_cli.maintain.side_by_side import delete_files
+from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
+from tests.maintain.test_tags import KEEP_ONE, table_of_five
+from tests.maintain.versions import check_versions, files_on_disk, named_files
+from tests.tables import compact, rows, write
+
+
+def branched(folder: Path, snapshot_id: int = 3) -> tuple[TableContext, TableContext]:
+    main = table_of_five(folder)
+    create_branch(main, "b", snapshot_id=snapshot_id)
+    return main, main.at_branch("b")
+
+
+def forward(main: TableContext) -> int:
+    return fast_forward(main, plan_fast_forward(main, "b"), delete_files(main))
+
+
+def test_a_branch_begins_at_a_snapshot_a_tag_or_nothing(tmp_path: Path) -> None:
+    main = table_of_five(tmp_path)
+    create_tag(main, "t", 2, 10**9)
+    assert create_branch(main, "of-tag", tag="t") == 2 and create_branch(main, "empty") is None
+    create_branch(main, "of-snapshot", snapshot_id=4)
+    assert BranchList(main.storage, main.layout).names() == ["empty", "of-snapshot", "of-tag"]
+    assert rows(main.at_branch("of-tag")) == rows(main, snapshot_id=2) and main.at_branch("of-tag").tags.names() == ["t"]
+    assert main.at_branch("empty").snapshots.latest() is None
+    write(main.at_branch("empty"), [{"k": 1, "v": "own"}])
+    assert rows(main.at_branch("empty")) == [{"k": 1, "v": "own"}]
+    with pytest.raises(UsageError, match="exists"):
+        create_branch(main, "empty")
+    for name in ("main", "7", "a/b", "a$b"):
+        with pytest.raises(UsageError):
+            create_branch(main, name)
+
+
+def test_expiry_of_one_spares_what_the_other_needs(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path)
+    write(branch, [{"k": 1, "v": "branch"}])
+    before = rows(main), rows(branch)
+    expire_snapshots(main, KEEP_ONE)
+    check_versions(main)
+    compact(branch)
+    expire_snapshots(branch, KEEP_ONE)
+    check_versions(main)
+    assert (rows(main), rows(branch)) == before
+    create_tag(main, "t", 5)
+    write(main, [{"k": 1, "v": "new"}])
+    compact(main)
+    create_branch(main, "c", tag="t")
+    expire_snapshots(main, KEEP_ONE)
+    remove_tags(main, plan_removal(main, ["t"]), delete_files(main))
+    check_versions(main)
+    assert rows(main.at_branch("c")) == before[0]
+
+
+def test_renamed_and_deleted(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path)
+    write(branch, [{"k": 1, "v": "branch"}])
+    before = rows(branch)
+    rename_branch(main, "b", "c")
+    assert rows(main.at_branch("c")) == before and not BranchList(main.storage, main.layout).exists("b")
+    remove_branch(main, "c")
+    assert not (Path(main.url) / "branch" / "branch-c").exists()
+    with pytest.raises(NotFound, match="no branch 'c'"):
+        remove_branch(main, "c")
+    check_versions(main)
+
+
+def test_main_that_rested_goes_forward(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path, 5)
+    write(branch, [{"k": 1, "v": "branch"}])
+    compact(branch)
+    create_tag(branch, "done")
+    assert forward(main) == 0
+    assert main.snapshots.ids() == [1, 2, 3, 4, 5, 6, 7] and main.tags.names() == ["done"]
+    assert rows(main) == rows(branch) and plan_fast_forward(main, "b").is_needless
+    check_versions(main)
+    write(main, [{"k": 1, "v": "main"}])
+    assert main.snapshots.latest_id() == 8 and rows(main) != rows(branch)
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3])
+def test_what_main_did_alone_is_lost(tmp_path: Path, commits: int) -> None:
+    """The branch ends before, at and behind main's newest number."""
+    main, branch = branched(tmp_path)
+    create_tag(main, "lost", 4)
+    for number in range(commits):
+        write(branch, [{"k": 1, "v": f"branch-{number}"}])
+    plan = plan_fast_forward(main, "b")
+    assert (plan.common, plan.discarded_ids, plan.dropped_tags) == (3, (4, 5), ("lost",))
+    assert forward(main) > 0
+    assert rows(main) == rows(branch) and main.snapshots.ids() == [1, 2, 3, *range(4, 4 + commits)]
+    assert Path(main.layout.latest_hint).read_text() == str(3 + commits)
+    check_versions(main)
+    assert files_on_disk(main) == named_files(main)
+
+
+def test_a_branch_that_main_has_outlived_takes_over(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path)
+    write(branch, [{"k": 1, "v": "branch"}])
+    expire_snapshots(main, KEEP_ONE)
+    assert plan_fast_forward(main, "b").common is None
+    forward(main)
+    assert main.snapshots.ids() == [3, 4] and main.snapshots.earliest_id() == 3 and rows(main) == rows(branch)
+    check_versions(main)
+
+
+def test_a_commit_that_gets_in_between_stops_it(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path, 5)
+    write(branch, [{"k": 1, "v": "branch"}])
+
+    class Rival(LocalStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            write(main, [{"k": 1, "v": "rival"}])
+            return super().put_if_absent(path, data)
+
+    with pytest.raises(Conflict, match="snapshot 6"):
+        forward(replace(main, storage=Rival()))
+    assert {"k": 1, "v": "rival"} in rows(main)
+    check_versions(main)

@@ -1,0 +1,128 @@
+"""Back to an older version: nothing of it is lost, nothing of the later ones is left, and a commit in between stops it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import Conflict, NotFound
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.rollback_job import RolledBack, find_target, run_restore, run_rollback
+from paimon_cli.maintain.branches import create_branch
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.file_sizes import measured
+from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.rollback import doomed_by, plan_rollback
+from paimon_cli.maintain.tags import create_tag
+from paimon_cli.storage.local_storage import LocalStorage
+from tests.goldens import expected_rows, golden, golden_table
+from tests.maintain.test_tags import KEEP_ONE, table_of_five
+from tests.maintain.versions import check_versions, files_on_disk, named_files
+from tests.tables import compact, rows, write
+
+
+def back(context: TableContext, to: str) -> RolledBack:
+    return run_rollback(context, plan_rollback(context, find_target(context, to)), NoProgress())
+
+
+@pytest.mark.parametrize("target", [1, 2, 3, 4, 5])
+def test_to_each_snapshot(tmp_path: Path, target: int) -> None:
+    context = table_of_five(tmp_path)
+    before = rows(context, snapshot_id=target)
+    create_tag(context, "newest", 5)
+    plan = plan_rollback(context, find_target(context, str(target)))
+    planned = {file.path for file in measured(context, doomed_by(context, plan))}
+    here = {str(path) for path in Path(context.url).glob("**/*") if path.is_file()}
+    back(context, str(target))
+    gone = here - {str(path) for path in Path(context.url).glob("**/*") if path.is_file()}
+    assert gone == planned, "the dry run said exactly that"
+    assert context.snapshots.ids() == list(range(1, target + 1)) and rows(context) == before
+    assert context.tags.names() == (["newest"] if target == 5 else [])
+    assert Path(context.layout.latest_hint).read_text() == str(target)
+    assert files_on_disk(context) == named_files(context)
+    write(context, [{"k": 1, "v": "on"}])
+    assert context.snapshots.latest_id() == target + 1
+    check_versions(context)
+
+
+def test_to_a_tag_whose_snapshot_has_expired(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    before = rows(context, snapshot_id=2)
+    create_tag(context, "two", 2, 10**9)
+    expire_snapshots(context, KEEP_ONE)
+    back(context, "two")
+    assert context.snapshots.ids() == [2] and rows(context) == before
+    assert (context.snapshots.earliest_id(), context.snapshots.latest_id()) == (2, 2)
+    assert files_on_disk(context) == named_files(context)
+    check_versions(context)
+
+
+def test_branches_keep_what_they_began_with(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_branch(context, "b", snapshot_id=5)
+    before = rows(context)
+    back(context, "1")
+    assert rows(context.at_branch("b")) == before
+    check_versions(context)
+
+
+def test_a_commit_in_between_puts_the_history_together_again(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+
+    class Rival(LocalStorage):
+        """Somebody who has seen snapshot 5 commits while the snapshots go."""
+
+        def delete(self, path: str) -> None:
+            if path.endswith("snapshot-5"):
+                write(context, [{"k": 77, "v": "rival"}])
+            super().delete(path)
+
+    with pytest.raises(Conflict, match="not rolled back"):
+        back(replace(context, storage=Rival()), "2")
+    assert context.snapshots.ids() == [1, 2, 3, 4, 5, 6] and {"k": 77, "v": "rival"} in rows(context)
+    check_versions(context)
+
+
+def test_as_a_new_snapshot(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    for target in (1, 4, 3, 6):
+        before = rows(context, snapshot_id=target)
+        done = run_restore(context, find_target(context, str(target)).snapshot)
+        assert done.snapshot == context.snapshots.latest_id() and rows(context) == before
+    assert context.snapshots.ids() == list(range(1, 10))
+    check_versions(context)
+    assert run_restore(context, find_target(context, "9").snapshot).snapshot == 9, "it is so already"
+    for keep in range(8, 0, -1):
+        expire_snapshots(context, Retention(keep, keep, 0, None))
+        check_versions(context)
+        assert files_on_disk(context) == named_files(context)
+    write(context, [{"k": 1, "v": "on"}])
+    compact(context)
+    check_versions(context)
+
+
+def test_targets(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "two", 2)
+    moment = context.snapshots.get(3).time_millis
+    assert find_target(context, "two").snapshot.id == 2 and find_target(context, str(moment)).snapshot.id == 3
+    for nowhere in ("9", "1999-01-01"):
+        with pytest.raises(NotFound):
+            find_target(context, nowhere)
+
+
+def test_what_java_rolled_back_and_tagged_reads_and_goes_on(tmp_path: Path) -> None:
+    for name in ("rollback", "tags_and_expire"):
+        table = golden("java-0.9", name)
+        context = TableContext.open(str(golden_table("java-0.9", name, tmp_path)))
+        for tag in context.tags.names():
+            back_again = TableContext.open(str(golden_table("java-0.9", name, tmp_path / tag)))
+            back(back_again, tag)
+            assert sorted(map(str, rows(back_again))) == sorted(map(str, expected_rows(table, f"tag-{tag}")))
+            check_versions(back_again)
+        expire_snapshots(context, KEEP_ONE)
+        check_versions(context)
+        assert sorted(map(str, rows(context))) == sorted(map(str, expected_rows(table)))

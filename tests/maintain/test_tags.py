@@ -1,0 +1,102 @@
+"""Tags protect from the moment that they are there, and give free what only they held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.side_by_side import delete_files
+from paimon_cli.maintain.tags import create_tag, expired_tags, plan_removal, remove_tags, rename_tag, replace_tag
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
+from tests.commit.commit_tables import SteppingClock
+from tests.maintain.versions import check_versions, files_on_disk, named_files
+from tests.tables import compact, make_table, rows, write
+
+KEEP_ONE = Retention(at_least=1, at_most=1, millis=0, limit=None)
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
+
+
+def table_of_five(folder: Path) -> TableContext:
+    context = make_table(folder / "t", COLUMNS, ["k"])
+    for number in (1, 2, 3):
+        write(context, [{"k": number, "v": str(number)}])
+    compact(context)
+    write(context, [{"k": 9, "v": "z"}])
+    return context
+
+
+def remove(context: TableContext, *names: str) -> int:
+    return remove_tags(context, plan_removal(context, names), delete_files(context))
+
+
+def test_a_tag_is_made_moved_renamed_and_deleted(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    assert create_tag(context, "a", 2).snapshot.id == 2 and create_tag(context, "b").snapshot.id == 5
+    with pytest.raises(UsageError, match="exists"):
+        create_tag(context, "a")
+    assert replace_tag(context, "a", 3, 60_000).retained_millis == 60_000
+    rename_tag(context, "a", "c")
+    with pytest.raises(UsageError, match="exists"):
+        rename_tag(context, "b", "c")
+    assert {name: tag.snapshot.id for name, tag in context.tags.all().items()} == {"b": 5, "c": 3}
+    assert remove(context, "b", "c") == 0 and not context.tags.names()
+    with pytest.raises(NotFound, match="no tag 'b'"):
+        plan_removal(context, ["b"])
+
+
+@pytest.mark.parametrize("name", ["", " ", "12", "a/b", "..", "a\0"])
+def test_names_that_no_tag_can_have(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        create_tag(table_of_five(tmp_path), name)
+
+
+def test_files_go_with_the_last_tag_that_holds_them(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    before = {number: rows(context, snapshot_id=number) for number in (2, 3)}
+    for name, number in (("two", 2), ("also-two", 2), ("three", 3)):
+        create_tag(context, name, number)
+    expire_snapshots(context, KEEP_ONE)
+    assert remove(context, "two") == 0
+    create_tag(context, "of-expired", 3)
+    assert remove(context, "three") == 0
+    assert remove(context, "also-two") > 0
+    assert files_on_disk(context) == named_files(context)
+    check_versions(context)
+    Path(context.layout.snapshot(3)).write_bytes(Path(context.layout.tag("of-expired")).read_bytes())
+    assert rows(context, snapshot_id=3) == before[3]
+    Path(context.layout.snapshot(3)).unlink()
+    assert remove(context, "of-expired") > 0 and files_on_disk(context) == named_files(context)
+
+
+def test_a_snapshot_that_expires_meanwhile_is_not_tagged(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+
+    class Expiring(LocalStorage):
+        """Somebody expires the table just before the tag is written."""
+
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            expire_snapshots(context, KEEP_ONE)
+            return super().put_if_absent(path, data)
+
+    with pytest.raises(NotFound, match="gone meanwhile"):
+        create_tag(replace(context, storage=Expiring()), "late", 2)
+    assert not context.tags.names() and files_on_disk(context) == named_files(context)
+
+
+def test_tags_have_their_time(tmp_path: Path) -> None:
+    clock = SteppingClock(1_700_000_000_000)
+    context = replace(table_of_five(tmp_path), clock=clock)
+    create_tag(context, "short", 1, 1000)
+    create_tag(context, "long", 2, 10**9)
+    create_tag(context, "ever", 3)
+    assert expired_tags(context) == []
+    clock.sleep(2)
+    assert expired_tags(context) == ["short"]
+    assert expired_tags(context, older_than=clock.now_millis() + 1000) == ["long", "short"]
