@@ -72,14 +72,20 @@ def merge_columns(context: TableContext, columns: Iterable[str]) -> list[str]:
 
 
 def merge_section(
-    context: TableContext, partition: bytes, bucket: int, section: Section, columns: Sequence[str]
+    context: TableContext,
+    partition: bytes,
+    bucket: int,
+    section: Section,
+    columns: Sequence[str],
+    memory: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Merge the overlapping runs of one section; one row per key, retractions kept.
 
-    A section of one run is passed through: `columns` then need not hold what a merge needs.
+    A section of one run is passed through: `columns` then need not hold what a merge needs. `memory`: decoded bytes that
+    all runs may hold together, None for `MERGE_BYTES`.
     """
     runs = sorted(section, key=lambda run: max(file.max_sequence_number for file in run.files))
-    rows = _batch_rows(runs)
+    rows = _batch_rows(runs, memory or MERGE_BYTES)
     streams = [_run_rows(context, partition, bucket, run, columns, rows) for run in runs]
     return merge_sorted_runs(streams, context.schema.trimmed_primary_keys, merge_engine(context.options))
 
@@ -91,11 +97,11 @@ def _run_rows(
         yield from read_data_file(context, partition, bucket, file, columns, batch_rows)
 
 
-def _batch_rows(runs: Sequence[SortedRun]) -> int:
+def _batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
     """Rows per batch so that all runs together stay inside the memory of a merge."""
     rows = sum(run.row_count for run in runs)
     row_bytes = max(1, sum(run.size for run in runs) * DECODED_PER_STORED_BYTE // max(1, rows))
-    budget = min(RUN_BATCH_BYTES, MERGE_BYTES // max(1, len(runs)))
+    budget = min(RUN_BATCH_BYTES, memory // max(1, len(runs)))
     return max(SMALLEST_BATCH, min(LARGEST_BATCH, budget // row_bytes))
 
 

@@ -7,10 +7,9 @@ import numpy as np
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
 from paimon_cli.bucket.merged_rows import merge_columns, merge_section, without_retractions
-from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.compact.compaction_plan import CompactionTask, task_steps
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.compaction_steps import Rewrite, Upgrade, compaction_steps
-from paimon_cli.lsm.key_intervals import key_sections
+from paimon_cli.lsm.compaction_steps import Rewrite, Upgrade
 from paimon_cli.lsm.sorted_run import SortedRun
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta
@@ -29,10 +28,8 @@ def run_compaction(context: TableContext, task: CompactionTask) -> CommitMessage
     written: list[DataFileWriter] = []
     before: list[DataFileMeta] = []
     after: list[DataFileMeta] = []
-    small_file_size = int(context.options.target_file_size * context.options.small_file_ratio)
-    sections = key_sections(task.files, context.key_of)
     try:
-        for step in compaction_steps(sections, task.output_level, task.max_level, small_file_size):
+        for step in task_steps(context, task):
             if isinstance(step, Upgrade) and not _must_lose_deletes(context, task, step.file):
                 before.append(step.file)
                 after.append(step.file.upgraded(task.output_level))
@@ -65,7 +62,7 @@ def _alone(file: DataFileMeta) -> Rewrite:
 def _rewrite(context: TableContext, task: CompactionTask, rewrite: Rewrite, writer: DataFileWriter) -> tuple[DataFileMeta, ...]:
     columns = merge_columns(context, context.schema.field_names)
     for section in rewrite.sections:
-        for batch in merge_section(context, task.partition, task.bucket, list(section), columns):
+        for batch in merge_section(context, task.partition, task.bucket, list(section), columns, task.memory):
             writer.write(without_retractions(batch) if task.drop_deletes else batch)
     return writer.close()
 

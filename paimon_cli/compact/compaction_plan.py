@@ -8,18 +8,27 @@ from dataclasses import dataclass
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
-from paimon_cli.lsm.compaction_steps import may_drop_deletes
+from paimon_cli.lsm.compaction_picker import UNKNOWN, CompactionPicker, PickState, full_pick
+from paimon_cli.lsm.compaction_steps import Step, compaction_steps, may_drop_deletes
+from paimon_cli.lsm.key_intervals import key_sections
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_run import SortedRun, highest_level, sorted_runs
-from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, UniversalCompaction, run_sizes
+from paimon_cli.lsm.universal_compaction import run_sizes
 from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.storage.clock_and_names import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
+
+Place = tuple[bytes, int]
+"""Partition and bucket."""
 
 
 @dataclass(frozen=True)
 class CompactionTask:
-    """One bucket's compaction as plain data, for this process or a Spark executor."""
+    """One bucket's compaction as plain data, for this process or a Spark executor.
+
+    `state`: what to remember of the bucket once it is done; `memory`: bytes that its merge may hold, None for the default.
+    """
 
     partition: bytes
     bucket: int
@@ -34,6 +43,13 @@ class CompactionTask:
     runs_after: int
     read_snapshot_id: int
     file_stamp: str = ""
+    rewrite_all: bool = False
+    state: PickState = UNKNOWN
+    memory: int | None = None
+
+    @property
+    def place(self) -> Place:
+        return self.partition, self.bucket
 
     @property
     def size(self) -> int:
@@ -43,12 +59,22 @@ class CompactionTask:
 
 @dataclass(frozen=True)
 class LeftAlone:
-    """A bucket that needs no compaction, and why."""
+    """A bucket that needs no compaction, and why. `files` and `size` are what it holds."""
 
     partition: bytes
     bucket: int
     runs: int
     reason: str
+    state: PickState = UNKNOWN
+    files: int = 0
+    size: int = 0
+
+    @property
+    def place(self) -> Place:
+        return self.partition, self.bucket
+
+
+Decision = CompactionTask | LeftAlone
 
 
 def check_compactable(context: TableContext) -> None:
@@ -68,19 +94,41 @@ def check_compactable(context: TableContext) -> None:
 
 
 def plan_bucket(
-    context: TableContext, bucket: BucketFiles, strategy: str, snapshot_id: int, file_stamp: str = ""
-) -> CompactionTask | LeftAlone:
-    """Pick by the strategy: `full` takes every run to the top level, `minor` asks the universal compaction's triggers."""
+    context: TableContext,
+    bucket: BucketFiles,
+    strategy: str,
+    snapshot_id: int,
+    file_stamp: str = "",
+    state: PickState = UNKNOWN,
+) -> Decision:
+    """Pick by the strategy: `full` takes every run to the top level, `minor` asks the universal compaction's triggers.
+
+    `state` is what an earlier plan of this process remembered; the files tell of full compactions, too.
+    """
     if strategy not in (MINOR_STRATEGY, FULL_STRATEGY):
         raise UsageError(f"unknown compaction strategy {strategy}", f"it is {MINOR_STRATEGY} or {FULL_STRATEGY}")
     runs = sorted_runs(bucket.files, context.key_of)
     max_level = max(context.options.num_levels - 1, highest_level(bucket.files))
-    pick = _full_pick(runs, max_level) if strategy == FULL_STRATEGY else _minor_pick(context, runs, max_level)
-    if pick is None:
-        return LeftAlone(bucket.partition, bucket.bucket, len(runs), _why_not(runs, strategy, context.options.compaction_trigger))
+    known = _known(runs, max_level, state)
+    now = context.clock.now_millis()
+    rewrite_all = context.options.force_rewrite_all_files
+
+    def left_alone(reason: str, then: PickState) -> LeftAlone:
+        size = sum(run.size for run in runs)
+        return LeftAlone(bucket.partition, bucket.bucket, len(runs), reason, then, len(bucket.files), size)
+
+    if strategy == FULL_STRATEGY:
+        pick, then = full_pick(runs, max_level, rewrite_all=rewrite_all), PickState(now)
+        if pick is None:
+            return left_alone("no files" if not runs else "one run, at the top level already", known)
+    else:
+        picker = CompactionPicker.of(context.options, max_level, local_hour(now))
+        pick, then = picker.pick(run_sizes(runs), now, known)
+        if pick is None:
+            return left_alone(picker.why_not(run_sizes(runs), then), then)
     picked = tuple(file for run in runs[: pick.run_count] for file in run.files)
-    if len(picked) == 1 and picked[0].level == pick.output_level:
-        return LeftAlone(bucket.partition, bucket.bucket, len(runs), f"one file, at level {pick.output_level} already")
+    if len(picked) == 1 and picked[0].level == pick.output_level and not (rewrite_all and strategy == FULL_STRATEGY):
+        return left_alone(f"one file, at level {pick.output_level} already", then)
     return CompactionTask(
         partition=bucket.partition,
         bucket=bucket.bucket,
@@ -95,40 +143,26 @@ def plan_bucket(
         runs_after=len(runs) - pick.run_count + 1,
         read_snapshot_id=snapshot_id,
         file_stamp=file_stamp,
+        rewrite_all=rewrite_all,
+        state=then,
     )
 
 
-def _full_pick(runs: list[SortedRun], max_level: int) -> CompactionPick | None:
-    if not runs or (len(runs) == 1 and runs[0].level == max_level):
-        return None
-    return CompactionPick(max_level, len(runs), FULL, "every run was asked for")
+def task_steps(context: TableContext, task: CompactionTask) -> list[Step]:
+    """How the task is carried out: what is rewritten and what only changes its level. The run and its estimate both ask here."""
+    small_file_size = int(context.options.target_file_size * context.options.small_file_ratio)
+    sections = key_sections(task.files, context.key_of)
+    return compaction_steps(sections, task.output_level, task.max_level, small_file_size, rewrite_all=task.rewrite_all)
 
 
-def _minor_pick(context: TableContext, runs: list[SortedRun], max_level: int) -> CompactionPick | None:
-    options = context.options
-    strategy = UniversalCompaction(
-        max_level=max_level,
-        run_trigger=options.compaction_trigger,
-        max_size_amplification_percent=options.max_size_amplification_percent,
-        size_ratio=options.size_ratio,
-        optimization_interval=options.optimization_interval,
-        total_size_threshold=options.total_size_threshold,
-        incremental_size_threshold=options.incremental_size_threshold,
-    )
-    top = [file.creation_time_millis or 0 for run in runs if run.level == max_level for file in run.files]
-    return strategy.pick(run_sizes(runs), context.clock.now_millis(), max(top, default=None))
+def _known(runs: list[SortedRun], max_level: int, state: PickState) -> PickState:
+    """The last full compaction is what this process remembers, or the newest file of the top level, whichever is later."""
+    top = (file.creation_time_millis for run in runs if run.level == max_level for file in run.files)
+    moments = [moment_of_wall_clock(millis) for millis in top if millis is not None]
+    last_full = max([*moments, *([] if state.last_full is None else [state.last_full])], default=None)
+    return PickState(last_full, state.waits)
 
 
-def _why_not(runs: list[SortedRun], strategy: str, trigger: int) -> str:
-    if not runs:
-        return "no files"
-    if strategy == FULL_STRATEGY:
-        return "one run, at the top level already"
-    if len(runs) < trigger:
-        return f"{len(runs)} runs < trigger {trigger}"
-    return "no trigger fires"
-
-
-def tasks_of(plans: Iterable[CompactionTask | LeftAlone]) -> list[CompactionTask]:
+def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:
     """The biggest first, so that the longest task does not start last."""
     return sorted((plan for plan in plans if isinstance(plan, CompactionTask)), key=lambda task: -task.size)

@@ -66,7 +66,7 @@ class UniversalCompaction:
         level_0 = sum(run.level == 0 for run in runs)
         if picked or not level_0:
             return picked
-        return self._prefix(runs, self._walk(runs, level_0), FORCED_LEVEL_0, f"{level_0} level-0 runs")
+        return self._prefix(runs, self._walk(runs, level_0), FORCED_LEVEL_0, f"{level_0} level-0 runs wait")
 
     def _early_full(self, runs: Sequence[RunSize], now: int, last_full: int | None) -> CompactionPick | None:
         if len(runs) < 2:
@@ -97,14 +97,13 @@ class UniversalCompaction:
         count = self._walk(runs, 1, forced=False)
         if count < 2:
             return None
-        figures = f"{runs[0].size} * {100 + self.size_ratio}% >= {runs[1].size}, and so on"
-        return self._prefix(runs, count, SIZE_RATIO, figures)
+        return self._prefix(runs, count, SIZE_RATIO, self._walk_figures(runs, 1, count))
 
     def _file_number(self, runs: Sequence[RunSize]) -> CompactionPick | None:
         if len(runs) <= self.run_trigger:
             return None
         count = self._walk(runs, len(runs) - self.run_trigger + 1)
-        return self._prefix(runs, count, FILE_NUMBER, f"{len(runs)} > {self.run_trigger} runs")
+        return self._prefix(runs, count, FILE_NUMBER, f"{len(runs)} runs > trigger {self.run_trigger}")
 
     def _walk(self, runs: Sequence[RunSize], start: int, *, forced: bool = True) -> int:
         """Go on from the first `start` runs while the next one is not much bigger than what is picked so far.
@@ -122,6 +121,15 @@ class UniversalCompaction:
             size += run.size
             count += 1
         return count
+
+    def _walk_figures(self, runs: Sequence[RunSize], start: int, count: int) -> str:
+        """The first comparison of a walk from `start` runs to `count`, and the one that ended it."""
+        begun = sum(run.size for run in runs[:start])
+        figures = f"{begun} * {100 + self.size_ratio}% >= {runs[start].size}"
+        if count < len(runs):
+            size = sum(run.size for run in runs[:count])
+            figures += f"; stops before run {count + 1}: {size} * {100 + self.size_ratio}% < {runs[count].size}"
+        return figures
 
     def _all(self, runs: Sequence[RunSize], reason: str, arithmetic: str) -> CompactionPick:
         return CompactionPick(self.max_level, len(runs), reason, arithmetic)

@@ -31,6 +31,20 @@ def local_wall_clock(now_millis: int) -> int:
     return now_millis + time.localtime(now_millis // 1000).tm_gmtoff * 1000
 
 
+def local_hour(millis: int) -> int:
+    """Hour of the day, 0 to 23, at that moment (epoch millis) in this machine's zone."""
+    return time.localtime(millis // 1000).tm_hour
+
+
+def moment_of_wall_clock(millis: int) -> int:
+    """Epoch millis of the moment at which clocks of this zone showed those fields; of years that no clock shows, the same."""
+    try:
+        shown = time.gmtime(millis // 1000)
+        return int(time.mktime((*shown[:8], -1))) * 1000 + millis % 1000
+    except (OverflowError, ValueError, OSError):
+        return millis
+
+
 class Names(Protocol):
     """Source of unique names and of the jitter of retries."""
 

@@ -119,5 +119,5 @@ def test_the_plan_says_why_a_bucket_is_left_alone(tmp_path: Path) -> None:
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()
     left = plan_bucket(context, bucket, "minor", 1)
     assert isinstance(left, LeftAlone)
-    assert left.reason == "1 runs < trigger 5"
+    assert left.reason == "1 run < trigger 5"
     assert isinstance(plan_bucket(context, bucket, "full", 1), CompactionTask)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from typing import Any
 
 from paimon_cli.lsm.compaction_steps import Rewrite, Step, Upgrade, compaction_steps, may_drop_deletes
@@ -9,6 +11,7 @@ from paimon_cli.lsm.key_intervals import key_sections
 from paimon_cli.lsm.sorted_run import highest_level, sorted_runs
 from paimon_cli.lsm.universal_compaction import CompactionPick, UniversalCompaction, run_sizes
 from paimon_cli.metadata.data_file import DataFileMeta
+from tests.lsm.slow_picks import SlowStrategy
 from tests.lsm.test_key_intervals import file, int_key
 from tests.vectors import load
 
@@ -31,33 +34,68 @@ def decided(line: dict[str, Any], files: list[DataFileMeta]) -> tuple[Compaction
 
 
 def described(step: Step) -> tuple[str, Any]:
-    """Rewrites as their files per section: how a section's files are spread over runs does not change the result."""
     if isinstance(step, Upgrade):
         return "upgrade", step.file.file_name
-    return "rewrite", [sorted(f.file_name for run in section for f in run.files) for section in step.sections]
+    return "rewrite", [[[f.file_name for f in run.files] for run in section] for section in step.sections]
+
+
+def check(line: dict[str, Any]) -> None:
+    asked, expected = line["in"], line["out"]
+    files = [
+        file(f["name"], f["min"], f["max"], level=f["level"], size=f["size"], seq=f["max_seq"], deletes=f["deletes"])
+        for f in asked["files"]
+    ]
+    assert [[r.level, [f.file_name for f in r.files]] for r in sorted_runs(files, int_key)] == expected["runs"], "runs"
+    pick, steps, _ = decided(asked, files)
+    calls = expected["calls"] or []
+    assert [described(step) for step in steps] == [
+        ("upgrade", c["upgrade"]) if "upgrade" in c else ("rewrite", c["rewrite"]) for c in calls
+    ], "calls"
+    assert expected["stop_writing"] == (len(expected["runs"]) > asked["run_trigger"] + 3)
+    drops = {c["drop_delete"] for c in calls if "rewrite" in c}
+    if pick is not None and drops:
+        assert drops == {may_drop_deletes(pick.output_level, highest_level(files))}
 
 
 def test_steps_of_the_main_branch() -> None:
     lines = load("compact_task_head")
     for line in lines:
-        asked, expected = line["in"], line["out"]
-        files = [
-            file(f["name"], f["min"], f["max"], level=f["level"], size=f["size"], seq=f["max_seq"], deletes=f["deletes"])
-            for f in asked["files"]
-        ]
-        assert [[r.level, [f.file_name for f in r.files]] for r in sorted_runs(files, int_key)] == expected["runs"]
-        pick, steps, _ = decided(asked, files)
-        calls = expected["calls"] or []
-        assert [described(step) for step in steps] == [
-            ("upgrade", c["upgrade"])
-            if "upgrade" in c
-            else ("rewrite", [sorted(f for run in s for f in run) for s in c["rewrite"]])
-            for c in calls
-        ]
-        drops = {c["drop_delete"] for c in calls if "rewrite" in c}
-        if pick is not None and drops:
-            assert drops == {may_drop_deletes(pick.output_level, highest_level(files))}
+        check(line)
     assert len(lines) == 45
+
+
+def why_0_9_differs(line: dict[str, Any]) -> str:
+    files, options = line["in"]["files"], line["in"]
+    runs = line["out"]["runs"]
+    by_name = {f["name"]: f for f in files}
+    if any(
+        by_name[a[1][0]]["max_seq"] == by_name[b[1][0]]["max_seq"] for a, b in itertools.pairwise([r for r in runs if r[0] == 0])
+    ):
+        return "ties of level 0 by name"
+    sizes = [(level, sum(by_name[name]["size"] for name in names)) for level, names in runs]
+    top = max(options["num_levels"] - 1, *(level for level, _ in runs))
+    both = [SlowStrategy({**options, "num_levels": top + 1}, main=main).pick(sizes, 0) for main in (False, True)]
+    if not options["full"] and both[0] != both[1]:
+        return "the walk passes level 0 and 1"
+    if any(f["level"] == top and f["deletes"] != 0 for f in files):
+        return "a file with deletes at the top level is rewritten"
+    return "?"
+
+
+def test_steps_of_0_9_but_those_that_its_own_rules_explain() -> None:
+    reasons = Counter[str]()
+    for line in load("compact_task"):
+        try:
+            check(line)
+            reasons["as main"] += 1
+        except AssertionError:
+            reasons[why_0_9_differs(line)] += 1
+    assert reasons == {
+        "as main": 125,
+        "the walk passes level 0 and 1": 3,
+        "a file with deletes at the top level is rewritten": 6,
+        "ties of level 0 by name": 2,
+    }
 
 
 def test_deletes_stay_while_something_older_may_lie_below() -> None:

@@ -1,0 +1,106 @@
+"""What a bucket's next compaction would be under a table's options: the strategy, forced level 0, off-peak hours, and memory.
+
+Pure: the state of a bucket goes in and comes out, so that a dry run, a run, a service and a simulation pick alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from paimon_cli.lsm.sorted_run import SortedRun
+from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, RunSize, UniversalCompaction
+from paimon_cli.options.table_options import TableOptions
+
+
+@dataclass(frozen=True)
+class PickState:
+    """What is remembered of a bucket between picks: when all its runs were last compacted together (epoch millis, None if
+    unknown), and how often level 0 has been let wait since it was last forced."""
+
+    last_full: int | None = None
+    waits: int = 0
+
+
+UNKNOWN = PickState()
+"""Of a bucket that nobody has looked at yet."""
+
+
+@dataclass(frozen=True)
+class CompactionPicker:
+    """`forced_every`: level 0 is compacted at every n-th attempt although no trigger fires; None: never."""
+
+    strategy: UniversalCompaction
+    forced_every: int | None = None
+
+    @staticmethod
+    def of(options: TableOptions, max_level: int, hour: int) -> CompactionPicker:
+        """The picker of a table for an hour (0 to 23, local time) of the day."""
+        strategy = UniversalCompaction(
+            max_level=max_level,
+            run_trigger=options.compaction_trigger,
+            max_size_amplification_percent=options.max_size_amplification_percent,
+            size_ratio=options.size_ratio + (options.offpeak_ratio if is_off_peak(options, hour) else 0),
+            optimization_interval=options.optimization_interval,
+            total_size_threshold=options.total_size_threshold,
+            incremental_size_threshold=options.incremental_size_threshold,
+        )
+        return CompactionPicker(strategy, forced_every(options))
+
+    def pick(self, runs: Sequence[RunSize], now: int, state: PickState) -> tuple[CompactionPick | None, PickState]:
+        """The pick, if any, and what to remember then. `now` is in epoch millis, runs are newest first."""
+        picked = self.strategy.pick(runs, now, state.last_full)
+        if picked is None and self.forced_every is not None:
+            state = replace(state, waits=state.waits + 1)
+            if state.waits >= self.forced_every:
+                picked, state = self.strategy.pick_forcing_level_0(runs, now, state.last_full), replace(state, waits=0)
+        if picked is not None and picked.run_count == len(runs):
+            state = replace(state, last_full=now)
+        return picked, state
+
+    def why_not(self, runs: Sequence[RunSize], state: PickState) -> str:
+        """Why nothing was picked; `state` is the one after the pick."""
+        trigger = self.strategy.run_trigger
+        if not runs:
+            return "no files"
+        if len(runs) < trigger:
+            reason = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} < trigger {trigger}"
+        else:
+            newer, oldest = sum(run.size for run in runs[:-1]), runs[-1].size
+            percent = self.strategy.max_size_amplification_percent
+            reason = f"{newer} * 100 <= {percent} * {oldest}, {runs[0].size} * {100 + self.strategy.size_ratio}% < {runs[1].size}"
+            reason = f"{len(runs)} runs, {reason}" if len(runs) > 1 else "one run"
+        if self.forced_every is not None and runs[0].level == 0:
+            reason += f"; level 0 waits, attempt {state.waits} of {self.forced_every}"
+        return reason
+
+
+def full_pick(runs: Sequence[SortedRun], max_level: int, *, rewrite_all: bool) -> CompactionPick | None:
+    """Every run to the top level; None for nothing to do: no runs, or one at the top level that may stay."""
+    if not runs or (len(runs) == 1 and runs[0].level == max_level and not rewrite_all):
+        return None
+    return CompactionPick(max_level, len(runs), FULL, "all runs, as asked")
+
+
+def is_off_peak(options: TableOptions, hour: int) -> bool:
+    """Whether the hour lies in `compaction.offpeak.start.hour` up to, not with, `.end.hour`; they may span midnight."""
+    start, end = options.offpeak_start_hour, options.offpeak_end_hour
+    if start == end:
+        return False
+    return start <= hour < end if start <= end else hour >= start or hour < end
+
+
+def forced_every(options: TableOptions) -> int | None:
+    """How often level 0 is forced up: at each attempt where readers wait for it, less often with `lookup-compact=gentle`."""
+    if options.force_up_level0:
+        return 1
+    if not (
+        options.merge_engine == "first-row"
+        or options.changelog_producer == "lookup"
+        or options.deletion_vectors_enabled
+        or options.force_lookup
+    ):
+        return None
+    if options.lookup_compact == "radical":
+        return 1
+    return max(options.lookup_compact_max_interval, options.compaction_trigger)
