@@ -40,8 +40,7 @@ FIXED_CONFS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.adaptive.enabled": "false",  # it would merge and split the partitions that give each bucket one writer
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),  # bounds a Python worker's memory for wide rows
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8",  # chunks of rows of a write: up to 16 MiB each
 }
 
 

@@ -1,4 +1,4 @@
-"""A write in this process: read, route, buffer, flush. On Spark the JVM routes and sorts (`sorted_rows_writer`)."""
+"""Routed rows -> sort buffers -> level-0 files: what a write in this process does, and a writer task on Spark."""
 
 from __future__ import annotations
 

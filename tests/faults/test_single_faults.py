@@ -30,7 +30,8 @@ def test_every_call_meets_every_fault(name: str, tmp_path: Path) -> None:
     runs = memory_runs(OPERATIONS[name], tmp_path)
     try_all(runs)
     assert runs.figures.runs > 5 * runs.figures.calls
-    assert {"done", "refused", "crashed"} <= set(runs.figures.outcomes)
+    assert {"refused", "crashed"} <= set(runs.figures.outcomes)
+    assert "done" in runs.figures.outcomes or name == "write-checked-behind-rival", "only that one is refused undisturbed"
 
 
 def test_together_they_are_all_kinds(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_the_archive_is_the_same_each_time(tmp_path: Path) -> None:
 def test_a_python_that_has_only_the_archive_runs_the_engine_from_it(tmp_path: Path) -> None:
     archive = write_package_archive(tmp_path)
     program = (
-        "import paimon_cli, paimon_cli.compact.bucket_compactor, paimon_cli.write.sorted_rows_writer\n"
+        "import paimon_cli, paimon_cli.compact.bucket_compactor, paimon_cli.write.table_writer\n"
         "from paimon_cli.options.option_catalog import OPTIONS\n"
         "print(paimon_cli.__file__, len(OPTIONS) > 100)"
     )

@@ -30,10 +30,10 @@ def test_executors_import_the_shipped_package(cluster_engine: SparkEngine) -> No
         import os
         import time
 
-        import paimon_cli.write.sorted_rows_writer
+        import paimon_cli.write.table_writer
 
         time.sleep(1)  # long enough for the other executor to take a task too
-        return os.getcwd(), paimon_cli.write.sorted_rows_writer.__file__
+        return os.getcwd(), paimon_cli.write.table_writer.__file__
 
     places = cluster_engine.run_tasks(task, list(range(4)))
     assert len({directory for directory, _ in places}) == 2

@@ -1,37 +1,28 @@
-"""Writes on Spark: the same rows as in this process, in Paimon's order, and no file left by a failed one."""
+"""Writes on Spark: the same rows as in this process, in their order, and no file left by a failed one."""
 
 from __future__ import annotations
 
 import datetime
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import fields
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
 from paimon_cli.bucket.stamped_files import delete_stamped_files
-from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.errors import BadInput, DamagedFile
-from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.spark_engine import SparkEngine
-from paimon_cli.jobs.spark_job import Reports
-from paimon_cli.jobs.spark_types import from_carrier
-from paimon_cli.jobs.spark_write import Shuffle, incoming_frame, shuffle_of, sorted_frame
+from paimon_cli.jobs.spark_write import Shuffle, gathered, unpacked
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, run_write
-from paimon_cli.metadata.data_file import EMPTY_ROW
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
-from paimon_cli.write.bucket_router import BucketRouter
-from paimon_cli.write.sorted_rows_writer import BUCKET, PARTITION
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.write.write_plan import WritePlan
 from tests.tables import data_files, live_files, make_table, rows
 
@@ -72,6 +63,15 @@ def test_several_sources_and_buckets_give_the_rows_of_a_local_write(spark_engine
     assert steps.phases == [[3, 3], [4, 4]] * 2
 
 
+def test_rows_arrive_in_their_order_however_they_are_split(spark_engine: SparkEngine, tmp_path: Path) -> None:
+    """Many flushes of a tiny buffer: a merge that saw rows out of order would keep an old one."""
+    options = {"write-buffer-size": "16 kb", "merge-engine": "deduplicate"}
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2, options=options)
+    run_write(context, json_sources(tmp_path, count=4, rows_each=500, keys=500), spark_engine, NoProgress())
+    assert len(live_files(context)) > 2
+    assert {row["v"] for row in rows(context)} == {f"3/{i}" for i in range(500)}
+
+
 def test_partitioned_rows_and_an_empty_input(spark_engine: SparkEngine, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"p": "STRING NOT NULL", **COLUMNS}, ["p", "k"], ["p"], bucket=2)
     given = [{"p": f"p{k % 7}", "k": k, "v": "x"} for k in range(300)]
@@ -84,78 +84,46 @@ def test_partitioned_rows_and_an_empty_input(spark_engine: SparkEngine, tmp_path
     assert (summary.rows, summary.files) == (0, 0)
 
 
-def test_every_type_survives_the_way_through_spark(spark_engine: SparkEngine, tmp_path: Path) -> None:
-    from tests.jobs.test_spark_types import VALUES
+TIME, STAMP = datetime.time(23, 59, 59, 999000), datetime.datetime(1, 1, 1, 0, 0, 0, 1000)
+NESTED_ROW = """{"type": "ROW", "fields": [
+    {"id": 90, "name": "a", "type": "TIME(3)"},
+    {"id": 91, "name": "b", "type": {"type": "ARRAY", "element": {"type": "ROW", "fields": [
+        {"id": 92, "name": "c", "type": "DATE"}, {"id": 93, "name": "d", "type": "INT NOT NULL"}]}}}]}"""
+VALUES: dict[str, list[Any]] = {
+    "BOOLEAN": [True, None, False],
+    "TINYINT": [-128, None, 127],
+    "BIGINT": [-(2**63), None, 2**63 - 1],
+    "FLOAT": [-0.0, None, 1.5],
+    "DECIMAL(38, 10)": [Decimal("-1234567890123456789012345678.0123456789"), None, Decimal(0)],
+    "CHAR(3)": ["\U00010000", None, ""],
+    "BINARY(2)": [b"\xff\x00", None, b""],
+    "DATE": [datetime.date(1, 1, 1), None, datetime.date(9999, 12, 31)],
+    "TIME(3)": [TIME, None, datetime.time()],
+    "TIMESTAMP(3)": [STAMP, None, datetime.datetime(9999, 12, 31)],
+    "TIMESTAMP(6)": [STAMP, None, datetime.datetime(9999, 12, 31, 23, 59, 59, 999999)],
+    "TIMESTAMP(6) WITH LOCAL TIME ZONE": [datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc), None, None],
+    '{"type":"ARRAY","element":"TIME(3) NOT NULL"}': [[TIME, TIME], None, []],
+    '{"type":"MAP","key":"STRING","value":"TIMESTAMP(3)"}': [[("a", STAMP), ("b", None)], None, []],
+    '{"type":"MULTISET","element":"DATE"}': [[(datetime.date(2024, 2, 29), 2)], None, []],
+    NESTED_ROW: [{"a": TIME, "b": [{"c": None, "d": 1}]}, None, {"a": None, "b": None}],
+}
 
+
+def test_every_type_survives_the_way_through_spark(spark_engine: SparkEngine, tmp_path: Path) -> None:
     columns: dict[str, Any] = {"k": "INT NOT NULL"}
-    columns |= {
-        f"c{i} `.'": json.loads(text) if text.startswith("{") else text for i, text in enumerate(VALUES) if text != "TIMESTAMP(9)"
-    }
+    columns |= {f"c{i} `.'": json.loads(text) if text.startswith("{") else text for i, text in enumerate(VALUES)}
     here, there = (make_table(tmp_path / name, columns, ["k"], bucket=2) for name in ("local", "spark"))
-    arrays = [pa.array(range(3), pa.int32())]
-    schema = Shuffle(plan_of(here), 1, 1).rows
-    values = [values for text, values in VALUES.items() if text != "TIMESTAMP(9)"]
-    arrays += [pa.array(given, schema.field(name).type) for name, given in zip(list(columns)[1:], values, strict=True)]
-    pq.write_table(pa.table(arrays, names=list(columns)), tmp_path / "in.parquet")
+    schema = merge_schema(here.schema)
+    arrays = {"k": pa.array(range(3), pa.int32())}
+    arrays |= {
+        name: pa.array(given, schema.field(name).type) for name, given in zip(list(columns)[1:], VALUES.values(), strict=True)
+    }
+    pq.write_table(pa.table(arrays), tmp_path / "in.parquet")
     request = WriteRequest((str(tmp_path / "in.parquet"),))
     run_write(here, request, LocalEngine(), NoProgress())
     run_write(there, request, spark_engine, NoProgress())
     assert len(rows(there)) == 3
     assert rows(there) == rows(here)
-
-
-def plan_of(context: TableContext, *sources: Path) -> WritePlan:
-    return plan_write(context, WriteRequest(tuple(map(str, sources))) if sources else empty_request(context))
-
-
-def empty_request(context: TableContext) -> WriteRequest:
-    source = Path(context.url).parent / "empty.jsonl"
-    source.write_text("")
-    return WriteRequest((str(source),), "json")
-
-
-TRICKY: dict[str, list[Any]] = {
-    "DOUBLE": [math.nan, 0.0, -0.0, math.inf, -math.inf, 5e-324, -5e-324, 1.0, -1.0],
-    "FLOAT": [math.nan, 0.0, -0.0, math.inf, -math.inf, 1e-45, -1e-45],
-    "STRING": ["", "a", "ab", "a\x00", "B", "é", "\uffff", "\U00010000", "z", "abcdefgh", "abcdefghi"],
-    "BYTES": [b"", b"\x00", b"\x7f", b"\x80", b"\xff", b"\xff\x00", b"\x00\x00"],
-    "BOOLEAN": [True, False],
-    "TINYINT": [-128, 127, -1, 0],
-    "DECIMAL(5, 2)": [Decimal("-1.00"), Decimal("0.01"), Decimal("-999.99"), Decimal("10.00"), Decimal("9.00")],
-    "DECIMAL(38, 2)": [Decimal("-1.00"), Decimal(10) ** 35, -(Decimal(10) ** 35), Decimal("0.01")],
-    "DATE": [datetime.date(1969, 12, 31), datetime.date(1, 1, 1), datetime.date(9999, 1, 1), datetime.date(1970, 1, 1)],
-    "TIME(3)": [datetime.time(1), datetime.time(0, 0, 0, 1000), datetime.time(23)],
-    "TIMESTAMP(6)": [
-        datetime.datetime(1969, 12, 31, 23, 59, 59, 999999),
-        datetime.datetime(1970, 1, 1),
-        datetime.datetime(1, 1, 1),
-    ],
-}
-
-
-def test_sparks_order_is_paimons_for_every_type_of_key(spark_engine: SparkEngine, tmp_path: Path) -> None:
-    """One table: `kind` says which key column varies in a row, the others stand still."""
-    names = {f"k{i}": text for i, text in enumerate(TRICKY)}
-    context = make_table(
-        tmp_path / "t", {"kind": "INT NOT NULL"} | {n: f"{t} NOT NULL" for n, t in names.items()}, ["kind", *names]
-    )
-    kinds = [number for number, values in enumerate(TRICKY.values()) for _ in values]
-    table: dict[str, pa.Array] = {"kind": pa.array(kinds, pa.int32())}
-    schema = Shuffle(plan_of(context), 1, 1).rows
-    for number, (name, values) in enumerate(zip(names, TRICKY.values(), strict=True)):
-        varying = iter(values)
-        table[name] = pa.array([next(varying) if kind == number else values[0] for kind in kinds], schema.field(name).type)
-    shuffled = np.random.default_rng(7).permutation(len(kinds))
-    pq.write_table(pa.table(table).take(pa.array(shuffled)), tmp_path / "in.parquet")
-
-    engine_session = spark_engine._spark().session
-    shuffle = shuffle_of(plan_of(context, tmp_path / "in.parquet"), 2)
-    reports = engine_session.sparkContext.accumulator([], Reports())
-    found = sorted_frame(incoming_frame(engine_session, shuffle, reports), shuffle).toArrow().combine_chunks()
-    (batch,) = shuffle.unpacked(found.to_batches())
-    words = order_words([batch.column(name) for name in ("kind", *names)])
-    assert batch.num_rows == len(kinds)
-    assert stable_order(words).tolist() == list(range(len(kinds)))
 
 
 def test_a_bad_row_is_told_as_such_and_leaves_no_file(spark_engine: SparkEngine, tmp_path: Path) -> None:
@@ -191,31 +159,41 @@ def test_a_writer_that_fails_takes_all_files_of_the_job_with_it(spark_engine: Sp
 
 
 @pytest.fixture
-def packed(tmp_path: Path) -> tuple[Shuffle, pa.RecordBatch]:
-    """A shuffle over 2 writers and a packed batch of it."""
+def routed(tmp_path: Path) -> tuple[Shuffle, pa.RecordBatch]:
+    """A shuffle over 2 writers and 50 rows of it as chunks."""
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=4)
-    request = json_sources(tmp_path, count=1, rows_each=50, keys=50)
-    shuffle = Shuffle(plan_write(context, request), 1, 2)
+    shuffle = Shuffle(plan_write(context, json_sources(tmp_path, count=1, rows_each=50, keys=50)), 1, 2)
     (batch,) = shuffle.plan.incoming.read(shuffle.plan.splits[0])
-    return shuffle, shuffle.packed(batch, BucketRouter(context.schema, context.options))
+    return shuffle, shuffle.chunks(batch, shuffle.router())
 
 
-def test_rows_that_break_off_before_the_end_mark_are_an_error(packed: tuple[Shuffle, pa.RecordBatch]) -> None:
-    shuffle, batch = packed
-    wanted = range(len(shuffle.rows))
-    whole = [batch.select(wanted), shuffle.end_marks().slice(0, 1).select(wanted)]
-    assert sum(part.num_rows for part in shuffle.unpacked(whole)) == 50
-    seen: Iterator[pa.RecordBatch] = shuffle.unpacked(whole[:1])
-    assert next(seen).num_rows == 50
+def test_rows_that_break_off_before_the_end_mark_are_an_error(routed: tuple[Shuffle, pa.RecordBatch]) -> None:
+    shuffle, chunks = routed
+    whole = [chunks, shuffle.end_marks()]
+    assert sum(part.num_rows for part in unpacked(whole)) == 50
+    seen: Iterator[pa.RecordBatch] = unpacked(whole[:1])
+    assert next(seen).num_rows + next(seen).num_rows == 50
     with pytest.raises(EOFError):
         next(seen)
 
 
-def test_all_rows_of_a_bucket_go_to_one_writer(packed: tuple[Shuffle, pa.RecordBatch]) -> None:
-    shuffle, batch = packed
-    writers = batch.column(shuffle.task_position).to_numpy()
-    rows_of_task = from_carrier(batch.select(range(len(shuffle.rows))), shuffle.rows)
-    buckets = rows_of_task.column(BUCKET).to_numpy()
-    assert set(zip(buckets.tolist(), writers.tolist(), strict=True)) == {(0, 0), (1, 1), (2, 0), (3, 1)}
-    assert set(rows_of_task.column(PARTITION).to_pylist()) == {EMPTY_ROW}
-    assert rows_of_task.column(SEQUENCE_NUMBER).to_pylist() == list(range(50))
+def test_a_chunk_holds_all_rows_of_a_writers_buckets_as_they_arrived(routed: tuple[Shuffle, pa.RecordBatch]) -> None:
+    shuffle, chunks = routed
+    assert chunks.column("writer").to_pylist() == [0, 1]
+    arrivals = []
+    for writer, rows_of_writer in enumerate(unpacked([chunks, shuffle.end_marks()])):
+        _, buckets = shuffle.router().route(rows_of_writer)
+        assert set(buckets.tolist()) == {writer, writer + 2}
+        arrivals.append(rows_of_writer.column(SEQUENCE_NUMBER).to_pylist())
+        assert arrivals[-1] == sorted(arrivals[-1])
+    assert chunks.column("arrival").to_pylist() == [arrived[0] for arrived in arrivals]
+    assert sorted(arrivals[0] + arrivals[1]) == list(range(50))
+
+
+def test_small_batches_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_cli.jobs.spark_write.ROUTED_BYTES", 30)
+    batches = [pa.record_batch([pa.array([number], pa.int64())], names=["n"]) for number in range(9)]
+    empty = batches[0].slice(1)
+    found = list(gathered([empty, *batches, empty]))
+    assert [batch.num_rows for batch in found] == [4, 4, 1]
+    assert pa.Table.from_batches(found).column(0).to_pylist() == list(range(9))
