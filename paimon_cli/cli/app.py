@@ -22,6 +22,7 @@ from paimon_cli.cli import (
     file_commands,
     lab_commands,
     lsm_commands,
+    orphans_commands,
     read_command,
     rollback_command,
     schema_commands,
@@ -95,6 +96,7 @@ for _command in (create_command, write_command, update_commands, read_command, c
 app.add_typer(alter_command.alter, name="alter", rich_help_panel=DATA)
 for _command in (expire_command, rollback_command):
     _command.register(app, MAINTAIN)
+app.add_typer(orphans_commands.orphans, name="orphans", rich_help_panel=MAINTAIN)
 app.add_typer(stage_commands.stage, name="stage", rich_help_panel=DATA)
 for _name, _group in (
     ("snapshots", snapshot_commands.snapshots),

@@ -83,6 +83,14 @@ class LocalStorage:
         with contextlib.suppress(FileNotFoundError), _errors_of(path):
             shutil.rmtree(path)
 
+    def remove_empty_directory(self, path: str) -> bool:
+        """See `empty_directories`."""
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            return error.errno == errno.ENOENT
+        return True
+
     @contextlib.contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
         """A synced file with `data` in the directory of `path`; whatever is left of it in the end is deleted."""
@@ -100,7 +108,11 @@ class LocalStorage:
 def _new_file(path: str, sync_name: bool) -> BinaryIO:
     with _errors_of(path):
         _make_directory(os.path.dirname(path))
-        return _DurableFile(path, sync_name)
+        try:
+            return _DurableFile(path, sync_name)
+        except FileNotFoundError:  # a cleaner took the directory while it was empty
+            _make_directory(os.path.dirname(path))
+            return _DurableFile(path, sync_name)
 
 
 class _DurableFile(io.BufferedWriter):

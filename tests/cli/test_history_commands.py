@@ -117,3 +117,16 @@ def test_rows_partitions_and_the_table_go(run: Run, table: str) -> None:
     run("drop", table, "-y")
     assert not Path(table).exists()
     run("read", table, code=3)
+
+
+def test_orphans(run: Run, table: str) -> None:
+    lost = Path(table) / "dt=2024-01-01" / "bucket-0" / "data-lost.parquet"
+    lost.write_bytes(b"xyz")
+    assert "0 orphans" in run("orphans", "ls", table).out
+    run("orphans", "ls", table, "--older-than", "1 h", code=7)
+    listed = run("orphans", "ls", table, "--older-than", "0 s", "--force", "--explain", "-o", "json").json["items"]
+    assert [(item["path"], item["size"]) for item in listed] == [("dt=2024-01-01/bucket-0/data-lost.parquet", 3)]
+    assert "writer died" in listed[0]["origin"]
+    assert "--apply deletes them" in run("orphans", "rm", table, "--older-than", "0 s", "--force").out and lost.exists()
+    assert "1 orphan of 3 B deleted" in run("orphans", "rm", table, "--older-than", "0 s", "--force", "--apply").out
+    assert not lost.exists() and run("read", table, "--count").out.strip() == "3"

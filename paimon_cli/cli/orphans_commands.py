@@ -1,0 +1,121 @@
+"""`orphans`: files that crashed jobs left and no version names."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.confirmation import confirm
+from paimon_cli.cli.expire_command import DeletionEngine
+from paimon_cli.cli.parameters import DryRun, EngineName, MasterUrl, SparkSettings, TableName, Yes, split_pairs
+from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, SIZE, TIME, counted, human_size
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.orphans_job import OrphanRow
+    from paimon_cli.maintain.orphans import Orphans
+    from paimon_cli.table.table import Table
+
+orphans = group("Files that no snapshot, tag, branch or changelog names.")
+
+ORPHAN_COLUMNS = (
+    Column("path", "Path"),
+    Column("kind", "Kind"),
+    Column("size", "Size", SIZE),
+    Column("modified", "Changed (UTC)", TIME),
+    Column("origin", "Looks like"),
+)
+SUMMARY_COLUMNS = (Column("files", "Files", COUNT), Column("size", "Size", SIZE), Column("quarantine", "Kept in"))
+
+OlderThan = Annotated[
+    str, typer.Option("--older-than", metavar="AGE|TIME", help="Only files last changed before: 1d, 12 h, 2024-01-31.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Also files younger than a day, where nobody writes.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Say what each file looks like.")]
+
+
+class _Removed:
+    """What a cleaning did."""
+
+    def __init__(self, files: int, size: int, quarantine: str | None) -> None:
+        self.files, self.size, self.quarantine = files, size, quarantine
+
+
+@command(orphans, "ls")
+def list_orphans(
+    call: Call, table: TableName, older_than: OlderThan = "1d", force: Force = False, explain: Explain = False
+) -> None:
+    """List orphans; with --explain what each looks like, such as a lost commit.
+
+    paimon-cli orphans ls ./wh/shop.db/orders --explain
+    """
+    opened = call.open(table)
+    found = _search(opened, older_than, force)
+    _show(call, opened, found, explain, "")
+
+
+@command(orphans, "rm")
+def remove(
+    call: Call,
+    table: TableName,
+    older_than: OlderThan = "1d",
+    apply: Annotated[bool, typer.Option("--apply", help="Delete them; without it they are only listed.")] = False,
+    quarantine: Annotated[
+        str | None, typer.Option("--quarantine", metavar="DIR", help="Keep copies below this directory.")
+    ] = None,
+    force: Force = False,
+    explain: Explain = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    engine: DeletionEngine = EngineName.LOCAL,
+    master: MasterUrl = None,
+    spark_conf: SparkSettings = None,
+) -> None:
+    """Delete orphans. A file counts as one only if it is old, and no version uses it when it is about to go.
+
+    paimon-cli orphans rm ./wh/shop.db/orders --older-than 3d --apply
+    """
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.orphans_job import clean_orphans
+
+    opened = call.open(table)
+    found = _search(opened, older_than, force)
+    if dry_run or not apply:
+        _show(call, opened, found, explain, "; nothing was changed, --apply deletes them")
+        return
+    # --apply is consent enough where nobody can be asked.
+    confirm(f"{_headline(found)}: delete?", yes or not found.files or not sys.stdin.isatty())
+    running = replace(call, engine=engine.value, master=master, spark_conf=split_pairs(spark_conf, "--spark-conf"))
+    with running.engine_running() if engine is EngineName.SPARK else nullcontext() as spark:
+        files, size = clean_orphans(opened.context, found, quarantine, spark, progress_on_stderr())
+    if call.output is OutputFormat.TABLE:
+        kept = f", copies in {quarantine}" if quarantine and files else ""
+        print(f"{counted(files, 'orphan')} of {human_size(size)} deleted{kept}")
+    else:
+        call.show(Item("OrphanSummary", opened.name, SUMMARY_COLUMNS, _Removed(files, size, quarantine)))
+
+
+def _search(opened: Table, older_than: str, force: bool) -> Orphans:
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.orphans_job import search_orphans
+    from paimon_cli.table.moments import moment_of
+
+    context = opened.context
+    return search_orphans(context, moment_of(older_than, context.clock.now_millis()), force, progress_on_stderr())
+
+
+def _headline(found: Orphans) -> str:
+    return f"{counted(len(found.files), 'orphan')} of {human_size(found.size)}"
+
+
+def _show(call: Call, opened: Table, found: Orphans, explain: bool, more: str) -> None:
+    from paimon_cli.jobs.orphans_job import orphan_rows
+
+    rows: list[OrphanRow] = orphan_rows(opened.context, found, explain)
+    columns = ORPHAN_COLUMNS if explain else ORPHAN_COLUMNS[:-1]
+    call.show(Listing("OrphanList", opened.name, columns, rows, footer=_headline(found) + (more if rows else "")))

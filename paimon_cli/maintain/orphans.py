@@ -1,0 +1,79 @@
+"""Orphan files: what lies in a table's directories and no version of any branch names (format section 13.5).
+
+Two lists: first the candidates, which must have an age, then what is used; so a commit in between makes its files used
+before it is asked for them. Before each portion is deleted all versions are looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from paimon_cli.errors import Refused
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.orphan_candidates import Candidate, list_candidates
+from paimon_cli.maintain.side_by_side import DeleteFiles
+from paimon_cli.maintain.used_names import UsedNames
+from paimon_cli.storage.empty_directories import remove_empty_directory
+
+DAY_MILLIS = 86_400_000
+FILES_OF_A_PORTION = 1000
+SetAside = Callable[[str], None]
+"""Keeps a copy of a file, by its path."""
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """Files that no version uses, in the order of their paths, and empty directories; `used` is what was known then."""
+
+    files: list[Candidate]
+    empty_directories: list[str]
+    used: UsedNames
+    older_than: int
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def find_orphans(context: TableContext, older_than: int, force: bool = False) -> Orphans:
+    """Nothing is changed. `Refused` for an age of less than a day, or where nothing at all is used, unless forced.
+
+    `DamagedFile` if what some version uses cannot be read.
+    """
+    young = context.clock.now_millis() - DAY_MILLIS
+    if older_than > young and not force:
+        what = "files younger than a day may belong to a commit that is on its way"
+        raise Refused("orphans must be at least a day old", what, "--force takes younger ones: only where nobody writes")
+    candidates = list_candidates(context, older_than)
+    used = UsedNames(context)
+    versions = used.look()
+    if not versions and candidates.files and not force:
+        what = f"{context.url} has no snapshot, tag or changelog, so every file would be an orphan"
+        raise Refused("nothing is used", what, "--force if the table really is to be empty")
+    files = sorted((file for file in candidates.files if file.name not in used.names), key=lambda file: file.path)
+    return Orphans(files, candidates.empty_directories, used, older_than)
+
+
+def remove_orphans(
+    context: TableContext, orphans: Orphans, delete: DeleteFiles, set_aside: SetAside | None = None
+) -> list[Candidate]:
+    """Delete portion by portion; what went. Directories that are empty then go, too, where the storage has any."""
+    gone: list[Candidate] = []
+    for portion in _portions(orphans.files):
+        orphans.used.look()
+        doomed = [file for file in portion if file.name not in orphans.used.names]
+        if set_aside is not None:
+            for file in doomed:
+                set_aside(file.path)
+        delete(file.path for file in doomed)
+        gone += doomed
+    emptied = {file.path.rpartition("/")[0] for file in gone if file.kind == "data"}
+    for directory in sorted({*orphans.empty_directories, *emptied}, key=lambda path: (-path.count("/"), path)):
+        remove_empty_directory(context.storage, directory)
+    return gone
+
+
+def _portions(files: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
+    for first in range(0, len(files), FILES_OF_A_PORTION):
+        yield files[first : first + FILES_OF_A_PORTION]
