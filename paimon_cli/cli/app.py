@@ -24,6 +24,7 @@ from paimon_cli.cli import (
     lsm_commands,
     orphans_commands,
     read_command,
+    repair_command,
     rollback_command,
     schema_commands,
     snapshot_commands,
@@ -113,6 +114,7 @@ for _name, _group in (
 ):
     app.add_typer(_group, name=_name, rich_help_panel=INSPECT)
 verify_command.register(app, SAFETY)
+repair_command.register(app, SAFETY)
 app.add_typer(lab_commands.lab, name="lab", rich_help_panel=OTHER)
 version_command.register(app, OTHER)
 

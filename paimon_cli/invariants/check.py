@@ -76,8 +76,18 @@ def check_version(version: Version, before: Version | None) -> Iterator[Violatio
 
 def check_metadata(version: Version, before: Version | None) -> Iterator[Violation]:
     """What manifests say, by itself and beside the version before."""
+    yield from check_state(version)
+    yield from check_change(version, before)
+
+
+def check_state(version: Version) -> Iterator[Violation]:
+    """What manifests say of the files that live."""
     for check in META_CHECKS:
         yield from _said(version, check(version))
+
+
+def check_change(version: Version, before: Version | None) -> Iterator[Violation]:
+    """What a commit did, beside the version before it."""
     yield from _said(version, snapshot_checks.delta_fits(before, version))
     yield from _said(version, snapshot_checks.record_counts_add_up(before, version))
     if before is not None:
@@ -86,9 +96,9 @@ def check_metadata(version: Version, before: Version | None) -> Iterator[Violati
 
 
 def check_walked(version: WalkedVersion) -> Iterator[Violation]:
-    """The same for a version of a walk, with the manifests that are new in it."""
+    """What a commit did, with the manifests that are new in it; what then lives is for `check_state`."""
     yield from _said(version, manifest_checks.manifests_hold_what_is_listed(version))
-    yield from check_metadata(version, version.before)
+    yield from check_change(version, version.before)
 
 
 def _said(version: Version, violations: Iterable[Violation]) -> Iterator[Violation]:
@@ -154,6 +164,7 @@ def check_table(context: TableContext, *, rows: bool = False) -> Iterator[Violat
             continue
         newest = version
         yield from check_walked(version)
+        yield from check_state(version)
         yield from check_stored(version, stored)
     if rows and newest is not None:
         yield from check_rows(newest.whole())

@@ -25,8 +25,10 @@ TASK_BYTES, TASK_FILES = 256 << 20, 500
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """`only`: checks (groups) or codes, empty for all. Without `snapshot_id` the history is checked, and the files of the newest;
-    `all_snapshots`: the files of every snapshot."""
+    """`only`: checks (groups) or codes, empty for all.
+
+    Without `snapshot_id` the history is checked, and the files that live now; with `all_snapshots` those of every snapshot.
+    """
 
     level: str = META
     snapshot_id: int | None = None
@@ -163,16 +165,19 @@ def _of_the_history(
         report.snapshots += 1
         report.manifests += len(version.new_manifests)
         yield from check.check_walked(version)
-        if request.all_snapshots and request.level != META:
-            yield from _of_the_files(version if version.before is not None else version.whole(), request, stored, gathered)
+        if request.all_snapshots:
+            yield from _of_the_state(version if version.before is not None else version.whole(), request, stored, gathered)
     if last is not None:
         gathered.newest = last.whole()
-        if request.level != META and not request.all_snapshots:
-            yield from _of_the_files(gathered.newest, request, stored, gathered)
+        if not request.all_snapshots:
+            yield from _of_the_state(gathered.newest, request, stored, gathered)
 
 
-def _of_the_files(version: Version, request: VerifyRequest, stored: StoredFiles, gathered: _Gathered) -> Iterator[Violation]:
-    """What is on storage now; what has to be opened becomes tasks."""
+def _of_the_state(version: Version, request: VerifyRequest, stored: StoredFiles, gathered: _Gathered) -> Iterator[Violation]:
+    """The files that live, by metadata and on storage; what has to be opened becomes tasks."""
+    yield from check.check_state(version)
+    if request.level == META:
+        return
     yield from check.check_stored(version, stored)
     if request.looks_inside():
         gathered.tasks += _tasks(version)

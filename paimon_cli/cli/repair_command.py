@@ -1,0 +1,93 @@
+"""`repair`: plan what can be mended in a table; with `--apply` do it, as a new snapshot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName
+from paimon_cli.cli.results import Column, Listing, OutputFormat
+from paimon_cli.cli.value_kinds import counted
+from paimon_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from paimon_cli.invariants.repair_plan import RepairPlan
+
+STEP_COLUMNS = (
+    Column("kind", "Repair"),
+    Column("path", "Path"),
+    Column("action", "What to do"),
+    Column("loss", "What is lost"),
+    Column("command", "Command"),
+)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "repair", rich_help_panel=panel)(repair)
+
+
+def repair(
+    call: Call,
+    table: TableName,
+    apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out; without it nothing is changed.")] = False,
+    dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Plan only, which is what happens anyway.")] = False,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="KIND,...", help="Only these: chain, hints, dead-files, dv, lost-commits."),
+    ] = None,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            "--older-than", metavar="DURATION", help="Leave lost commits alone that are younger: writers may be at work."
+        ),
+    ] = "1 h",
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Plan repairs of a damaged table; --apply makes them as a new snapshot, after which `verify` passes.
+
+    Data that is gone stays gone: the plan says what is lost. Nothing that is there is changed or deleted.
+
+    paimon-cli repair ./wh/shop.db/orders
+    """
+    from paimon_cli.invariants.repair_plan import KINDS, plan_repair
+    from paimon_cli.jobs.repair_job import apply_repair
+    from paimon_cli.options.size_and_duration import parse_duration
+
+    if apply and dry_run:
+        raise UsageError("--apply and --dry-run exclude each other")
+    kinds = tuple(name.strip() for name in (only or "").split(",") if name.strip())
+    if unknown := [name for name in kinds if name not in KINDS]:
+        raise UsageError(f"no repair '{unknown[0]}'", f"there are {', '.join(KINDS)}")
+    try:
+        age = parse_duration(older_than)
+    except ValueError as error:
+        raise UsageError(f"--older-than {older_than} is no duration", str(error)) from error
+    location = call.locate(table, allow_unsafe_commit)
+    opened = call.open_to_commit(location) if apply else call.open_at(location)
+    plan = plan_repair(opened.context, kinds, age)
+    if call.output is not OutputFormat.TABLE:
+        call.show(Listing("RepairPlan", opened.name, STEP_COLUMNS, plan.steps))
+    else:
+        _show_plan(plan, table)
+    if apply:
+        summary = apply_repair(opened.context, plan)
+        made = ", ".join(str(snapshot.id) for snapshot in summary.snapshots) or "none"
+        if call.output is OutputFormat.TABLE:
+            print(f"{counted(summary.steps, 'repair')} made; new snapshots: {made}")
+    elif call.output is OutputFormat.TABLE and plan.changes:
+        print(f"nothing was changed; paimon-cli repair {table} --apply carries the plan out")
+
+
+def _show_plan(plan: RepairPlan, table: str) -> None:
+    from paimon_cli.cli.value_kinds import printable
+
+    at = "no snapshot" if plan.snapshot_id is None else f"snapshot {plan.snapshot_id}"
+    print(f"Repairs of {table} @ {at}: {plan.changes} to make, {len(plan.steps) - plan.changes} by hand")
+    for number, step in enumerate(plan.steps, 1):
+        print(f"{number:>3}. {step.kind:<12}  {printable(step.path)}: {printable(step.action)}")
+        if step.loss:
+            print(f"     lost: {printable(step.loss)}")
+        if step.command:
+            print(f"     run: {printable(step.command)}")

@@ -1,0 +1,115 @@
+"""Commits that no snapshot names although their manifests and data files are there: what a lost snapshot leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.history.branch_list import BranchList
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.version import Version
+from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX
+
+LIST_PREFIX = "manifest-list-"
+
+
+@dataclass(frozen=True)
+class LostCommit:
+    """A delta list that only adds files, all of them there, none of them ever seen. `path`: the list.
+
+    `is_sure`: the LATEST hint names a snapshot that is not there, so one was published and is gone.
+    """
+
+    path: str
+    entries: tuple[ManifestEntry, ...]
+    modified_millis: int
+    is_sure: bool
+
+
+def lost_commits(context: TableContext, newest: Version) -> Iterator[LostCommit]:
+    """Candidates, the oldest first. What cannot be read, or deletes files too (a compaction), is left to orphan cleaning."""
+    named = _named_lists(context)
+    seen = {entry.file.file_name for entry in newest.live} | _named_files(context, named)
+    found = []
+    for status in context.storage.list_directory(context.layout.manifest_directory):
+        if not status.name.startswith(LIST_PREFIX) or status.name in named:
+            continue
+        entries = _entries(context, status.name)
+        if entries and all(_can_be_added(context, entry, seen) for entry in entries):
+            found.append(LostCommit(status.path, tuple(entries), status.modified_millis, _was_published(context)))
+    yield from sorted(found, key=lambda lost: (lost.modified_millis, lost.path))
+
+
+def _entries(context: TableContext, name: str) -> list[ManifestEntry]:
+    """None for what is no delta list of an append: base lists name manifests of other commits, too."""
+    manifests = context.manifests
+    try:
+        return [entry for entries in manifests.entries(manifests.manifest_list(name)) for entry in entries]
+    except (DamagedFile, NotFound, NotSupported):
+        return []
+
+
+def _can_be_added(context: TableContext, entry: ManifestEntry, seen: set[str]) -> bool:
+    file = entry.file
+    if entry.kind != ADD or file.level != 0 or file.external_path is not None or file.file_name in seen:
+        return False
+    path = context.data_file_path(entry.partition, entry.bucket, file)
+    try:
+        return context.storage.file_size(path) == file.file_size
+    except FileNotFoundError:
+        return False
+
+
+def _was_published(context: TableContext) -> bool:
+    try:
+        hint = context.storage.read_bytes(context.layout.latest_hint).strip()
+    except FileNotFoundError:
+        return False
+    return hint.isdigit() and len(hint) < 20 and int(hint) > max(context.snapshots.ids(), default=0)
+
+
+def _all_snapshots(context: TableContext) -> Iterator[Snapshot]:
+    for name in (context.branch, *BranchList(context.storage, context.layout).names()):
+        branch = context.at_branch(name)
+        for number in branch.snapshots.ids():
+            try:
+                snapshot = branch.snapshots.find(number)
+            except DamagedFile:
+                continue
+            if snapshot is not None:
+                yield snapshot
+        for tag in branch.tags.names():
+            found = branch.tags.find(tag)
+            if found is not None:
+                yield found.snapshot
+        for status in context.storage.list_directory(branch.layout.changelog_directory):
+            if status.name.startswith(CHANGELOG_PREFIX):
+                yield Snapshot.from_json(context.storage.read_bytes(status.path), status.path)
+
+
+def _named_lists(context: TableContext) -> set[str]:
+    named: set[str] = set()
+    for snapshot in _all_snapshots(context):
+        named |= {snapshot.base_manifest_list, snapshot.delta_manifest_list}
+        named |= {name for name in (snapshot.changelog_manifest_list,) if name is not None}
+    return named
+
+
+def _named_files(context: TableContext, named: set[str]) -> set[str]:
+    """Data files that some kept version names, in an ADD or a DELETE."""
+    manifests: dict[str, None] = {}
+    for name in named:
+        try:
+            manifests.update((meta.file_name, None) for meta in context.manifests.manifest_list(name))
+        except (DamagedFile, NotFound, NotSupported):
+            continue
+    files: set[str] = set()
+    for name in manifests:
+        try:
+            files.update(entry.file.file_name for entry in context.manifests.manifest(name))
+        except (DamagedFile, NotFound, NotSupported):
+            continue
+    return files

@@ -1,0 +1,153 @@
+"""Repairs are planned, then made as new snapshots; a table that was repaired passes `verify`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.repair_plan import BY_HAND, RepairPlan, plan_repair
+from paimon_cli.invariants.violation import ERROR
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.repair_job import apply_repair
+from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
+from tests import tables
+from tests.cli.calling import Run
+from tests.cli.conftest import run  # noqa: F401
+from tests.goldens import golden_table
+from tests.invariants import damages
+from tests.invariants.damaged_tables import Bench, keyed_table
+
+
+def plain_table(folder: Path) -> TableContext:
+    context = tables.make_table(folder / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"])
+    for number in range(4):
+        tables.write(context, [{"k": number, "v": f"v{number}"}, {"k": 10, "v": f"from {number}"}])
+    return context
+
+
+def errors(context: TableContext) -> list[str]:
+    report = run_verify(context, VerifyRequest("full"), LocalEngine(), NoProgress())
+    return [str(v) for v in report.violations if v.severity == ERROR]
+
+
+def repaired(context: TableContext, *only: str) -> RepairPlan:
+    """Plan, check that planning changed nothing, apply, verify."""
+    before = {path: path.read_bytes() for path in Path(context.url).rglob("*") if path.is_file()}
+    plan = plan_repair(context, only)
+    assert before == {path: path.read_bytes() for path in Path(context.url).rglob("*") if path.is_file()}
+    assert plan.changes
+    apply_repair(context, plan)
+    kept = {path: content for path, content in before.items() if path.name not in ("LATEST", "EARLIEST")}
+    assert kept.items() <= {path: path.read_bytes() for path in kept}.items(), "nothing was changed in place"
+    assert errors(context) == []
+    assert plan_repair(context, only).changes == 0, "nothing is left to do"
+    return plan
+
+
+def test_a_sound_table(tmp_path: Path) -> None:
+    assert plan_repair(plain_table(tmp_path)).steps == []
+    assert plan_repair(TableContext.open(str(keyed_table(tmp_path)))).steps == []
+
+
+def test_hints(tmp_path: Path) -> None:
+    context = plain_table(tmp_path)
+    Path(context.layout.earliest_hint).write_text("zero")
+    plan = repaired(context)
+    assert [step.kind for step in plan.steps] == ["hints"] and context.snapshots.latest_id() == 4
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    context = plain_table(tmp_path)
+    newest = sorted(tables.live_files(context), key=lambda name: (Path(context.url) / name).stat().st_mtime_ns)[-1]
+    (Path(context.url) / newest).unlink()
+    plan = repaired(context)
+    assert [step.kind for step in plan.steps] == ["dead-files"] and "2 rows" in plan.steps[0].loss
+    assert tables.rows(context) == [{"k": 0, "v": "v0"}, {"k": 1, "v": "v1"}, {"k": 10, "v": "from 2"}, {"k": 2, "v": "v2"}]
+
+
+def test_a_snapshot_in_the_middle(tmp_path: Path) -> None:
+    context = plain_table(tmp_path)
+    expected = tables.rows(context, snapshot_id=3)
+    for number in (2, 3):
+        Path(context.layout.snapshot(number)).unlink()
+    repaired(context)
+    assert context.snapshots.ids() == [1, 2, 3, 4] and tables.rows(context, snapshot_id=3) == expected
+
+
+@pytest.mark.parametrize("plant", [damages.a_vector_dangles])
+def test_dangling_vectors(tmp_path: Path, plant: Callable[[Bench], None]) -> None:
+    bench = Bench(golden_table("java-0.9", "dv_dedup", tmp_path))
+    extra = damages.vector_entry(bench)
+    ranges = extra.index_file.deletion_vector_ranges or ()
+    dangling = damages.replace(ranges[0], data_file_name="data-gone-0.parquet", offset=ranges[-1].offset, length=0)
+    more = damages.with_ranges(extra, *ranges, dangling)
+    expected = tables.rows(bench.context)
+    bench.reforge(indexes=lambda entries: [more if e == extra else e for e in entries])
+    plan = repaired(bench.context, "dv")
+    assert [step.kind for step in plan.steps] == ["dv"] and "data-gone-0" in plan.steps[0].action
+    assert tables.rows(bench.context) == expected
+
+
+def test_a_missing_file_takes_its_vector_along(tmp_path: Path) -> None:
+    bench = Bench(golden_table("java-0.9", "dv_dedup", tmp_path))
+    marked = (damages.vector_entry(bench).index_file.deletion_vector_ranges or ())[0].data_file_name
+    next(bench.root.glob(f"bucket-*/{marked}")).unlink()
+    plan = repaired(bench.context)
+    assert sorted({step.kind for step in plan.steps}) == ["dead-files", "dv"]
+
+
+def test_the_newest_snapshot_is_lost(tmp_path: Path) -> None:
+    """Its hint tells that it was there, its manifests and files are: the commit is made again."""
+    context = plain_table(tmp_path)
+    expected = tables.rows(context)
+    Path(context.layout.snapshot(4)).unlink()
+    assert tables.rows(context) != expected
+    plan = repaired(context)
+    assert [step.kind for step in plan.steps] == ["hints", "lost-commits"]
+    assert tables.rows(context) == expected and context.snapshots.latest_id() == 4
+
+
+def test_a_snapshot_is_overwritten(tmp_path: Path) -> None:
+    """Two writers that both thought they had number 4: nobody can tell that from a failed commit, so the user has to say it."""
+    context = plain_table(tmp_path)
+    other = shutil.copytree(context.url, tmp_path / "copy")
+    loser = TableContext.open(str(other))
+    tables.write(context, [{"k": 77, "v": "first"}])
+    tables.write(loser, [{"k": 88, "v": "second"}])
+    shutil.copytree(other, context.url, dirs_exist_ok=True)
+    keys = {row["k"] for row in tables.rows(context)}
+    assert 77 not in keys and 88 in keys
+    plan = plan_repair(context)
+    assert plan.changes == 0 and [step.kind for step in plan.steps] == [BY_HAND]
+    assert plan.steps[0].command.endswith("--only lost-commits --apply")
+    assert plan_repair(context, ("lost-commits",), 3_600_000).changes == 0, "too young"
+    repaired(context, "lost-commits")
+    assert {77, 88} <= {row["k"] for row in tables.rows(context)}
+
+
+def test_what_cannot_be_mended(tmp_path: Path) -> None:
+    context = plain_table(tmp_path)
+    bench = Bench(Path(context.url))
+    bench.delta_manifest(4).write_bytes(b"")
+    plan = plan_repair(context)
+    assert plan.changes == 0 and plan.steps[-1].command.endswith("rollback " + context.url + " --to 3")
+
+
+def test_command(run: Run, tmp_path: Path) -> None:  # noqa: F811
+    context = plain_table(tmp_path)
+    (Path(context.url) / min(tables.live_files(context))).unlink()
+    text = run("repair", context.url).out
+    assert "1 to make" in text and "lost: 2 rows" in text and "nothing was changed" in text
+    items = run("repair", context.url, "-o", "json").json["items"]
+    assert items[0]["kind"] == "dead-files"
+    assert "new snapshots: 5" in run("repair", context.url, "--apply").out
+    assert "0 to make" in run("repair", context.url).out
+    run("verify", context.url, "--level", "full")
+    run("repair", context.url, "--only", "everything", code=2)
+    run("repair", context.url, "--apply", "--dry-run", code=2)
+    run("repair", context.url, "--older-than", "soon", code=2)
