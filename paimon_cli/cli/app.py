@@ -13,10 +13,12 @@ import typer
 from paimon_cli import __version__
 from paimon_cli.cli import (
     alter_command,
+    blame_command,
     branch_commands,
     compact_command,
     consumer_commands,
     create_command,
+    diff_command,
     drop_commands,
     expire_command,
     file_commands,
@@ -113,6 +115,8 @@ for _name, _group in (
     ("options", schema_commands.options),
 ):
     app.add_typer(_group, name=_name, rich_help_panel=INSPECT)
+blame_command.register(app, INSPECT)
+diff_command.register(snapshot_commands.snapshots)
 verify_command.register(app, SAFETY)
 repair_command.register(app, SAFETY)
 app.add_typer(lab_commands.lab, name="lab", rich_help_panel=OTHER)

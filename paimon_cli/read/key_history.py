@@ -1,0 +1,148 @@
+"""Every version of a key that the table still has: what each commit wrote of it, and to which file (`blame`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.row_kind import SHORT
+from paimon_cli.errors import DamagedFile, NotSupported, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.read.file_bounds import TableBounds
+from paimon_cli.read.predicate import Predicate, parse_predicate
+
+BATCH_ROWS = 1 << 16
+QUOTED = frozenset({"CHAR", "VARCHAR"})
+PREFIXED = {
+    "DATE": "DATE ",
+    "TIME": "TIME ",
+    "TIMESTAMP": "TIMESTAMP ",
+    "TIMESTAMP_LTZ": "TIMESTAMP ",
+    "BINARY": "X",
+    "VARBINARY": "X",
+}
+
+
+@dataclass(frozen=True)
+class KeyVersion:
+    """One row of a data file. `snapshot_id`: the commit that put the file where it is, `until`: the one that took it away.
+
+    `earlier`: the file was there before the oldest snapshot, whose id and time stand for it. `missing`: why it cannot be read.
+    """
+
+    snapshot_id: int
+    time: int
+    commit_kind: str
+    commit_user: str
+    earlier: bool
+    until: int | None
+    partition: str
+    bucket: int
+    level: int
+    file: str
+    sequence: int | None
+    kind: str | None
+    values: dict[str, Any] | None
+    missing: str | None = None
+
+
+@dataclass(frozen=True)
+class _Placed:
+    snapshot: Snapshot
+    entry: ManifestEntry
+    earlier: bool
+
+
+def key_predicate(context: TableContext, key: Mapping[str, str]) -> Predicate:
+    """The condition that columns of the primary key (partition columns too) have these values; a part of the key is enough."""
+    schema = context.schema
+    if not schema.primary_keys:
+        raise UsageError("the table has no primary key", "a row of an append table has one version only")
+    allowed = dict.fromkeys((*schema.partition_keys, *schema.primary_keys))
+    if not key:
+        raise UsageError("which key?", f"the key columns are {', '.join(allowed)}", "--key id=7")
+    for name in key:
+        if name not in allowed:
+            raise UsageError(f"'{name}' is no key column", f"the key columns are {', '.join(allowed)}", "--key id=7")
+    return parse_predicate(" AND ".join(_equals(context, name, text) for name, text in key.items()), schema)
+
+
+def _equals(context: TableContext, name: str, text: str) -> str:
+    root = context.schema.field(name).type.root
+    quoted = "'" + text.replace("'", "''") + "'"
+    value = quoted if root in QUOTED else PREFIXED[root] + quoted if root in PREFIXED else text
+    column = '"' + name.replace('"', '""') + '"'
+    return f"{column} = {value}"
+
+
+def key_history(context: TableContext, predicate: Predicate) -> list[KeyVersion]:
+    """Versions by commit, the oldest first; within a commit by sequence number."""
+    placed, until = _placed_files(context, predicate)
+    versions = [version for item in placed for version in _versions(context, predicate, item, until)]
+    return sorted(versions, key=lambda v: (v.snapshot_id, v.partition, v.bucket, v.sequence or 0, v.level))
+
+
+def _placed_files(context: TableContext, predicate: Predicate) -> tuple[list[_Placed], dict[tuple[object, ...], int]]:
+    """Files whose key range may hold the key, with the snapshot that brought them, and when they went."""
+    bounds = TableBounds(context)
+    placed: list[_Placed] = []
+    until: dict[tuple[object, ...], int] = {}
+    is_first = True
+    for number in context.snapshots.ids():
+        snapshot = context.snapshots.find(number)
+        if snapshot is None:
+            continue
+        delta = context.manifests.delta_entries(snapshot)
+        until.update((entry.identity, number) for entry in delta if entry.kind != ADD)
+        added = [entry for entry in delta if entry.kind == ADD]
+        if is_first:
+            here = {entry.identity for entry in added}
+            older = (e for e in context.manifests.live_entries(snapshot) if e.identity not in here)
+            placed += [_Placed(snapshot, entry, True) for entry in _holding(older, bounds, predicate)]
+        placed += [_Placed(snapshot, entry, False) for entry in _holding(added, bounds, predicate)]
+        is_first = False
+    return placed, until
+
+
+def _holding(entries: Iterable[ManifestEntry], bounds: TableBounds, predicate: Predicate) -> Iterator[ManifestEntry]:
+    return (entry for entry in entries if predicate.may_match(bounds.of_keys(entry.partition, entry.file)))
+
+
+def _versions(
+    context: TableContext, predicate: Predicate, placed: _Placed, until: Mapping[tuple[object, ...], int]
+) -> Iterator[KeyVersion]:
+    entry, snapshot = placed.entry, placed.snapshot
+    fixed: dict[str, Any] = {
+        "snapshot_id": snapshot.id,
+        "time": snapshot.time_millis,
+        "commit_kind": snapshot.commit_kind,
+        "commit_user": snapshot.commit_user,
+        "earlier": placed.earlier,
+        "until": until.get(entry.identity),
+        "partition": context.partition_path_of(entry.partition).rstrip("/"),
+        "bucket": entry.bucket,
+        "level": entry.file.level,
+        "file": entry.file.file_name,
+    }
+    try:
+        for row in _rows(context, predicate, entry):
+            yield KeyVersion(**fixed, **row)
+    except (DamagedFile, NotSupported) as error:
+        yield KeyVersion(**fixed, sequence=None, kind=None, values=None, missing=str(error))
+
+
+def _rows(context: TableContext, predicate: Predicate, entry: ManifestEntry) -> Iterator[dict[str, Any]]:
+    fields = context.schema.fields
+    columns: Sequence[str] = [SEQUENCE_NUMBER, VALUE_KIND, *(field.name for field in fields)]
+    for batch in read_data_file(context, entry.partition, entry.bucket, entry.file, columns, BATCH_ROWS):
+        found = batch.filter(predicate.expression)
+        if found.num_rows:
+            sequences, kinds = found.column(SEQUENCE_NUMBER).to_pylist(), found.column(VALUE_KIND).to_pylist()
+            for sequence, kind, values in zip(sequences, kinds, canonical_rows(found, fields), strict=True):
+                yield {"sequence": sequence, "kind": SHORT[kind], "values": values}
