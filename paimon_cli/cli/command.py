@@ -82,11 +82,11 @@ class Call:
         return replace(self, options={**self.options, DATA_CONFLICT_CHECK: granularity.value})
 
     @contextmanager
-    def engine_running(self) -> Iterator[JobEngine]:
-        """The engine of `--engine`, stopped on the way out however that is."""
+    def engine_running(self, parallelism: int | None = None) -> Iterator[JobEngine]:
+        """The engine of `--engine`, stopped on the way out however that is; `parallelism` limits its tasks at a time."""
         from paimon_cli.jobs.engine_choice import open_engine
 
-        engine = open_engine(self.engine, self.master, self.spark_conf)
+        engine = open_engine(self.engine, self.master, self.spark_conf, parallelism)
         try:
             yield engine
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -51,6 +51,9 @@ class CompactionTask:
     def place(self) -> Place:
         return self.partition, self.bucket
 
+    def with_memory(self, memory: int | None) -> CompactionTask:
+        return self if memory is None else replace(self, memory=memory)
+
     @property
     def size(self) -> int:
         """Bytes to read at most."""
@@ -72,6 +75,10 @@ class LeftAlone:
     @property
     def place(self) -> Place:
         return self.partition, self.bucket
+
+    @property
+    def runs_before(self) -> int:
+        return self.runs
 
 
 Decision = CompactionTask | LeftAlone

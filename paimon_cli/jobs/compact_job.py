@@ -1,38 +1,61 @@
-"""`compact`: plan buckets at the latest snapshot, run their compactions as engine tasks, commit a COMPACT snapshot."""
+"""`compact`: plan buckets at a snapshot, run their compactions as engine tasks, commit a COMPACT snapshot."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 
 from paimon_cli.bucket.stamped_files import delete_stamped_files
-from paimon_cli.commit.abort import removed_on_refusal
-from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import fresh_identity
-from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.compact.compaction_plan import CompactionTask, LeftAlone, check_compactable, plan_bucket, tasks_of
-from paimon_cli.errors import Conflict, PartialSuccess
+from paimon_cli.compact.compaction_plan import (
+    FULL_STRATEGY,
+    CompactionTask,
+    Decision,
+    LeftAlone,
+    Place,
+    check_compactable,
+    plan_bucket,
+    tasks_of,
+)
+from paimon_cli.compact.round_choice import UNLIMITED, RoundLimits, newest_data, within_limits
+from paimon_cli.errors import Conflict, PaimonError, PartialSuccess
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
+from paimon_cli.history.table_state import BucketFiles, bucket_files
+from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, attempt, settle
 from paimon_cli.jobs.engine import Engine, TasksFailed
 from paimon_cli.jobs.progress import Progress
+from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
 MAX_REPLANS = 10
 
+Shield = Callable[[], AbstractContextManager[None]]
+"""Holds signals back, so that a commit or a cleaning-up is not left half-way."""
+States = dict[Place, PickState]
+"""What a process remembers of a table's buckets from one plan to the next."""
+
 
 @dataclass(frozen=True)
 class CompactRequest:
-    """What the user asked for; without partitions and buckets: all of them."""
+    """What the user asked for; without partitions and buckets: all of them.
+
+    `idle_millis`: partitions without new data for so long are compacted fully, others as the strategy says (not at all if that
+    is full, too). `at_snapshot`: plan there and not at the latest. `memory`: bytes that one task's merge may hold.
+    """
 
     strategy: str = "full"
     partitions: tuple[dict[str, str], ...] = ()
     buckets: tuple[int, ...] = ()
     on_conflict: str = RETRY
+    limits: RoundLimits = UNLIMITED
+    idle_millis: int | None = None
+    at_snapshot: int | None = None
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -40,7 +63,7 @@ class CompactionPlan:
     """The decisions for all chosen buckets at one snapshot: what a dry run shows and a run carries out."""
 
     snapshot_id: int | None
-    decisions: tuple[CompactionTask | LeftAlone, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def tasks(self) -> list[CompactionTask]:
@@ -49,7 +72,7 @@ class CompactionPlan:
 
 @dataclass(frozen=True)
 class CompactSummary:
-    """What was done: buckets compacted, files and bytes in and out."""
+    """What was done: buckets compacted, files and bytes in and out; `conflicts`: buckets that others had changed meanwhile."""
 
     buckets: int = 0
     files_before: int = 0
@@ -63,16 +86,36 @@ class CompactSummary:
     plan: CompactionPlan = field(default_factory=lambda: CompactionPlan(None), repr=False)
 
 
-def plan_compaction(context: TableContext, request: CompactRequest, file_stamp: str = "") -> CompactionPlan:
-    """Decide for each chosen bucket at the latest snapshot."""
+def plan_compaction(
+    context: TableContext,
+    request: CompactRequest,
+    file_stamp: str = "",
+    states: Mapping[Place, PickState] | None = None,
+    only: frozenset[Place] | None = None,
+) -> CompactionPlan:
+    """Decide for each chosen bucket at the latest snapshot (or the one asked for); `only`: of these."""
     check_compactable(context)
-    snapshot = context.snapshots.latest()
+    asked = request.at_snapshot
+    snapshot = context.snapshots.latest() if asked is None else context.snapshots.get(asked)
     if snapshot is None:
         return CompactionPlan(None)
     chosen = _chosen(context, request)
     buckets = bucket_files(context, snapshot, keep_partition=chosen.matches, buckets=request.buckets or None)
-    decide = functools.partial(plan_bucket, context, strategy=request.strategy, snapshot_id=snapshot.id, file_stamp=file_stamp)
-    return CompactionPlan(snapshot.id, tuple(decide(bucket) for _, bucket in sorted(buckets.items())))
+    newest = newest_data(buckets.values()) if request.idle_millis is not None else {}
+
+    def decide(bucket: BucketFiles) -> Decision:
+        place = bucket.partition, bucket.bucket
+        strategy = request.strategy
+        if request.idle_millis is not None:
+            age = context.clock.now_millis() - newest[bucket.partition]
+            if age >= request.idle_millis:
+                strategy = FULL_STRATEGY
+            elif strategy == FULL_STRATEGY:
+                return LeftAlone(*place, _runs(bucket), f"new data {age / 1000:.0f} s ago, not idle yet")
+        return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, (states or {}).get(place, UNKNOWN))
+
+    decisions = tuple(decide(bucket) for place, bucket in sorted(buckets.items()) if only is None or place in only)
+    return CompactionPlan(snapshot.id, within_limits(decisions, request.limits))
 
 
 def _chosen(context: TableContext, request: CompactRequest) -> PartitionSpec:
@@ -80,44 +123,60 @@ def _chosen(context: TableContext, request: CompactRequest) -> PartitionSpec:
     return functools.reduce(PartitionSpec.__or__, specs) if specs else PartitionSpec.everything()
 
 
-def run_compact(context: TableContext, request: CompactRequest, engine: Engine, progress: Progress) -> CompactSummary:
-    """One round: plan, compact, commit. After a conflict `retry` plans again from the latest snapshot."""
+def _runs(bucket: BucketFiles) -> int:
+    levels = [file.level for file in bucket.files]
+    return levels.count(0) + len(set(levels) - {0})
+
+
+def run_compact(
+    context: TableContext,
+    request: CompactRequest,
+    engine: Engine,
+    progress: Progress,
+    *,
+    states: States | None = None,
+    shield: Shield = contextlib.nullcontext,
+) -> CompactSummary:
+    """One round: plan, compact, commit. With `retry` the buckets that met a conflict are planned again from the latest snapshot.
+
+    When buckets are left out in the end the others stay committed: `PartialSuccess`, or the error itself if none was.
+    """
     started = context.clock.now_millis()
-    conflicts = 0
+    total, first, only, replans = Outcome(), None, None, 0
+    remembered = {} if states is None else states
     while True:
-        plan = plan_compaction(context, request, context.names.uuid().replace("-", "")[:16])
-        messages = _compact_buckets(context, plan, engine, progress)
-        try:
-            snapshots, skipped = _commit(context, messages, request.on_conflict)
+        stamp = context.names.uuid().replace("-", "")[:16]
+        plan = plan_compaction(context, request, stamp, remembered, only)
+        first = first or plan
+        results = _compact_buckets(context, request, plan, engine, progress, shield)
+        with shield():
+            outcome = settle(context, results, stamp, attempted_twice=bool(results) and engine.retries_tasks)
+        _remember(remembered, plan, outcome)
+        _add(total, outcome)
+        if not outcome.conflicts or request.on_conflict != RETRY or replans == MAX_REPLANS or request.at_snapshot is not None:
             break
-        except Conflict:
-            conflicts += 1
-            if request.on_conflict != RETRY or conflicts > MAX_REPLANS:
-                raise
-    summary = _summary(messages, skipped, snapshots, plan)
+        replans += 1
+        only = frozenset(outcome.conflicts)
+    conflicts = replans + len(outcome.conflicts)
     seconds = (context.clock.now_millis() - started) / 1000
-    summary = replace(summary, conflicts=conflicts + len(skipped), engine=engine.name, seconds=seconds)
-    if skipped:
-        raise PartialSuccess(
-            f"{len(skipped)} of {len(messages)} buckets were skipped",
-            "another job had compacted them meanwhile",
-            "run the command again for the rest",
-            buckets_committed=summary.buckets,
-            buckets_skipped=len(skipped),
-        )
+    summary = _summary(total, first, conflicts, engine.name, seconds)
+    _raise_what_is_left(request, total, outcome.conflicts, summary)
     return summary
 
 
-def _compact_buckets(context: TableContext, plan: CompactionPlan, engine: Engine, progress: Progress) -> list[CommitMessage]:
-    """Run all tasks; when one fails (or the user interrupts), no new file of any of them stays."""
-    tasks = plan.tasks
+def _compact_buckets(
+    context: TableContext, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress, shield: Shield
+) -> list[CommitMessage | FailedBucket]:
+    """Run all tasks; when the engine fails (or the user interrupts), no new file of any of them stays."""
+    tasks = [task.with_memory(request.memory) for task in plan.tasks]
     if not tasks:
         return []
     progress.start("Compacting buckets", len(tasks))
     try:
-        return engine.run_tasks(functools.partial(run_compaction, context), tasks, lambda message: progress.advance(1))
+        return engine.run_tasks(functools.partial(attempt, context), tasks, lambda result: progress.advance(1))
     except BaseException as failure:
-        delete_stamped_files(context, tasks[0].file_stamp)
+        with shield():
+            delete_stamped_files(context, tasks[0].file_stamp)
         if isinstance(failure, TasksFailed):
             raise failure.error from failure
         raise
@@ -125,56 +184,49 @@ def _compact_buckets(context: TableContext, plan: CompactionPlan, engine: Engine
         progress.finish()
 
 
-def _commit(
-    context: TableContext, messages: list[CommitMessage], on_conflict: str
-) -> tuple[Sequence[Snapshot], list[CommitMessage]]:
-    """One snapshot for all buckets; with `skip` one each, so that a conflict costs its bucket only. Second: what was left out."""
-    if on_conflict != SKIP:
-        with removed_on_refusal(context, messages):
-            return Committer(context).commit(messages, fresh_identity(context)).snapshots, []
-    snapshots: list[Snapshot] = []
-    skipped: list[CommitMessage] = []
-    for message in messages:
-        try:
-            with removed_on_refusal(context, [message]):
-                snapshots += Committer(context).commit([message], fresh_identity(context)).snapshots
-        except Conflict:
-            skipped.append(message)
-    return snapshots, skipped
+def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:
+    """A task's state holds once its bucket is committed; of a bucket that is gone nothing is kept."""
+    committed = {(message.partition, message.bucket) for message in outcome.committed}
+    for decision in plan.decisions:
+        if isinstance(decision, LeftAlone) or decision.place in committed:
+            states[decision.place] = decision.state
 
 
-def _summary(
-    messages: list[CommitMessage], skipped: list[CommitMessage], snapshots: Sequence[Snapshot], plan: CompactionPlan
-) -> CompactSummary:
-    done = [message for message in messages if message not in skipped]
-    before = [file for message in done for file in message.compact_before]
-    after = [file for message in done for file in message.compact_after]
+def _add(total: Outcome, outcome: Outcome) -> None:
+    total.committed += outcome.committed
+    total.snapshots += outcome.snapshots
+    total.failures.update(outcome.failures)
+
+
+def _summary(total: Outcome, plan: CompactionPlan, conflicts: int, engine: str, seconds: float) -> CompactSummary:
+    before = [file for message in total.committed for file in message.compact_before]
+    after = [file for message in total.committed for file in message.compact_after]
     return CompactSummary(
-        buckets=len(done),
+        buckets=len(total.committed),
         files_before=len(before),
         files_after=len(after),
         bytes_before=sum(file.file_size for file in before),
         bytes_after=sum(file.file_size for file in after),
-        snapshots=tuple(snapshots),
+        snapshots=tuple(total.snapshots),
+        conflicts=conflicts,
+        engine=engine,
+        seconds=seconds,
         plan=plan,
     )
 
 
-def watch_compaction(
-    open_context: Callable[[], TableContext],
-    request: CompactRequest,
-    engine: Engine,
-    progress: Progress,
-    *,
-    interval_seconds: float,
-    max_rounds: int | None,
-    on_round: Callable[[CompactSummary], None],
+def _raise_what_is_left(
+    request: CompactRequest, total: Outcome, conflicts: Mapping[Place, Conflict], summary: CompactSummary
 ) -> None:
-    """Rounds until `max_rounds` (None: until interrupted); the table is opened anew each time to follow its schema."""
-    rounds = 0
-    while max_rounds is None or rounds < max_rounds:
-        context = open_context()
-        on_round(run_compact(context, request, engine, progress))
-        rounds += 1
-        if max_rounds is None or rounds < max_rounds:
-            context.clock.sleep(interval_seconds)
+    """Failures first: a conflict may be tried again, a failure has to be looked at."""
+    errors: list[PaimonError] = [*total.failures.values(), *conflicts.values()]
+    if not errors:
+        return
+    done = len(total.committed)
+    if not done and (request.on_conflict != SKIP or total.failures):
+        raise errors[0]
+    of, hint = f"{len(errors)} of {done + len(errors)} buckets", "run the command again for the rest"
+    details = {"buckets_committed": done, "buckets_skipped": len(errors), "snapshots": [s.id for s in summary.snapshots]}
+    if total.failures:
+        raise PartialSuccess(f"{of} failed", str(errors[0]), errors[0].hint or hint, **details)
+    raise PartialSuccess(f"{of} were skipped", "another job had compacted them meanwhile", hint, **details)

@@ -10,17 +10,22 @@ from paimon_cli.jobs.engine import Engine
 SPARK, LOCAL = "spark", "local"
 
 
-def open_engine(engine: str, master: str | None = None, spark_conf: Mapping[str, str] | None = None) -> Engine:
-    """`spark` on `master` (None: local[*]) or `local`. Starts nothing yet; UsageError for Spark settings without Spark."""
+def open_engine(
+    engine: str, master: str | None = None, spark_conf: Mapping[str, str] | None = None, parallelism: int | None = None
+) -> Engine:
+    """`spark` on `master` (None: local[*]) or `local`. Starts nothing yet; UsageError for Spark settings without Spark.
+
+    `parallelism`: tasks at a time; None: as many as Spark has cores for, one in this process.
+    """
     if engine == LOCAL:
         if master is not None or spark_conf:
             raise UsageError("--engine local takes no --master and no --spark-conf", "it runs in this process, without Spark")
         from paimon_cli.jobs.local_engine import LocalEngine
 
-        return LocalEngine()
+        return LocalEngine(parallelism or 1)
     if engine != SPARK:
         raise UsageError(f"unknown engine '{engine}'", f"it is {SPARK} or {LOCAL}")
     from paimon_cli.jobs.spark_engine import SparkEngine
     from paimon_cli.jobs.spark_session import LOCAL_MASTER, SparkRequest
 
-    return SparkEngine(SparkRequest(master or LOCAL_MASTER, dict(spark_conf or {})))
+    return SparkEngine(SparkRequest(master or LOCAL_MASTER, dict(spark_conf or {})), parallelism)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
 from paimon_cli.errors import PaimonError
@@ -17,14 +18,19 @@ Result = TypeVar("Result")
 
 
 class LocalEngine:
-    """Runs tasks one after the other."""
+    """Runs tasks one after the other, or `parallelism` at a time (Arrow works outside of Python's lock)."""
 
     name = "local"
     retries_tasks = False
 
+    def __init__(self, parallelism: int = 1) -> None:
+        self._parallelism = parallelism
+
     def run_tasks(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], on_done: Callable[[Result], None] | None = None
     ) -> list[Result]:
+        if self._parallelism > 1 and len(tasks) > 1:
+            return _run_in_threads(self._parallelism, function, tasks, on_done)
         results: list[Result] = []
         for task in tasks:
             try:
@@ -45,3 +51,23 @@ class LocalEngine:
 
     def stop(self) -> None:
         """Nothing is held."""
+
+
+def _run_in_threads(
+    threads: int, function: Callable[[Task], Result], tasks: Sequence[Task], on_done: Callable[[Result], None] | None
+) -> list[Result]:
+    """Results in task order. When this raises (a failure, or Ctrl-C), tasks that wait are dropped and those that run have ended."""
+    pool = ThreadPoolExecutor(threads)
+    futures = [pool.submit(function, task) for task in tasks]
+    try:
+        for future in as_completed(futures):
+            result = future.result()
+            if on_done is not None:
+                on_done(result)
+    except PaimonError as error:
+        pool.shutdown(wait=True, cancel_futures=True)
+        finished = [f.result() for f in futures if f.done() and not f.cancelled() and f.exception() is None]
+        raise TasksFailed(finished, error) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    return [future.result() for future in futures]

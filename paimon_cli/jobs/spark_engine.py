@@ -34,8 +34,9 @@ class SparkEngine:
 
     name = "spark"
 
-    def __init__(self, request: SparkRequest) -> None:
+    def __init__(self, request: SparkRequest, parallelism: int | None = None) -> None:
         self._request = request
+        self._most_partitions = min(MOST_PARTITIONS, parallelism or MOST_PARTITIONS)
         self._running: RunningSpark | None = None
 
     @property
@@ -48,7 +49,7 @@ class SparkEngine:
             return []
         context = self._spark().context
         reports: Accumulator[list[Outcome[R]]] = context.accumulator([], Reports())
-        numbered = context.parallelize(list(enumerate(tasks)), min(len(tasks), MOST_PARTITIONS))
+        numbered = context.parallelize(list(enumerate(tasks)), min(len(tasks), self._most_partitions))
         job = SparkJob(context, "tasks", lambda: numbered.foreachPartition(_partition_task(function, reports)))
         seen = _Outcomes[R](reports, on_done)
         try:

@@ -65,11 +65,12 @@ class CompactionPicker:
             return "no files"
         if len(runs) < trigger:
             reason = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} < trigger {trigger}"
+        elif len(runs) == 1:
+            reason = "one run"
         else:
             newer, oldest = sum(run.size for run in runs[:-1]), runs[-1].size
-            percent = self.strategy.max_size_amplification_percent
-            reason = f"{newer} * 100 <= {percent} * {oldest}, {runs[0].size} * {100 + self.strategy.size_ratio}% < {runs[1].size}"
-            reason = f"{len(runs)} runs, {reason}" if len(runs) > 1 else "one run"
+            percent, ratio = self.strategy.max_size_amplification_percent, 100 + self.strategy.size_ratio
+            reason = f"{len(runs)} runs, {newer} * 100 <= {percent} * {oldest}, {runs[0].size} * {ratio}% < {runs[1].size}"
         if self.forced_every is not None and runs[0].level == 0:
             reason += f"; level 0 waits, attempt {state.waits} of {self.forced_every}"
         return reason

@@ -174,12 +174,16 @@ def test_one_failing_table_does_not_keep_others_from_their_turn(run: Run, tmp_pa
 
 def test_watch_goes_round_by_round(run: Run, tmp_path: Path) -> None:
     table = golden_table("java-0.9", "write_only_never_compacted", tmp_path)
+    other = golden_table("java-0.9", "dedup_partitioned", tmp_path)
     watch = ("--watch", "--max-rounds", 2, "--interval", "1 ms")
-    first, second = run("compact", table, *watch, *LOCAL).out.splitlines()
+    answer = run("compact", table, *watch, *LOCAL)
+    first, second = answer.err.splitlines()
+    assert answer.out == ""
     assert "9 files -> 1" in first
-    assert second.endswith("nothing to compact")
+    assert second.endswith("round 2: nothing to compact in 1 table")
     assert run("compact", table, "--watch", "--dry-run", code=2)
-    assert run("compact", table, table, *watch, *LOCAL, code=2)
+    rounds = run("compact", table, other, *watch, *LOCAL, "-o", "ndjson").lines
+    assert [(r["round"], [t["state"] for t in r["tables"]]) for r in rounds] == [(n, ["nothing to do"] * 2) for n in (1, 2)]
 
 
 def test_write_with_compaction_behind(run: Run, orders: Path, tmp_path: Path) -> None:

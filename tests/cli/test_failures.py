@@ -118,19 +118,20 @@ def test_a_closed_pipe_is_no_failure(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-def test_ctrl_c_ends_a_watch_with_130(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 0, "stopped")])
+def test_signals_end_a_watch(tmp_path: Path, number: signal.Signals, code: int, said: str) -> None:
     table = golden_table("java-0.9", "write_only_never_compacted", tmp_path)
     command = [sys.executable, "-m", "paimon_cli", "compact", str(table), "--engine", "local", "--watch", "--interval", "1 h"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
     try:
-        assert process.stdout is not None and "snapshot" in process.stdout.readline()
+        assert process.stderr is not None and "snapshot" in process.stderr.readline()
         time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, errors = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert process.returncode == 130
-    assert errors.strip() == "interrupted"
+    assert process.returncode == code
+    assert errors.strip() == said
 
 
 def test_groups_show_their_help_when_called_bare(run: Run) -> None:

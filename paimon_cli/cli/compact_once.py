@@ -1,0 +1,133 @@
+"""`compact` once: every table has its turn, and a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paimon_cli.cli.command import Call
+from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size
+from paimon_cli.errors import PaimonError, PartialSuccess
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary
+    from paimon_cli.table.table import Table
+    from paimon_cli.table.table_location import TableLocation
+
+SUMMARY_COLUMNS = (
+    Column("table", "Table"),
+    Column("buckets", "Buckets", COUNT),
+    Column("files_before", "Files", COUNT),
+    Column("files_after", "Files then", COUNT),
+    Column("bytes_before", "Read", SIZE),
+    Column("bytes_after", "Written", SIZE),
+    Column("snapshots", "Snapshots", SNAPSHOT_IDS),
+    Column("conflicts", "Conflicts", COUNT),
+    Column("engine", "Engine"),
+    Column("seconds", "Seconds", TEXT),
+)
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """One round over one table."""
+
+    table: str
+    buckets: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    snapshots: tuple[object, ...]
+    conflicts: int
+    engine: str
+    seconds: float
+
+
+def compact_once(
+    call: Call,
+    locations: Sequence[TableLocation],
+    request: CompactRequest,
+    dedicated: bool,
+    parallelism: int | None,
+    *,
+    single: bool,
+) -> None:
+    """Every table once; one that fails does not keep the others from their turn."""
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.compact_job import run_compact
+    from paimon_cli.jobs.stop_signals import StopSignals
+
+    done: list[TableSummary] = []
+    failures: list[PaimonError] = []
+    with StopSignals() as signals, call.engine_running(parallelism) as engine:
+        for location in locations:
+            try:
+                table = opened(call, location, dedicated)
+                summary = run_compact(table.context, request, engine, progress_on_stderr(), shield=signals.shield)
+            except PaimonError as error:
+                failures.append(error)
+                continue
+            done.append(_summary(table.name, summary))
+            if call.output is OutputFormat.TABLE:
+                print(summary_line(table.name, summary))
+    if call.output is not OutputFormat.TABLE and done:
+        _show_summaries(call, done, single=single and len(locations) == 1)
+    _raise_failures(failures, len(locations))
+
+
+def opened(call: Call, location: TableLocation, dedicated: bool) -> Table:
+    """The table, which can be committed to; with `dedicated` a warning if its writers may compact, too."""
+    table = call.open_to_commit(location)
+    if dedicated and not table.context.options.write_only:
+        print(f"warning: {table.name} is not write-only, its writers may compact, too: set write-only=true", file=sys.stderr)
+    return table
+
+
+def summary_line(table: str, summary: CompactSummary) -> str:
+    if not summary.buckets:
+        return f"{table}: nothing to compact"
+    ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
+    files = f"{counted(summary.files_before, 'file')} -> {summary.files_after}"
+    sizes = f"{human_size(summary.bytes_before)} -> {human_size(summary.bytes_after)}"
+    conflicts = f", {counted(summary.conflicts, 'conflict')}" if summary.conflicts else ""
+    return (
+        f"{table}: snapshot {ids}, {counted(summary.buckets, 'bucket')}, {files}, {sizes}{conflicts}, "
+        f"{summary.seconds:.1f} s on {summary.engine}"
+    )
+
+
+def _raise_failures(failures: Sequence[PaimonError], tables: int) -> None:
+    if not failures:
+        return
+    if tables == 1:
+        raise failures[0]
+    what = f"{len(failures)} of {counted(tables, 'table')} could not be compacted"
+    why = "; ".join(str(failure) for failure in failures)
+    kind = PartialSuccess if len(failures) < tables else type(failures[0])
+    raise kind(what, why, failures[0].hint)
+
+
+def _summary(table: str, summary: CompactSummary) -> TableSummary:
+    return TableSummary(
+        table=table,
+        buckets=summary.buckets,
+        files_before=summary.files_before,
+        files_after=summary.files_after,
+        bytes_before=summary.bytes_before,
+        bytes_after=summary.bytes_after,
+        snapshots=summary.snapshots,
+        conflicts=summary.conflicts,
+        engine=summary.engine,
+        seconds=summary.seconds,
+    )
+
+
+def _show_summaries(call: Call, rows: Sequence[TableSummary], *, single: bool) -> None:
+    if single:
+        call.show(Item("CompactSummary", rows[0].table, SUMMARY_COLUMNS, rows[0]))
+    else:
+        call.show(Listing("CompactSummaryList", None, SUMMARY_COLUMNS, rows))

@@ -1,0 +1,170 @@
+"""The options of `compact`, and what they say together."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call
+from paimon_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.compact_job import CompactRequest
+    from paimon_cli.table.table_location import TableLocation
+
+SERVICE_PANEL, LIMITS_PANEL = "Service", "Limits"
+
+
+class Strategy(str, enum.Enum):
+    """Choices of `--strategy`."""
+
+    FULL = "full"
+    MINOR = "minor"
+
+
+class OnConflict(str, enum.Enum):
+    """Choices of `--on-conflict`."""
+
+    RETRY = "retry"
+    SKIP = "skip"
+    FAIL = "fail"
+
+
+Tables = Annotated[list[str] | None, typer.Argument(metavar="[TABLE...]", help="Paths, URLs or db.table.", show_default=False)]
+Database = Annotated[str | None, typer.Option("--database", metavar="DB", help="All tables of this database instead.")]
+Include = Annotated[
+    list[str] | None,
+    typer.Option("--include", metavar="RE", help="With --database: only tables whose whole name matches; repeatable."),
+]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="RE", help="With --database: not these; repeatable.")]
+Dedicated = Annotated[
+    bool, typer.Option("--dedicated", help="Beside writers that do not compact themselves: warn when they may.")
+]
+StrategyChoice = Annotated[
+    Strategy | None,
+    typer.Option(
+        "--strategy", help="full: everything to the top level (default); minor: what the triggers pick (default with --watch)."
+    ),
+]
+IdleTime = Annotated[
+    str | None,
+    typer.Option(
+        "--idle-time",
+        metavar="TIME",
+        help="Partitions without new data for so long are compacted fully; others as --strategy says, with full not at all.",
+    ),
+]
+IfSnapshot = Annotated[
+    int | None,
+    typer.Option(
+        "--if-snapshot",
+        metavar="ID",
+        min=1,
+        help="Carry out the plan of this snapshot, as --dry-run showed it; fail (5) where its files have been replaced since.",
+    ),
+]
+Conflicts = Annotated[
+    OnConflict,
+    typer.Option(
+        "--on-conflict",
+        help="A bucket that another job compacted meanwhile: plan it again, leave it out (9), or stop (5). Others are committed.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be compacted, and why.")]
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch",
+        help="Go on, round by round. SIGTERM ends it with 0, Ctrl-C with 130: what is being compacted is dropped, "
+        "a commit under way is finished.",
+        rich_help_panel=SERVICE_PANEL,
+    ),
+]
+Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Pause between rounds.", rich_help_panel=SERVICE_PANEL)]
+MaxRounds = Annotated[
+    int | None, typer.Option("--max-rounds", metavar="N", min=1, help="End after N rounds.", rich_help_panel=SERVICE_PANEL)
+]
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", metavar="SIZE", help="For the merges of one process at a time.", rich_help_panel=LIMITS_PANEL),
+]
+MaxBytes = Annotated[
+    str | None,
+    typer.Option("--max-bytes", metavar="SIZE", help="Most to read per table and round.", rich_help_panel=LIMITS_PANEL),
+]
+MaxBuckets = Annotated[
+    int | None,
+    typer.Option("--max-buckets", metavar="N", min=1, help="Most buckets per table and round.", rich_help_panel=LIMITS_PANEL),
+]
+Parallelism = Annotated[
+    int | None,
+    typer.Option("--parallelism", metavar="N", min=1, help="Most buckets at a time.", rich_help_panel=LIMITS_PANEL),
+]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Named tables, or a database whose tables are looked up anew whenever they are asked for."""
+
+    call: Call
+    tables: Sequence[str]
+    database: str | None = None
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    allow_unsafe_commit: bool = False
+
+    def check(self) -> None:
+        """UsageError unless exactly one of both is given, and the patterns can be read."""
+        if (self.database is None) == (not self.tables):
+            raise UsageError(
+                "name the tables to compact", "either TABLE... or --database DB", "paimon-cli compact ./wh/shop.db/orders"
+            )
+        if self.database is None and (self.include or self.exclude):
+            raise UsageError("--include and --exclude need --database", "they choose among its tables")
+        for pattern in (*self.include, *self.exclude):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise UsageError(f"'{pattern}' is no regular expression", str(error)) from error
+
+    def locations(self) -> list[TableLocation]:
+        """NotFound for a database without tables; named tables need not exist."""
+        if self.database is None:
+            found = [self.call.locate(table) for table in self.tables]
+        else:
+            from paimon_cli.table.table_location import tables_of_database
+
+            every = tables_of_database(self.database, self.call.warehouse, self.call.catalog_options)
+            found = [location for location in every if self._wanted(location.name.rpartition(".")[2])]
+        return [replace(location, allow_unsafe_commit=self.allow_unsafe_commit) for location in found]
+
+    def _wanted(self, name: str) -> bool:
+        if self.include and not any(re.fullmatch(pattern, name) for pattern in self.include):
+            return False
+        return not any(re.fullmatch(pattern, name) for pattern in self.exclude)
+
+
+def with_limits(
+    request: CompactRequest,
+    *,
+    idle_time: str | None,
+    memory: str | None,
+    max_bytes: str | None,
+    max_buckets: int | None,
+    threads: int,
+) -> CompactRequest:
+    """The request with limits in bytes and millis; `threads`: tasks that share one process, and so the memory."""
+    from paimon_cli.compact.round_choice import RoundLimits
+    from paimon_cli.options.size_and_duration import parse_duration, parse_size
+
+    limits = RoundLimits(None if max_bytes is None else parse_size(max_bytes), max_buckets)
+    share = None if memory is None else parse_size(memory) // threads
+    if share is not None and share < 1 << 20:
+        raise UsageError(f"--memory {memory} is too little", "a task needs 1 mb at least")
+    idle = None if idle_time is None else parse_duration(idle_time)
+    return replace(request, limits=limits, memory=share, idle_millis=idle)

@@ -1,0 +1,56 @@
+"""Which buckets get their turn in a round: partitions that have gone idle, and the limits of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone, Place
+from paimon_cli.history.table_state import BucketFiles
+from paimon_cli.metadata.data_file import SOURCE_COMPACT
+from paimon_cli.storage.clock_and_names import moment_of_wall_clock
+
+
+@dataclass(frozen=True)
+class RoundLimits:
+    """Most bytes to read and most buckets to compact in one round of one table; None: no limit."""
+
+    max_bytes: int | None = None
+    max_buckets: int | None = None
+
+
+UNLIMITED = RoundLimits()
+
+
+def within_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[Decision, ...]:
+    """The same decisions, with tasks beyond the limits left alone. Buckets with most runs go first: reads gain most there."""
+    turn = sorted((d for d in decisions if isinstance(d, CompactionTask)), key=lambda task: (-task.runs_before, task.size))
+    later: dict[Place, str] = {}
+    size = count = 0
+    for task in turn:
+        if limits.max_buckets is not None and count >= limits.max_buckets:
+            later[task.place] = f"{task.reason}, but this round has its {limits.max_buckets} buckets (--max-buckets)"
+        elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
+            later[task.place] = f"{task.reason}, but {size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)"
+        else:
+            size, count = size + task.size, count + 1
+    return tuple(_postponed(d, later[d.place]) if d.place in later else d for d in decisions)
+
+
+def _postponed(decision: Decision, reason: str) -> Decision:
+    if isinstance(decision, LeftAlone):
+        return decision
+    return LeftAlone(
+        decision.partition, decision.bucket, decision.runs_before, reason, files=len(decision.files), size=decision.size
+    )
+
+
+def newest_data(buckets: Iterable[BucketFiles]) -> dict[bytes, int]:
+    """When each partition got its newest data (epoch millis): its newest file that no compaction made, if one is left."""
+    newest: dict[bytes, tuple[bool, int]] = {}
+    for bucket in buckets:
+        for file in bucket.files:
+            moment = moment_of_wall_clock(file.creation_time_millis or 0)
+            seen = (file.file_source != SOURCE_COMPACT, moment)
+            newest[bucket.partition] = max(newest.get(bucket.partition, seen), seen)
+    return {partition: moment for partition, (_, moment) in newest.items()}

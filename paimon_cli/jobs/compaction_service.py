@@ -1,0 +1,130 @@
+"""`compact --watch`: rounds over tables that appear, change and vanish, until somebody says stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_job import FAIL, CompactRequest, CompactSummary, Shield, States, run_compact
+from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.storage.clock_and_names import Clock
+
+COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try again", "gone", "failed"
+PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
+"""What the next round may find mended."""
+
+
+@dataclass(frozen=True)
+class ServedTable:
+    """`open` gives the table as it is now: its newest schema and options."""
+
+    name: str
+    open: Callable[[], TableContext]
+
+
+@dataclass(frozen=True)
+class TableRound:
+    """What one round did to one table; `error` is None unless the state is `try again`, `gone` or `failed`."""
+
+    table: str
+    state: str
+    summary: CompactSummary = field(default_factory=CompactSummary)
+    error: PaimonError | None = None
+
+
+@dataclass(frozen=True)
+class ServiceRound:
+    """One round over all tables; times in epoch millis and seconds."""
+
+    number: int
+    started_millis: int
+    seconds: float
+    tables: tuple[TableRound, ...]
+
+
+class ServiceWatcher(Protocol):
+    """Hears what the service is at."""
+
+    def table_begins(self, number: int, table: str) -> Progress: ...
+
+    def table_done(self, done: TableRound) -> None: ...
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        """`pause_seconds` until the next round; None: it was the last."""
+        ...
+
+
+@dataclass
+class CompactionService:
+    """A dedicated compaction job. Everything that it must not forget is in the tables; what it remembers saves work only."""
+
+    tables: Callable[[], Sequence[ServedTable]]
+    request: CompactRequest
+    engine: Engine
+    clock: Clock
+    watcher: ServiceWatcher
+    shield: Shield
+    _seen: dict[str, States] = field(default_factory=dict)
+
+    def run(self, interval_seconds: float, max_rounds: int | None) -> None:
+        """Rounds until `max_rounds` (None: until interrupted), then the error of a table that failed for good, if all did.
+
+        With `--on-conflict fail` the first conflict ends it.
+        """
+        number = 0
+        while True:
+            number += 1
+            done = self._round(number)
+            is_last = number == max_rounds
+            self.watcher.round_done(done, None if is_last else interval_seconds)
+            errors = [table.error for table in done.tables if table.error is not None]
+            if self.request.on_conflict == FAIL and (conflict := next((e for e in errors if _is_conflict(e)), None)):
+                raise conflict
+            if is_last:
+                _raise_errors(done)
+                return
+            self.clock.sleep(interval_seconds)
+
+    def _round(self, number: int) -> ServiceRound:
+        started = self.clock.now_millis()
+        rounds = tuple(self._serve(number, table) for table in self.tables())
+        return ServiceRound(number, started, (self.clock.now_millis() - started) / 1000, rounds)
+
+    def _serve(self, number: int, table: ServedTable) -> TableRound:
+        progress = self.watcher.table_begins(number, table.name)
+        done = self._compacted(table, progress)
+        self.watcher.table_done(done)
+        return done
+
+    def _compacted(self, table: ServedTable, progress: Progress) -> TableRound:
+        states = self._seen.setdefault(table.name, {})
+        try:
+            summary = run_compact(table.open(), self.request, self.engine, progress, states=states, shield=self.shield)
+        except NotFound as error:
+            self._seen.pop(table.name)
+            return TableRound(table.name, GONE, error=error)
+        except PASSING as error:
+            return TableRound(table.name, TRY_AGAIN, error=error)
+        except PaimonError as error:
+            return TableRound(table.name, FAILED, error=error)
+        return TableRound(table.name, COMPACTED if summary.buckets else NOTHING, summary)
+
+
+def _is_conflict(error: PaimonError) -> bool:
+    return isinstance(error, (Conflict, PartialSuccess))
+
+
+def _raise_errors(last: ServiceRound) -> None:
+    """What the last round could not do decides the exit code."""
+    errors = [table.error for table in last.tables if table.error is not None and table.state != GONE]
+    if len(errors) == 1 == len(last.tables):
+        raise errors[0]
+    if errors:
+        what = f"{len(errors)} of {len(last.tables)} tables could not be compacted in the last round"
+        why = "; ".join(str(error) for error in errors)
+        kind = PartialSuccess if len(errors) < len(last.tables) else type(errors[0])
+        raise kind(what, why, errors[0].hint)
