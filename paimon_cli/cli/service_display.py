@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table as Grid
 from rich.text import Text
 
-from paimon_cli.cli.service_log import RoundLines, ServiceLog, run_count, table_text
+from paimon_cli.cli.service_log import RoundLines, ServiceLog, table_text
 from paimon_cli.cli.value_kinds import counted, human_size, printable
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class TableLine:
     def add(self, done: TableRound) -> None:
         summary = done.summary
         self.state = done.state
-        self.runs = max((run_count(decision) for decision in summary.plan.decisions), default=self.runs)
+        self.runs = max((decision.runs_before for decision in summary.plan.decisions), default=self.runs)
         self.buckets += summary.buckets
         self.files_before += summary.files_before
         self.files_after += summary.files_after
@@ -93,9 +93,8 @@ class LiveDisplay(ServiceLog):
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
         self._lines.show(done)
         then = "" if pause_seconds is None else f" · next in {pause_seconds:g} s"
-        self._footer = (
-            f"round {done.number} of {counted(len(done.tables), 'table')} in {done.seconds:.1f} s{then} · Ctrl-C ends it"
-        )
+        tables = counted(len(done.tables), "table")
+        self._footer = f"round {done.number} of {tables} in {done.seconds:.1f} s{then} · Ctrl-C ends it"
 
 
 class LineProgress:

@@ -56,7 +56,7 @@ class LocalEngine:
 def _run_in_threads(
     threads: int, function: Callable[[Task], Result], tasks: Sequence[Task], on_done: Callable[[Result], None] | None
 ) -> list[Result]:
-    """Results in task order. When this raises (a failure, or Ctrl-C), tasks that wait are dropped and those that run have ended."""
+    """Results in task order. When this raises (a failure, Ctrl-C), waiting tasks are dropped and the others have ended."""
     pool = ThreadPoolExecutor(threads)
     futures = [pool.submit(function, task) for task in tasks]
     try:
