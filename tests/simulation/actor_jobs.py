@@ -14,7 +14,9 @@ from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW
 from tests.simulation.actor import Actor, Job
@@ -156,6 +158,35 @@ def tagger(name: str, snapshot_id: int) -> Job:
         storage.put_if_absent(layout.tag(name), content)
         if not storage.exists(path):
             storage.delete(layout.tag(name))
+
+    return run
+
+
+LITTER = ("bucket-0/data-litter.paper", "manifest/manifest-litter-0")
+
+
+def litterer() -> Job:
+    """What a writer leaves that dies before its commit."""
+
+    def run(actor: Actor) -> None:
+        for path in LITTER:
+            actor.context.storage.write_new(f"{actor.context.layout.root}/{path}", b"litter")
+
+    return run
+
+
+def orphan_remover() -> Job:
+    """Delete what is as old as the beginning and no version names; nothing of the litter may be left by one that finished."""
+
+    def run(actor: Actor) -> None:
+        def clean() -> None:
+            orphans = find_orphans(actor.context, older_than=1)
+            remove_orphans(actor.context, orphans, delete_files(actor.context))
+
+        if end_of(actor, clean) == ACKNOWLEDGED:
+            left = [path for path in LITTER if actor.context.storage.exists(f"{actor.context.layout.root}/{path}")]
+            if left:
+                actor.run.oracle.failed(actor, AssertionError(f"orphans are left: {left}"))
 
     return run
 

@@ -10,12 +10,13 @@ from paimon_cli.commit import abort
 from paimon_cli.compact import compaction_plan
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import compact_job
-from paimon_cli.maintain import expire_snapshots, retention, snapshot_files
+from paimon_cli.maintain import expire_snapshots, orphans, retention, snapshot_files, used_names
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import DELETE, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from tests.simulation.commit_mutations import files_conflict_unchecked
 from tests.simulation.mutation import Patch, both, planted_in
+from tests.simulation.sim_disk import YOUNG
 
 # aborts and compaction
 
@@ -164,3 +165,46 @@ def expiry_reads_a_stale_latest() -> Patch:
         return replace(doomed, dead={kept.id: [entry for entry in live if entry.identity not in spared]})
 
     return patch.object(expire_snapshots, "_find_doomed", stale)
+
+
+# orphans
+
+
+@planted_in("writer-orphans")
+def orphans_of_any_age_are_deleted() -> Patch:
+    """The files of a commit that is on its way."""
+    real = orphans.list_candidates
+    return patch.object(orphans, "list_candidates", lambda context, older_than: real(context, YOUNG + 1))
+
+
+@planted_in("expiry-orphans")
+def orphan_cleaning_forgets_tags() -> Patch:
+    real = used_names._versions
+    return patch.object(used_names, "_versions", lambda context: (v for v in real(context) if "/tag/" not in v.path))
+
+
+@planted_in("compactor-orphans")
+def orphan_cleaning_knows_the_latest_snapshot_alone() -> Patch:
+    real = used_names._versions
+
+    def latest(context: TableContext) -> Any:
+        newest = context.layout.snapshot(context.snapshots.latest_id() or 0)
+        return (version for version in real(context) if version.path == newest)
+
+    return patch.object(used_names, "_versions", latest)
+
+
+@planted_in("writer-orphans")
+def orphan_cleaning_forgets_what_manifests_name() -> Patch:
+    return patch.object(used_names, "_names", lambda entry: ())
+
+
+@planted_in("writer-orphans")
+def orphan_cleaning_forgets_manifests() -> Patch:
+    real = used_names.UsedNames._take_in_files
+
+    def without_manifests(self: Any, snapshot: Snapshot, is_changelog: bool) -> None:
+        real(self, snapshot, is_changelog)
+        self.names = {name for name in self.names if not name.startswith("manifest-") or name.startswith("manifest-list-")}
+
+    return patch.object(used_names.UsedNames, "_take_in_files", without_manifests)

@@ -10,6 +10,8 @@ from tests.simulation.actor_jobs import (
     compactor,
     expirer,
     in_turn,
+    litterer,
+    orphan_remover,
     overwriter,
     read_modify_write,
     rows,
@@ -129,6 +131,27 @@ def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 2, value="a")), writer("b", rows(0, 2, 3, value="b")))
     made = Scenario("checked-writers", jobs, CHECKED, faults=ALL_FAULTS, most_faults=1)
     return made.after((writer("first", rows(0, 1)),))
+
+
+@_scenario("writer-orphans")
+def _() -> Scenario:
+    """The files of a writer on its way are young, and those that it commits on are used by older versions."""
+    jobs = (writer("a", rows(0, 1, 4, value="a")), orphan_remover())
+    made = Scenario("writer-orphans", jobs, faults=CRASHES, most_faults=1, files_vanish=True)
+    return made.after((in_turn(*TWO_LEVEL_0_FILES, compactor(), litterer()),))
+
+
+@_scenario("compactor-orphans")
+def _() -> Scenario:
+    made = Scenario("compactor-orphans", (compactor(), orphan_remover()), faults=CRASHES, most_faults=1, files_vanish=True)
+    return made.after((in_turn(*TWO_LEVEL_0_FILES, litterer()),))
+
+
+@_scenario("expiry-orphans")
+def _() -> Scenario:
+    """What only a tag holds is nobody's orphan."""
+    made = Scenario("expiry-orphans", (expirer(), orphan_remover()), faults=CRASHES, most_faults=1, files_vanish=True)
+    return made.after((in_turn(*TWO_LEVEL_0_FILES, tagger("old", 1), compactor(), litterer()),))
 
 
 # two actors: what some bugs need to show

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 
 from paimon_cli.storage.storage import FileStatus
 
+YOUNG = 1 << 60
+"""Modification time of what was written since the beginning; what was there then is as old as time."""
+
 
 class SimDisk:
     """Files by absolute path, with the directories that follow from them."""
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.files: dict[str, bytes] = {}
+        self._old = frozenset(files or ())
         self.makers: dict[str, int] = {}
         """Which actor made a file; files of the beginning have no maker."""
         self._directories: dict[str, dict[str, bool]] = {}
@@ -56,7 +60,8 @@ class SimDisk:
     def _statuses(self, directory: str) -> Iterator[FileStatus]:
         for name, is_directory in sorted(self._directories.get(directory, {}).items()):
             path = f"{directory}/{name}"
-            yield FileStatus(path, name, 0 if is_directory else len(self.files[path]), is_directory, 0)
+            modified = 0 if is_directory or path in self._old else YOUNG
+            yield FileStatus(path, name, 0 if is_directory else len(self.files[path]), is_directory, modified)
 
     def image(self) -> str:
         """A digest of every byte: equal for equal disks, also between processes."""

@@ -21,6 +21,7 @@ COMPLETE = [
     "upgrades-expiry",
     "twins",
 ]
+ORPHANS = ["writer-orphans", "compactor-orphans", "expiry-orphans"]
 
 
 @pytest.mark.parametrize("name", COMPLETE)
@@ -29,6 +30,21 @@ def test_every_order_with_a_crash_at_every_call(name: str) -> None:
     result = explore(scenario(name), private_crashes=True)
     assert not result.findings, explain(result.findings)
     assert result.complete and result.ended > 1 and result.states > 200
+
+
+def test_cleaning_of_orphans_beside_an_expiry() -> None:
+    """With one interruption; in every order, and beside writers, at night."""
+    result = explore(scenario("expiry-orphans"), most_switches=1)
+    assert not result.findings, explain(result.findings)
+    assert result.complete
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ORPHANS)
+def test_cleaning_of_orphans_in_every_order(name: str) -> None:
+    result = explore(scenario(name), private_crashes=True)
+    assert not result.findings, explain(result.findings)
+    assert result.complete
 
 
 @pytest.mark.parametrize("name", ["two-batches", "merged-manifests", "merged-at-once", "tombstones"])
