@@ -7,7 +7,8 @@ from paimon_cli.history.branch_list import BranchList, check_branch_name
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.tags import snapshot_and_holder
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.tag import snapshot_text
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.metadata.tag import Tag, snapshot_text
 from paimon_cli.storage.storage import FileStatus
 
 
@@ -28,13 +29,14 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
     last_schema = context.schema.id if start is None else start[0].schema_id
     for number in context.schemas.ids():
         if number <= last_schema:
-            storage.overwrite(layout.schema(number), storage.read_bytes(context.layout.schema(number)))
+            storage.overwrite(layout.schema(number), _schema_text(context, number))
     if start is None:
         return None
     snapshot, text, holder = start
     if tag is not None:
         content = context.tags.content(tag)
-        storage.overwrite(layout.tag(tag), text if content is None else content)
+        if content is not None and Tag.from_json(content, context.layout.tag(tag)):
+            storage.overwrite(layout.tag(tag), content)
     storage.overwrite(layout.snapshot(snapshot.id), text)
     # Whoever expires the snapshot, or deletes the tag, asks for branches when that file is gone: see `create_tag`.
     if not storage.exists(holder):
@@ -80,6 +82,14 @@ def _start(context: TableContext, tag: str | None, snapshot_id: int | None) -> t
         return snapshot, snapshot_text(content), context.layout.tag(tag)
     text, holder = snapshot_and_holder(context, snapshot_id)
     return Snapshot.from_json(text, holder), text, holder
+
+
+def _schema_text(context: TableContext, number: int) -> bytes:
+    """As it stands, if it can be read."""
+    path = context.layout.schema(number)
+    text = context.storage.read_bytes(path)
+    TableSchema.from_json(text, path)
+    return text
 
 
 def _delete(context: TableContext, name: str) -> None:

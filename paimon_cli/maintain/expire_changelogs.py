@@ -23,6 +23,7 @@ from paimon_cli.maintain.snapshot_files import (
     metadata_paths,
 )
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.directories import keep_deleted
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,9 @@ def expire_changelogs(context: TableContext, plan: ChangelogPlan, delete: Delete
         storage.delete(layout.latest_changelog_hint)
     else:
         storage.overwrite(layout.earliest_changelog_hint, str(plan.kept.id).encode())
+    keep_deleted(storage, layout.changelog_directory)
     needed = _needed(context, plan)
-    keys = {path for path in needed.metadata}
-    return delete(file.path for file in doomed if file.path not in keys)
+    return delete(file.path for file in doomed if file.path not in needed.metadata)
 
 
 def _needed(context: TableContext, plan: ChangelogPlan) -> NeededFiles:

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.discarded_versions import DiscardedVersions, discarded_versions, needed_up_to
+from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.rollback import take_out
 from paimon_cli.maintain.side_by_side import DeleteFiles
 from paimon_cli.maintain.snapshot_files import DoomedFile
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.metadata.tag import Tag
+from paimon_cli.storage.directories import keep_deleted
 from paimon_cli.storage.storage import PutOutcome
 
 
@@ -50,11 +53,14 @@ def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
     if main.branch != MAIN_BRANCH:
         raise UsageError("only main can be fast-forwarded", f"the table was opened at branch {main.branch}")
     branch = main.at_branch(name)
-    theirs, ours = branch.snapshots.ids(), main.snapshots.ids()
+    theirs, ours = all_ids(branch), all_ids(main)
     if not theirs:
         raise NotFound(f"branch '{name}' of {main.url} has no snapshots", "there is nothing to go forward to")
     common = next((number for number in reversed(theirs) if number in ours and _same(main, branch, number)), None)
     own = [number for number in ours if number > (common or 0) and (common is not None or number >= theirs[0])]
+    if own and theirs[-1] == common:
+        what = f"branch '{name}' has nothing that main has not"
+        raise UsageError(what, f"main has gone on since snapshot {common}", "`paimon-cli rollback` goes back")
     schemas, dropped_schemas = _schema_changes(main, branch)
     tags, their_tags = main.tags.all(), branch.tags.names()
     dropped = tuple(tag for tag, held in tags.items() if held.snapshot.id in own and tag not in their_tags)
@@ -87,22 +93,24 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     branch = main.at_branch(plan.branch)
     storage = main.storage
     for number in plan.schemas:
-        storage.put_if_absent(main.layout.schema(number), storage.read_bytes(branch.layout.schema(number)))
+        main.schemas.commit(branch.schemas.get(number))
     if plan.discarded_ids:
         _take_over(main, branch, plan)
     else:
         _go_forward(main, branch, plan)
     for name in plan.tags:
         content = branch.tags.content(name)
-        if content is not None:
+        if content is not None and Tag.from_json(content, branch.layout.tag(name)):
             storage.overwrite(main.layout.tag(name), content)
     for name in plan.dropped_tags:
         storage.delete(main.layout.tag(name))
     for number in plan.dropped_schemas:
         storage.delete(main.layout.schema(number))
-    latest, earliest = main.snapshots.latest_id(), main.snapshots.ids()[0]
-    storage.overwrite(main.layout.latest_hint, str(latest).encode())
-    storage.overwrite(main.layout.earliest_hint, str(earliest).encode())
+    present = all_ids(main)
+    storage.overwrite(main.layout.latest_hint, str(present[-1]).encode())
+    storage.overwrite(main.layout.earliest_hint, str(present[0]).encode())
+    for directory in (main.layout.snapshot_directory, main.layout.tag_directory):
+        keep_deleted(storage, directory)
     doomed = plan.discarded.doomed(main, needed_up_to(main)) if plan.discarded_ids else []
     return delete(file.path for file in doomed)
 
@@ -110,7 +118,7 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
 def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:
     """Each snapshot is published as a commit would be."""
     for number in plan.added:
-        content = main.storage.read_bytes(branch.layout.snapshot(number))
+        content = _snapshot_of(branch, number)
         outcome = main.storage.put_if_absent(main.layout.snapshot(number), content)
         if outcome is not PutOutcome.CREATED and _content(main, number) != content:
             raise Conflict(
@@ -130,12 +138,20 @@ def _take_over(main: TableContext, branch: TableContext, plan: FastForwardPlan) 
     storage.overwrite(main.layout.latest_hint, str(plan.common or newest).encode())
     take_out(main, beyond, newest)
     for number in reversed(plan.added):
-        storage.overwrite(main.layout.snapshot(number), storage.read_bytes(branch.layout.snapshot(number)))
+        storage.overwrite(main.layout.snapshot(number), _snapshot_of(branch, number))
         if number == newest:
             storage.overwrite(main.layout.latest_hint, str(newest).encode())
     for number in plan.discarded_ids:
         if number < newest and number not in plan.added:
             storage.delete(main.layout.snapshot(number))
+
+
+def _snapshot_of(branch: TableContext, number: int) -> bytes:
+    """Whole, or `DamagedFile`."""
+    path = branch.layout.snapshot(number)
+    text = branch.storage.read_bytes(path)
+    Snapshot.from_json(text, path)
+    return text
 
 
 def _content(context: TableContext, number: int) -> bytes | None:
@@ -161,4 +177,4 @@ def _schema_changes(main: TableContext, branch: TableContext) -> tuple[tuple[int
         if main.schemas.get(number) != branch.schemas.get(number):
             what = f"main cannot be fast-forwarded to branch '{branch.branch}'"
             raise Conflict(what, f"both made a schema {number}, and they differ", "alter one of them back")
-    return tuple(n for n in theirs if n not in ours), tuple(n for n in ours if n > theirs[-1])
+    return tuple(n for n in theirs if n not in ours), tuple(n for n in ours if n > branch.schema.id)

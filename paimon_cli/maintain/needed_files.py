@@ -91,7 +91,7 @@ class NeededFiles:
 
     def _need_history(self, context: TableContext, up_to: int | None) -> None:
         manifests, before = SharedManifests(context), None
-        ids = [number for number in context.snapshots.ids() if up_to is None or number <= up_to]
+        ids = [number for number in all_ids(context) if up_to is None or number <= up_to]
         for snapshot in filter(None, side_by_side(context, context.snapshots.find, ids)):
             try:
                 if before != snapshot.id - 1:
@@ -131,6 +131,17 @@ class NeededFiles:
             self.metadata.update(file.path for file in index_files(context, snapshot))
         self.metadata.update(file.path for file in statistics_files(context, snapshot))
         self.metadata.update(file.path for file in files_of_lists(context, manifest_lists(snapshot)))
+
+
+def all_ids(context: TableContext) -> list[int]:
+    """Ids from the oldest on, and those that a stale listing does not show."""
+    listed, latest = context.snapshots.ids(), context.snapshots.latest_id()
+    if latest is None:
+        return listed
+    oldest = min([*listed, latest])
+    while oldest > 1 and context.storage.exists(context.layout.snapshot(oldest - 1)):
+        oldest -= 1
+    return list(range(oldest, latest + 1))
 
 
 def other_branches(context: TableContext) -> list[TableContext]:

@@ -14,7 +14,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.orphan_candidates import Candidate, list_candidates
 from paimon_cli.maintain.side_by_side import DeleteFiles
 from paimon_cli.maintain.used_names import UsedNames
-from paimon_cli.storage.empty_directories import remove_empty_directory
+from paimon_cli.storage.directories import remove_empty_directory
 
 DAY_MILLIS = 86_400_000
 FILES_OF_A_PORTION = 1000

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from paimon_cli.commit.abort import removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import fresh_identity
+from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import DataFileMeta, DeletionVectorRange, IndexFileMeta, ManifestEntry
@@ -89,15 +90,19 @@ def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot,
     for old, new in zip(found.missing, copies, strict=True):
         for old_name, new_name in zip((old.file_name, *old.extra_files), (new.file_name, *new.extra_files), strict=True):
             source, sink = (context.data_file_path_of(partition, bucket, name) for name in (old_name, new_name))
-            _copy(context, source, sink)
+            _copy(context, source, sink, old.file_size if old_name == old.file_name else None)
     for index, copy in zip(found.missing_indexes, indexes, strict=True):
-        _copy(context, context.layout.index(index.file_name), context.layout.index(copy.file_name))
+        _copy(context, context.layout.index(index.file_name), context.layout.index(copy.file_name), index.file_size)
 
 
-def _copy(context: TableContext, source: str, sink: str) -> None:
+def _copy(context: TableContext, source: str, sink: str, size: int | None) -> None:
+    """`DamagedFile` if it is not as long as metadata says."""
+    copied = 0
     with context.storage.open_input(source) as reader, context.storage.open_output(sink) as writer:
         while block := reader.read(_BLOCK):
-            writer.write(block)
+            copied += writer.write(block)
+    if copied != (context.storage.file_size(source) if size is None else size):
+        raise DamagedFile(f"{source} is damaged", f"it gave {copied} bytes where {size} were written", path=source)
 
 
 def _renamed(file: DataFileMeta, name: str) -> DataFileMeta:

@@ -18,6 +18,7 @@ from paimon_cli.maintain.snapshot_files import DoomedFile
 from paimon_cli.maintain.tags import tags_above
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.tag import snapshot_text
+from paimon_cli.storage.directories import keep_deleted
 from paimon_cli.storage.storage import PutOutcome
 
 
@@ -105,9 +106,12 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.
     storage.overwrite(layout.latest_hint, str(target).encode())
     take_out(context, plan.snapshots, target)
+    storage.overwrite(layout.latest_hint, str(target).encode())  # whoever committed before pointed it elsewhere
     for name in plan.tags:
         storage.delete(layout.tag(name))
     _forget_changelogs(context, plan)
+    for directory in (layout.snapshot_directory, layout.tag_directory, layout.changelog_directory):
+        keep_deleted(storage, directory)
     doomed = plan.discarded.doomed(context, needed_up_to(context))
     count = delete(file.path for file in doomed)
     storage.overwrite(layout.latest_hint, str(context.snapshots.latest_id() or target).encode())
@@ -121,6 +125,7 @@ def take_out(context: TableContext, snapshots: Sequence[int], target: int) -> No
     for number in snapshots:
         try:
             content = storage.read_bytes(layout.snapshot(number))
+            Snapshot.from_json(content, layout.snapshot(number))  # it may have to be put back
         except FileNotFoundError:
             continue
         gone.append((number, content))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paimon_cli.errors import CommitUnknown, Conflict, NotFound, UsageError
+from paimon_cli.errors import CommitUnknown, Conflict, NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import SharedManifests, needed_by_other_branches
 from paimon_cli.maintain.side_by_side import DeleteFiles
@@ -15,6 +15,7 @@ from paimon_cli.metadata.file_names import is_plain_name
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.tag import Tag, snapshot_text, tag_text
 from paimon_cli.storage.clock_and_names import local_wall_clock
+from paimon_cli.storage.directories import keep_deleted
 from paimon_cli.storage.storage import PutOutcome
 
 
@@ -35,7 +36,12 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
     if outcome is PutOutcome.UNKNOWN and context.tags.content(name) != content:
         raise CommitUnknown(f"tag '{name}' may or may not have been made", "the storage gave no clear answer", path=path)
     # Whoever expires the snapshot asks for tags when its file is gone: either it sees this tag, or we see that it is gone.
-    if not context.storage.exists(holder):
+    try:
+        is_held = context.storage.exists(holder)
+    except StorageUnavailable as error:
+        what = f"tag '{name}' was made, and may have come too late"
+        raise CommitUnknown(what, f"whether {holder} is still there cannot be seen: {error}", path=path) from error
+    if not is_held:
         context.storage.delete(path)
         raise NotFound("the snapshot to tag has gone meanwhile", f"{holder} was deleted", "tag a newer one")
     return Tag.from_json(content, path)
@@ -60,6 +66,8 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> None:
     check_tag_name(new_name)
     context.tags.get(name)
     content = context.tags.content(name)
+    if content is not None:
+        Tag.from_json(content, context.layout.tag(name))
     if content is None or context.tags.content(new_name) is not None:
         raise UsageError(f"tag '{new_name}' exists" if content is not None else f"tag '{name}' has gone meanwhile")
     outcome = context.storage.put_if_absent(context.layout.tag(new_name), content)
@@ -115,6 +123,7 @@ def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles)
     """Delete the tags, then what nobody needs any more; how many files went. What a crash leaves are orphans."""
     for name in removal.names:
         context.storage.delete(context.layout.tag(name))
+    keep_deleted(context.storage, context.layout.tag_directory)
     return delete(file.path for file in doomed_with(context, removal))
 
 
@@ -152,13 +161,15 @@ def snapshot_and_holder(context: TableContext, snapshot_id: int | None) -> tuple
         raise NotFound(f"nothing to tag in {context.address}", "the table has no snapshots yet", "write to it first")
     path = context.layout.snapshot(number)
     try:
-        return context.storage.read_bytes(path), path
+        text = context.storage.read_bytes(path)
+        Snapshot.from_json(text, path)
+        return text, path
     except FileNotFoundError:
         holder = next((name for name, tag in context.tags.all().items() if tag.snapshot.id == number), None)
-        text = None if holder is None else context.tags.content(holder)
-        if holder is None or text is None:
+        held = None if holder is None else context.tags.content(holder)
+        if holder is None or held is None:
             raise context.snapshots.missing(number) from None
-        return snapshot_text(text), context.layout.tag(holder)
+        return snapshot_text(held), context.layout.tag(holder)
 
 
 def _tag_content(context: TableContext, text: bytes, retained_millis: int | None) -> bytes:

@@ -47,7 +47,11 @@ def tag_text(snapshot_text: bytes, created_millis: int, retained_millis: int) ->
 
 
 def snapshot_text(tag: bytes) -> bytes:
-    """The snapshot that a tag file is a copy of, with all that its writer wrote into it (Java Tag.trimToSnapshot)."""
+    """The snapshot that a tag file is a copy of, with all that its writer wrote into it (Java Tag.trimToSnapshot).
+
+    `DamagedFile` if it is none.
+    """
+    Snapshot.from_json(tag)
     content = json.loads(tag, parse_float=Decimal)
     if _CREATED not in content and _RETAINED not in content:
         return tag

@@ -15,7 +15,7 @@ from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.storage.capability_probe import has_primitive
 from paimon_cli.storage.clock_and_names import Names, RandomNames
 from paimon_cli.storage.commit_lock import CommitLock
-from paimon_cli.storage.empty_directories import remove_empty_directory
+from paimon_cli.storage.directories import keep_deleted, remove_empty_directory
 from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
 
 
@@ -136,3 +136,6 @@ class GuardedStorage:
 
     def remove_empty_directory(self, path: str) -> bool:
         return remove_empty_directory(self.inner, path)
+
+    def sync_directory(self, path: str) -> None:
+        keep_deleted(self.inner, path)

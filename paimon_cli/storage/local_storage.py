@@ -84,12 +84,17 @@ class LocalStorage:
             shutil.rmtree(path)
 
     def remove_empty_directory(self, path: str) -> bool:
-        """See `empty_directories`."""
+        """See `directories`."""
         try:
             os.rmdir(path)
         except OSError as error:
             return error.errno == errno.ENOENT
         return True
+
+    def sync_directory(self, path: str) -> None:
+        """See `directories`."""
+        with contextlib.suppress(FileNotFoundError), _errors_of(path):
+            _sync_directory(path)
 
     @contextlib.contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:

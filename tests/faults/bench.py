@@ -15,7 +15,7 @@ from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_comp
 from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
-from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.storage import Storage
 from tests.commit.commit_tables import SteppingClock
@@ -106,13 +106,21 @@ class Actor:
         self.clock = SteppingClock(1_700_000_000_000 + self.life)
         self.names = CountedNames(self.life)
 
-    def context(self, options: Mapping[str, str] | None = None) -> TableContext:
+    def context(self, options: Mapping[str, str] | None = None, branch: str = MAIN_BRANCH) -> TableContext:
         """One thread, so that calls come in the same order each time."""
-        opened = TableContext.open(self.bench.root, options, storage=self.storage, clock=self.clock, names=self.names)
+        opened = TableContext.open(
+            self.bench.root, options, storage=self.storage, clock=self.clock, names=self.names, branch=branch
+        )
         return replace(opened, read_threads=1)
 
-    def write(self, rows: Mapping[int, str | None], options: Mapping[str, str] | None = None, **request: Any) -> WriteSummary:
-        context = self.context(options)
+    def write(
+        self,
+        rows: Mapping[int, str | None],
+        options: Mapping[str, str] | None = None,
+        branch: str = MAIN_BRANCH,
+        **request: Any,
+    ) -> WriteSummary:
+        context = self.context(options, branch)
         source = self.bench.source(rows, bool(context.schema.partition_keys))
         asked = WriteRequest((source,), "json", op_column="_op", **request)
         return run_write(context, asked, LocalEngine(), NoProgress())

@@ -224,6 +224,9 @@ class FaultStorage:
 
         self.call("delete", path, remove)
 
+    def sync_directory(self, path: str) -> None:
+        self.call("sync_directory", path, lambda: self._is_durable(f"{path}/"))
+
     def delete_directory(self, path: str) -> None:
         self.call("delete_directory", path, lambda: self._inner.delete_directory(path))
 

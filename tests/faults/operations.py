@@ -21,13 +21,20 @@ from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.rollback_job import run_restore
 from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, write_files
+from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.fast_forward import fast_forward, plan_fast_forward
+from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
+from paimon_cli.maintain.side_by_side import delete_files
+from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
+from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from paimon_cli.storage.commit_lock import CommitLock
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.lock_settings import LockSettings
@@ -276,6 +283,111 @@ def is_expired(actor: Actor) -> int:
     return int(len(actor.context().snapshots.ids()) == 2)
 
 
+def with_later_versions(bench: Bench) -> Rows:
+    """Behind snapshot 3 a write and a compaction, which no roll-back passes with other rows; the newest has a tag."""
+    rows = two_writes(bench)
+    actor = bench.healthy()
+    actor.write({1: "later"}, commit_user="setup", commit_id=3)
+    actor.compact()
+    create_tag(actor.context(), "newest")
+    return {**rows, 1: "later"}
+
+
+def rollback(actor: Actor) -> None:
+    context = actor.context()
+    roll_back(context, plan_rollback(context, rollback_target(context, 3)), delete_files(context))
+
+
+def is_rolled_back(actor: Actor) -> int:
+    return int(actor.context().snapshots.latest_id() == 3)
+
+
+def restore(actor: Actor) -> None:
+    """The same rows as a new snapshot; nothing to do if they are there."""
+    context = actor.context()
+    if not is_restored(actor):
+        run_restore(context, context.snapshots.get(3))
+
+
+def is_restored(actor: Actor) -> int:
+    latest = actor.context().snapshots.latest()
+    return int(latest is not None and latest.commit_kind == OVERWRITE)
+
+
+def branched(bench: Bench) -> Rows:
+    """A branch of snapshot 3 with a write of its own, and a tag."""
+    rows = two_writes(bench)
+    create_branch(bench.healthy().context(), "b", snapshot_id=3)
+    branch = bench.healthy()
+    branch.write({8: "branch"}, branch="b", commit_user="branch")
+    create_tag(branch.context(branch="b"), "done")
+    return rows
+
+
+def parted(bench: Bench) -> Rows:
+    """Main has gone its own way since."""
+    rows = branched(bench)
+    bench.healthy().write({9: "main"}, commit_user="main")
+    return {**rows, 9: "main"}
+
+
+def forward(actor: Actor) -> None:
+    context = actor.context()
+    fast_forward(context, plan_fast_forward(context, "b"), delete_files(context))
+
+
+def is_forward(actor: Actor) -> int:
+    return sum(snapshot.commit_user == "branch" for snapshot in actor.context().snapshots.newest_first())
+
+
+def rows_of_branch(rows: Rows) -> Rows:
+    return {**{k: v for k, v in rows.items() if k != 9}, 8: "branch"}
+
+
+LITTER = ("bucket-0/data-litter.parquet", "manifest/manifest-list-litter-0", "index/index-litter")
+
+
+def littered(bench: Bench) -> Rows:
+    rows = long_history(bench)
+    for path in LITTER:
+        bench.inner.write_new(f"{bench.root}/{path}", b"litter")
+    return rows
+
+
+def clean(actor: Actor) -> None:
+    """Nobody else writes, so that all files count as old."""
+    context = actor.context()
+    remove_orphans(context, find_orphans(context, 1 << 60, force=True), delete_files(context))
+
+
+def is_clean(actor: Actor) -> int:
+    return int(not any(actor.bench.inner.exists(f"{actor.bench.root}/{path}") for path in LITTER))
+
+
+def tag(actor: Actor) -> None:
+    context = actor.context()
+    if context.tags.find("made") is None:
+        create_tag(context, "made", 1)
+
+
+def is_tagged(actor: Actor) -> int:
+    return int(actor.context().tags.find("made") is not None)
+
+
+def _version_operations() -> list[Operation]:
+    """What rewrites the history."""
+    earlier: dict[str, Any] = {"start": with_later_versions, "effect": lambda rows: {**rows, 1: "a"}}
+    forwards: dict[str, Any] = {"act": forward, "done": is_forward, "effect": rows_of_branch, "is_gradual": True}
+    return [
+        Operation("rollback", act=rollback, done=is_rolled_back, is_gradual=True, **earlier),
+        Operation("restore", act=restore, done=is_restored, **earlier),
+        Operation("fast-forward", branched, **forwards),
+        Operation("fast-forward-over-main", parted, **forwards),
+        Operation("orphans", littered, clean, is_clean, is_gradual=True),
+        Operation("tag", two_writes, tag, is_tagged),
+    ]
+
+
 def _operations() -> list[Operation]:
     changes: dict[str, Any] = {"done": times_job, "effect": lambda rows: changed(rows, CHANGES)}
     rival: dict[str, Any] = {"rival": write_of, "rival_effect": lambda rows: changed(rows, RIVALS)}
@@ -305,4 +417,4 @@ def _operations() -> list[Operation]:
     ]
 
 
-OPERATIONS = {operation.name: operation for operation in _operations()}
+OPERATIONS = {operation.name: operation for operation in (*_operations(), *_version_operations())}

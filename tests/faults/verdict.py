@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paimon_cli.errors import PaimonError
+from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.protections import tagged_snapshots
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from tests.faults.bench import Actor, Bench, Rows
 from tests.faults.operations import Operation
 
@@ -113,6 +115,11 @@ def _old_versions(bench: Bench, context: TableContext) -> Iterator[str]:
 
 def reachable(context: TableContext) -> set[str]:
     """Every file that belongs to the table: all else may be deleted."""
+    branches = BranchList(context.storage, context.layout).names()
+    return set().union(*(_reachable(context.at_branch(name)) for name in (MAIN_BRANCH, *branches)))
+
+
+def _reachable(context: TableContext) -> set[str]:
     layout = context.layout
     found = {layout.latest_hint, layout.earliest_hint, *(layout.schema(number) for number in context.schemas.ids())}
     for entry in context.storage.list_directory(layout.tag_directory):

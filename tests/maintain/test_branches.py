@@ -111,6 +111,13 @@ def test_what_main_did_alone_is_lost(tmp_path: Path, commits: int) -> None:
     assert files_on_disk(main) == named_files(main)
 
 
+def test_a_branch_that_has_not_moved_is_no_way_forward(tmp_path: Path) -> None:
+    main, _ = branched(tmp_path)
+    with pytest.raises(UsageError, match="nothing that main has not"):
+        forward(main)
+    assert main.snapshots.ids() == [1, 2, 3, 4, 5]
+
+
 def test_a_branch_that_main_has_outlived_takes_over(tmp_path: Path) -> None:
     main, branch = branched(tmp_path)
     write(branch, [{"k": 1, "v": "branch"}])
