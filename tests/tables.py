@@ -9,7 +9,7 @@ from typing import Any
 
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.datatypes.field_types import DataField, parse_sql_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact
@@ -17,6 +17,7 @@ from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.table.field_numbering import numbered
 
 Row = dict[str, Any]
 
@@ -29,12 +30,12 @@ def make_table(
     bucket: int = 1,
     options: Mapping[str, str] | None = None,
 ) -> TableContext:
-    """A new table in `folder`; `columns` maps names to type texts."""
-    fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(columns.items()))
+    """A new table in `folder`; `columns` maps names to types in SQL."""
+    fields, highest = numbered(tuple(DataField(0, name, parse_sql_type(text)) for name, text in columns.items()))
     schema = TableSchema(
         id=0,
         fields=fields,
-        highest_field_id=len(fields) - 1,
+        highest_field_id=highest,
         partition_keys=tuple(partition_by),
         primary_keys=tuple(primary_key),
         options={"bucket": str(bucket), "file.format": "parquet", **(options or {})},

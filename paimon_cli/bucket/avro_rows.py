@@ -1,42 +1,120 @@
-"""Avro data files -> Arrow batches (format section 7.2). fastavro decodes records, a batch at a time."""
+"""Avro data files <-> Arrow batches (format section 7.2). Avro is made of records, so a Python object stands for each cell."""
 
 from __future__ import annotations
 
-import datetime
-import itertools
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-import fastavro
 import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.avro_types import avro_record_field, holds_maps, stored_type
+from paimon_cli.datatypes.data_type import STRING_ROOTS
+from paimon_cli.datatypes.field_types import DataField, DataType
+from paimon_cli.datatypes.hidden_nulls import retyped
+from paimon_cli.metadata.avro_blocks import BlockWriter, read_blocks
+from paimon_cli.metadata.avro_container import damage_errors
 from paimon_cli.metadata.table_schema import TableSchema
 
 SYSTEM_TYPES = {"_SEQUENCE_NUMBER": pa.int64(), "_VALUE_KIND": pa.int8()}
+BLOCK_ROWS = 2000
+RECORD = "org.apache.paimon.avro.generated.record"
 
 
 def avro_batches(source: BinaryIO, columns: list[str], file_schema: TableSchema, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Batches with the named columns of the file, in the Arrow types that the file's schema declares."""
     targets = {name: SYSTEM_TYPES[name] if name in SYSTEM_TYPES else arrow_type(file_schema.field(name).type) for name in columns}
-    records: Iterator[Any] = iter(fastavro.reader(source))
-    while chunk := list(itertools.islice(records, batch_rows)):
-        arrays = [pa.array([_ready(record[name], target) for record in chunk], target) for name, target in targets.items()]
-        yield pa.RecordBatch.from_arrays(arrays, names=columns)
+    pending: list[Any] = []
+    for records in _blocks(source):
+        pending += records
+        while len(pending) >= batch_rows:
+            yield _batch(pending[:batch_rows], targets)
+            pending = pending[batch_rows:]
+    if pending:
+        yield _batch(pending, targets)
 
 
-def _ready(value: Any, target: pa.DataType) -> Any:
-    """fastavro's value as pyarrow takes it: only times with a zone and maps differ, at any depth."""
-    if value is None:
+def _blocks(source: BinaryIO) -> Iterator[list[Any]]:
+    blocks = read_blocks(source)
+    while True:
+        try:
+            records = next(blocks, None)
+        except damage_errors() as error:
+            raise OSError(f"it is no readable Avro file: {error or type(error).__name__}") from error
+        if records is None:
+            return
+        yield records
+
+
+def _batch(records: list[Any], targets: dict[str, pa.DataType]) -> pa.RecordBatch:
+    missing = [name for name in targets if name not in records[0]]
+    if missing:
+        raise OSError(f"it has no column {missing[0]}")
+    columns = [_column([record[name] for record in records], target) for name, target in targets.items()]
+    return pa.RecordBatch.from_arrays(columns, names=list(targets))
+
+
+def _column(cells: list[Any], target: pa.DataType) -> pa.Array:
+    stored = stored_type(target)
+    ready = [_map_cells(cell, stored) for cell in cells] if _has_maps(stored) else cells
+    return retyped(pa.array(ready, stored), target, pa.Array.cast)
+
+
+def _has_maps(t: pa.DataType) -> bool:
+    if pa.types.is_map(t):
+        return True
+    return any(_has_maps(t.field(i).type) for i in range(t.num_fields)) if t.num_fields else False
+
+
+def _map_cells(cell: Any, t: pa.DataType) -> Any:
+    """Avro's maps (a dict, or a list of records with key and value) as pyarrow takes them, at any depth."""
+    if cell is None:
         return None
-    if pa.types.is_timestamp(target):
-        # Paimon writes TIMESTAMP as Avro's instant and LTZ as its local timestamp: only the zone mark differs.
-        return value.replace(tzinfo=datetime.timezone.utc if target.tz else None)
-    if pa.types.is_map(target):
-        pairs = value.items() if isinstance(value, dict) else ((pair["key"], pair["value"]) for pair in value)
-        return [(_ready(key, target.key_type), _ready(item, target.item_type)) for key, item in pairs]
-    if pa.types.is_list(target):
-        return [_ready(item, target.value_type) for item in value]
-    if pa.types.is_struct(target):
-        return {field.name: _ready(value[field.name], field.type) for field in target}
-    return value
+    if pa.types.is_map(t):
+        pairs = cell.items() if isinstance(cell, dict) else ((pair["key"], pair["value"]) for pair in cell)
+        return [(_map_cells(key, t.key_type), _map_cells(item, t.item_type)) for key, item in pairs]
+    if pa.types.is_list(t):
+        return [_map_cells(item, t.value_type) for item in cell]
+    if pa.types.is_struct(t):
+        return {field.name: _map_cells(cell[field.name], field.type) for field in t}
+    return cell
+
+
+class AvroRows:
+    """Writes batches as one Avro file, `fields` being all of its columns."""
+
+    def __init__(self, sink: BinaryIO, fields: list[DataField], codec: str, zstd_level: int) -> None:
+        namespace, _, name = RECORD.rpartition(".")
+        listed = [avro_record_field(field.name, field.type, name) for field in fields]
+        schema = {"type": "record", "name": name, "namespace": namespace, "fields": listed}
+        self._fields = fields
+        self._blocks = BlockWriter(sink, schema, codec, zstd_level)
+
+    def write(self, rows: pa.Table) -> None:
+        for batch in rows.to_batches(max_chunksize=BLOCK_ROWS):
+            columns = [_cells(batch.column(i), field.type) for i, field in enumerate(self._fields)]
+            names = [field.name for field in self._fields]
+            self._blocks.append([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
+
+    def close(self) -> None:
+        self._blocks.finish()
+
+
+def _cells(column: pa.Array, t: DataType) -> list[Any]:
+    stored: list[Any] = retyped(column, stored_type(column.type), pa.Array.cast).to_pylist()
+    return [_avro_cell(cell, t) for cell in stored] if holds_maps(t) else stored
+
+
+def _avro_cell(cell: Any, t: DataType) -> Any:
+    """Inverse of `_map_cells`."""
+    if cell is None:
+        return None
+    if t.root in ("MAP", "MULTISET"):
+        key, value = t.entry_types()
+        pairs = [(_avro_cell(k, key), _avro_cell(v, value)) for k, v in cell]
+        return dict(pairs) if key.root in STRING_ROOTS else [{"key": k, "value": v} for k, v in pairs]
+    if t.root == "ARRAY":
+        return [_avro_cell(item, t.element_type()) for item in cell]
+    if t.root == "ROW":
+        return {field.name: _avro_cell(cell[field.name], field.type) for field in t.row_fields()}
+    return cell

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 
 from paimon_cli.bucket.avro_rows import avro_batches
+from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
+from paimon_cli.bucket.orc_padding import holds_chars, unpadded
 from paimon_cli.bucket.schema_evolution import as_declared, column_sources
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
@@ -20,6 +21,8 @@ READ_BUFFER_BYTES = 256 << 10
 """Without a read buffer each open parquet file keeps whole compressed column chunks in memory."""
 
 SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8()}
+FAR_TIME = "out of range for nanosecond resolution"
+"""What Arrow says of ORC timestamps that it cannot hold."""
 COMPRESSION_SUFFIXES = frozenset({"gz", "zst", "snappy", "lz4", "bz2"})
 
 
@@ -45,6 +48,8 @@ def read_data_file(
     except FileNotFoundError as error:
         raise _missing(path) from error
     except (pa.ArrowException, OSError, EOFError) as error:
+        if FAR_TIME in str(error):
+            raise NotSupported(f"data file {path} holds a timestamp before 1677 or after 2262", str(error), path=path) from error
         raise DamagedFile(f"cannot read data file {path}", str(error).splitlines()[0], path=path) from error
     if rows != file.row_count:
         raise DamagedFile(f"data file {path} is damaged", f"it holds {rows} rows, its manifest says {file.row_count}", path=path)
@@ -79,7 +84,13 @@ def _stored_batches(
     with context.storage.open_input(path) as source:
         if form == "parquet":
             reader = pq.ParquetFile(source, buffer_size=READ_BUFFER_BYTES, page_checksum_verification=True)
-            yield from reader.iter_batches(batch_rows, columns=physical, use_threads=False)
+            batches = reader.iter_batches(batch_rows, columns=physical, use_threads=False)
+            wide = int96_columns(reader.schema, physical)
+            if wide:
+                with context.storage.open_input(path) as again:
+                    yield from checked_int96(batches, again, wide, batch_rows)
+            else:
+                yield from batches
         elif form == "orc":
             for number in range((stripes := orc.ORCFile(source)).nstripes):
                 stripe = stripes.read_stripe(number, columns=physical)
@@ -92,9 +103,10 @@ def _stored_batches(
 
 
 def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) -> pa.Table:
-    """ORC stores CHAR(n) padded with blanks; like Java's reader take them off. CHARs inside of nested values keep theirs."""
+    """ORC stores CHAR(n) padded with blanks; like Java's reader take them off, inside of nested values too."""
     for field in context.schemas.get(file.schema_id).fields:
         position = rows.schema.get_field_index(field.name)
-        if field.type.root == "CHAR" and position >= 0:
-            rows = rows.set_column(position, rows.schema.field(position), pc.utf8_rtrim(rows.column(position), " "))
+        if position >= 0 and holds_chars(field.type):
+            chunks = [unpadded(chunk, field.type) for chunk in rows.column(position).chunks]
+            rows = rows.set_column(position, field.name, pa.chunked_array(chunks, rows.schema.field(position).type))
     return rows

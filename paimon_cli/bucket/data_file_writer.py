@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from paimon_cli.bucket.column_statistics import (
-    KEY_STATS_LENGTH,
-    ColumnStatistics,
-    footer_statistics,
-    simple_stats,
-    truncated,
-)
+from paimon_cli.bucket import writable_types
+from paimon_cli.bucket.column_statistics import KEY_STATS_LENGTH, ColumnStatistics, simple_stats, truncated
+from paimon_cli.bucket.file_encoders import open_encoder
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import DataField
 from paimon_cli.datatypes.hidden_nulls import without_hidden_nulls
 from paimon_cli.datatypes.values import values_from_arrow
-from paimon_cli.errors import NotSupported, StorageUnavailable
+from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, data_file_schema
@@ -29,24 +24,11 @@ from paimon_cli.storage.clock_and_names import local_wall_clock
 
 ROW_GROUP_BYTES = 32 << 20
 """Arrow bytes of a row group: what a writer holds in memory."""
-DICTIONARY_SAMPLE_ROWS = 4096
-MAX_NATIVE_TIMESTAMP_PRECISION = 6
-PARQUET_CODECS = {"uncompressed": "none"}
-"""Names of `file.compression` that pyarrow spells otherwise."""
 
 
 def check_writable(context: TableContext) -> None:
     """Raise `NotSupported` for what data files written here cannot hold."""
-    for field in context.schema.fields:
-        if field.type.root.startswith("TIMESTAMP") and (field.type.precision or 0) > MAX_NATIVE_TIMESTAMP_PRECISION:
-            raise NotSupported(
-                f"column {field.name} has a precision of {field.type.precision}",
-                "TIMESTAMP(7..9) is stored as INT96, which cannot be written beside other timestamps",
-                "use TIMESTAMP(6)",
-            )
-    formats = {context.options.file_format, *context.options.file_format_per_level.values()}
-    if formats != {"parquet"}:
-        raise NotSupported(f"file.format={', '.join(sorted(formats))}", "data files are written as parquet only")
+    writable_types.check_writable(context.schema, context.options)
 
 
 class DataFileNames:
@@ -61,8 +43,8 @@ class DataFileNames:
         self._prefix = context.options.data_file_prefix
         self._count = 0
 
-    def next(self) -> str:
-        name = f"{self._prefix}{self._uuid}-{self._count}.parquet"
+    def next(self, file_format: str) -> str:
+        name = f"{self._prefix}{self._uuid}-{self._count}.{file_format}"
         self._count += 1
         return name
 
@@ -95,7 +77,7 @@ class DataFileWriter:
 
     def _write(self, batch: pa.RecordBatch) -> None:
         if self._open is None:
-            name = self._names.next()
+            name = self._names.next(self._context.options.format_at(self._level))
             path = self._context.data_file_path_of(self._partition, self._bucket, name)
             self._paths.append(path)
             self._open = _OpenDataFile(self._context, name, path, self._level, batch)
@@ -123,7 +105,7 @@ class DataFileWriter:
 
 
 class _OpenDataFile:
-    """One parquet file in the making."""
+    """One file in the making."""
 
     def __init__(self, context: TableContext, name: str, path: str, level: int, sample: pa.RecordBatch) -> None:
         self._context = context
@@ -132,7 +114,7 @@ class _OpenDataFile:
         self._path = path
         self._sink: BinaryIO = context.storage.open_output(path)
         try:
-            self._writer = _parquet_writer(self._sink, self._schema, context, level, sample)
+            self._encoder = open_encoder(self._sink, context, level, sample)
         except BaseException:
             with contextlib.suppress(OSError, StorageUnavailable):
                 self._sink.close()
@@ -145,7 +127,6 @@ class _OpenDataFile:
         self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
         self._first: pa.RecordBatch | None = None
         self._last: pa.RecordBatch | None = None
-        self._with_nan: set[str] = set()
 
     @property
     def bytes_written(self) -> int:
@@ -167,38 +148,35 @@ class _OpenDataFile:
         self._sequences = (min(self._sequences[0], int(sequences.min())), max(self._sequences[1], int(sequences.max())))
         kinds = batch.column(VALUE_KIND).to_numpy()
         self._deletes += int(np.count_nonzero(kinds & 1))  # -U is 1, -D is 3
-        for field in batch.schema:
-            if pa.types.is_floating(field.type) and pc.any(pc.is_nan(batch.column(field.name))).as_py():
-                self._with_nan.add(field.name)
 
     def _flush_row_group(self) -> None:
         if not self._pending:
             return
         rows = pa.Table.from_batches(self._pending)
         columns = [without_hidden_nulls(rows.column(name.removeprefix(KEY_PREFIX))) for name in self._schema.names]
-        self._writer.write_table(pa.table(columns, schema=self._schema), row_group_size=rows.num_rows)
+        self._encoder.write(pa.table(columns, schema=self._schema))
         self._pending, self._pending_bytes = [], 0
 
     def close(self, level: int, source: int) -> DataFileMeta:
         self._flush_row_group()
-        self._writer.close()
+        self._encoder.close()
         size = self._sink.tell()
         self._sink.close()
-        return self._meta(self._writer.writer.metadata, size, level, source)
+        return self._meta(size, level, source)
 
     def discard(self) -> None:
         """Let go of the file; the storage may be what failed, so nothing it says counts any more."""
         self._pending = []
-        for handle in (self._writer, self._sink):
+        for handle in (self._encoder, self._sink):
             with contextlib.suppress(OSError, StorageUnavailable):
                 handle.close()
 
-    def _meta(self, footer: pq.FileMetaData, size: int, level: int, source: int) -> DataFileMeta:
+    def _meta(self, size: int, level: int, source: int) -> DataFileMeta:
         schema, options = self._context.schema, self._context.options
         keys = schema.fields_of(schema.trimmed_primary_keys)
         key_mode = f"truncate({KEY_STATS_LENGTH})"
-        key_columns = [self._statistics(footer, KEY_PREFIX, f, key_mode) for f in keys]
-        value_columns = [self._statistics(footer, "", f, options.stats_mode(f.name, level)) for f in schema.fields]
+        key_columns = [self._statistics(replace(f, name=KEY_PREFIX + f.name), key_mode) for f in keys]
+        value_columns = [self._statistics(f, options.stats_mode(f.name, level)) for f in schema.fields]
         return DataFileMeta(
             file_name=self._name,
             file_size=size,
@@ -216,38 +194,11 @@ class _OpenDataFile:
             file_source=source,
         )
 
-    def _statistics(self, footer: pq.FileMetaData, prefix: str, field: DataField, mode: str) -> ColumnStatistics:
-        return truncated(footer_statistics(footer, prefix + field.name, field.type, field.name in self._with_nan), mode)
+    def _statistics(self, field: DataField, mode: str) -> ColumnStatistics:
+        return truncated(self._encoder.statistics(field), mode)
 
     def _key_of(self, row: pa.RecordBatch | None) -> bytes:
         if row is None:
             return EMPTY_ROW
         keys = self._context.schema.fields_of(self._context.schema.trimmed_primary_keys)
         return serialize_row([values_from_arrow(row.column(f.name), f.type)[0] for f in keys], [f.type for f in keys])
-
-
-def _parquet_writer(
-    sink: BinaryIO, schema: pa.Schema, context: TableContext, level: int, sample: pa.RecordBatch
-) -> pq.ParquetWriter:
-    """Settings that every Paimon reader takes, with page checksums (format section 7.2)."""
-    codec = context.options.compression_at(level)
-    return pq.ParquetWriter(
-        sink,
-        schema,
-        compression=PARQUET_CODECS.get(codec, codec),
-        compression_level=context.options.zstd_level if codec == "zstd" else None,
-        use_dictionary=_repetitive_columns(schema, sample) or False,
-        store_decimal_as_integer=True,
-        store_schema=False,
-        data_page_version="1.0",
-        version="2.6",
-        write_page_checksum=True,
-        write_time_adjusted_to_utc=True,
-    )
-
-
-def _repetitive_columns(schema: pa.Schema, sample: pa.RecordBatch) -> list[str]:
-    """Text columns whose values repeat: a dictionary pays there and costs elsewhere."""
-    rows = sample.slice(0, DICTIONARY_SAMPLE_ROWS)
-    texts = [f.name for f in schema if f.name in rows.schema.names and (pa.types.is_string(f.type) or pa.types.is_binary(f.type))]
-    return [name for name in texts if pc.count_distinct(rows.column(name)).as_py() * 2 < rows.num_rows]

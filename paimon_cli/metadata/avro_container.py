@@ -12,15 +12,15 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, BinaryIO
 
 from paimon_cli.errors import DamagedFile
 
 AvroSchema = Any
 """A parsed JSON schema: dict, list (union) or the name of a primitive type."""
 
-_MAGIC = b"Obj\x01"
-_SYNC_SIZE = 16
+MAGIC = b"Obj\x01"
+SYNC_SIZE = 16
 _BLOCK_RECORDS = 1000
 _ZSTD_LEVEL = 1
 _MAX_BLOCK_BYTES = 1 << 30
@@ -60,14 +60,15 @@ class ContainerWriter:
 
     def append(self, records: Sequence[Mapping[str, Any]]) -> None:
         """One block of records; the first block also fixes the sync marker."""
-        content = _encode(array(self._schema), records)
+        content = encode_value(array(self._schema), records)
         # An array is its count, its items and a zero: what lies between is the block.
-        items = content[_long_size(content) : -1] if records else b""
+        items = content[encoded_long_size(content) : -1] if records else b""
         if not self._marker:
             self._begin(items)
         if records:
-            compressed = _zstd().compress(items, _ZSTD_LEVEL)
-            self._out.write(_encode("long", len(records)) + _encode("long", len(compressed)) + compressed + self._marker)
+            compressed = zstd_module().compress(items, _ZSTD_LEVEL)
+            self._out.write(encode_value("long", len(records)) + encode_value("long", len(compressed)))
+            self._out.write(compressed + self._marker)
 
     def finish(self) -> bytes:
         if not self._marker:
@@ -76,9 +77,9 @@ class ContainerWriter:
 
     def _begin(self, items: bytes) -> None:
         schema = json.dumps(self._schema, separators=(",", ":")).encode()
-        self._marker = hashlib.blake2b(schema + items, digest_size=_SYNC_SIZE).digest()
+        self._marker = hashlib.blake2b(schema + items, digest_size=SYNC_SIZE).digest()
         header = {"avro.schema": schema, "avro.codec": b"zstandard"}
-        self._out.write(_MAGIC + _encode(_HEADER, header) + self._marker)
+        self._out.write(MAGIC + encode_value(_HEADER, header) + self._marker)
 
 
 def encode_container(schema: AvroSchema, records: Sequence[Mapping[str, Any]]) -> bytes:
@@ -103,28 +104,28 @@ def decode_container(data: bytes, path: str, expected: AvroSchema) -> list[dict[
         return _decode(data, expected)
     except MemoryError as error:
         raise _damaged(path, "a length in it exceeds the memory") from error
-    except _damage_errors() as error:
+    except damage_errors() as error:
         raise _damaged(path, f"{error}" or type(error).__name__) from error
 
 
 def _decode(data: bytes, expected: AvroSchema) -> list[dict[str, Any]]:
     source = io.BytesIO(data)
-    if source.read(len(_MAGIC)) != _MAGIC:
+    if source.read(len(MAGIC)) != MAGIC:
         raise ValueError("it does not begin as an Avro file")
-    header = _read(source, _HEADER)
-    schema = _without_logical_types(json.loads(header["avro.schema"]))
+    header = read_value(source, _HEADER)
+    schema = plain_times(json.loads(header["avro.schema"]))
     _check_fields(_plain(schema), expected, "record")
     codec = header.get("avro.codec", b"null").decode()
-    marker = source.read(_SYNC_SIZE)
-    if len(marker) < _SYNC_SIZE:
+    marker = source.read(SYNC_SIZE)
+    if len(marker) < SYNC_SIZE:
         raise ValueError("its header is cut off")
     records: list[dict[str, Any]] = []
     while source.tell() < len(data):
-        count, size = _read(source, "long"), _read(source, "long")
+        count, size = read_value(source, "long"), read_value(source, "long")
         block = source.read(size) if 0 <= size <= len(data) else b""
-        if len(block) != size or source.read(_SYNC_SIZE) != marker:
+        if len(block) != size or source.read(SYNC_SIZE) != marker:
             raise ValueError(f"the block behind byte {source.tell()} is cut off or its sync marker is wrong")
-        records += _records(_decompressed(block, codec), count, schema)
+        records += _records(decompressed(block, codec), count, schema)
     return records
 
 
@@ -132,8 +133,8 @@ def _records(content: bytes, count: int, schema: AvroSchema) -> list[dict[str, A
     """Decode a block in one call: with count and end mark around it, it is an Avro array."""
     if not 0 <= count <= len(content):
         raise ValueError(f"a block of {len(content)} bytes cannot hold {count} records")
-    source = io.BytesIO(_encode("long", count) + content + b"\0")
-    decoded = _read(source, array(schema)) if count else []
+    source = io.BytesIO(encode_value("long", count) + content + b"\0")
+    decoded = read_value(source, array(schema)) if count else []
     if count and source.read(1):
         raise ValueError("a block holds more than its records")
     if any(not isinstance(item, dict) for item in decoded):
@@ -141,9 +142,10 @@ def _records(content: bytes, count: int, schema: AvroSchema) -> list[dict[str, A
     return decoded
 
 
-def _decompressed(block: bytes, codec: str) -> bytes:
+def decompressed(block: bytes, codec: str) -> bytes:
+    """The content of a block; `ValueError` for a codec that is unknown, or a block that is damaged."""
     if codec == "zstandard":
-        decompressor = _zstd().ZstdDecompressor()
+        decompressor = zstd_module().ZstdDecompressor()
         content = decompressor.decompress(block, _MAX_BLOCK_BYTES)
         if not decompressor.eof:
             raise ValueError("a block is cut off or unreasonably big")
@@ -204,16 +206,18 @@ def _check_fields(theirs: AvroSchema, ours: AvroSchema, place: str) -> None:
                 raise ValueError(f"{place} has no {field['name']}")
 
 
-def _without_logical_types(schema: AvroSchema) -> AvroSchema:
-    """Times as the integers that the file holds: fastavro would build a datetime for each."""
+def plain_times(schema: AvroSchema) -> AvroSchema:
+    """Times as the integers that the file holds: fastavro would build a datetime for each. Decimals stay decimals."""
     if isinstance(schema, dict):
-        return {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
+        decimal = schema.get("logicalType") == "decimal"
+        return {key: plain_times(value) for key, value in schema.items() if key != "logicalType" or decimal}
     if isinstance(schema, list):
-        return [_without_logical_types(value) for value in schema]
+        return [plain_times(value) for value in schema]
     return schema
 
 
-def _encode(schema: AvroSchema, value: Any) -> bytes:
+def encode_value(schema: AvroSchema, value: Any) -> bytes:
+    """The bytes of one value."""
     import fastavro
 
     out = io.BytesIO()
@@ -221,13 +225,14 @@ def _encode(schema: AvroSchema, value: Any) -> bytes:
     return out.getvalue()
 
 
-def _read(source: io.BytesIO, schema: AvroSchema) -> Any:
+def read_value(source: BinaryIO, schema: AvroSchema) -> Any:
+    """The value that comes next."""
     import fastavro
 
     return fastavro.schemaless_reader(source, schema, None)
 
 
-def _long_size(encoded: bytes) -> int:
+def encoded_long_size(encoded: bytes) -> int:
     """Bytes of the variable-length number at the beginning: all but its last byte have the top bit set."""
     size = 1
     while encoded[size - 1] & 0x80:
@@ -236,7 +241,8 @@ def _long_size(encoded: bytes) -> int:
 
 
 @cache
-def _zstd() -> Any:
+def zstd_module() -> Any:
+    """Python's own zstd, or its backport."""
     try:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14
     except ImportError:
@@ -244,12 +250,12 @@ def _zstd() -> Any:
     return zstd
 
 
-def _damage_errors() -> tuple[type[BaseException], ...]:
+def damage_errors() -> tuple[type[BaseException], ...]:
     """What fastavro and the codecs raise for bytes that are not what they should be."""
     from fastavro.schema import SchemaParseException, UnknownType
 
     broken = (EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError, OSError)
-    return (*broken, zlib.error, _zstd().ZstdError, SchemaParseException, UnknownType)
+    return (*broken, zlib.error, zstd_module().ZstdError, SchemaParseException, UnknownType)
 
 
 def _damaged(path: str, why: str) -> DamagedFile:

@@ -6,6 +6,8 @@ once more in front as `_KEY_*`, which old readers need.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type
@@ -42,6 +44,16 @@ def data_file_schema(schema: TableSchema) -> pa.Schema:
     sequence = pa.field(SEQUENCE_NUMBER, pa.int64(), nullable=False, metadata=_field_id(SEQUENCE_NUMBER_ID))
     kind = pa.field(VALUE_KIND, pa.int8(), nullable=False, metadata=_field_id(VALUE_KIND_ID))
     return pa.schema([*keys, sequence, kind, *values])
+
+
+def data_file_fields(schema: TableSchema) -> list[DataField]:
+    """The same columns as fields, the system columns with their reserved ids."""
+    if not schema.primary_keys:
+        return list(schema.fields)
+    keys = [replace(f, id=f.id + KEY_ID_OFFSET, name=KEY_PREFIX + f.name) for f in schema.fields_of(schema.trimmed_primary_keys)]
+    sequence = DataField(SEQUENCE_NUMBER_ID, SEQUENCE_NUMBER, DataType("BIGINT", nullable=False))
+    kind = DataField(VALUE_KIND_ID, VALUE_KIND, DataType("TINYINT", nullable=False))
+    return [*keys, sequence, kind, *schema.fields]
 
 
 def _field_id(number: int) -> dict[str, str]:

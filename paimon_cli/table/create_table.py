@@ -5,24 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paimon_cli.datatypes.data_type import NEWER_ROOTS, TIMESTAMP_ROOTS, DataType
-from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
 from paimon_cli.table.definition_check import check_definition
 from paimon_cli.table.option_values import misspelled_keys
 from paimon_cli.table.table_definition import TableDefinition, to_schema, with_key_options
 from paimon_cli.table.table_location import TableLocation
 
-WRITABLE_PRECISION = 6
-"""Digits of a TIMESTAMP that Parquet's INT64 columns hold; the INT96 of more digits is not written by this version."""
+PLAIN_PRECISION = 6
+"""Digits of a TIMESTAMP that every file format holds."""
 
 LIMITED_OPTIONS = (
     ("merge-engine", "deduplicate", "this version neither writes nor compacts tables with merge-engine={}"),
     ("deletion-vectors.enabled", "false", "this version reads deletion vectors, it does not write them"),
-    ("file.format", "parquet", "this version writes parquet files only, not file.format={}"),
     ("changelog-producer", "none", "this version makes no changelog files, as changelog-producer={} wants"),
 )
 """Option, what this version does, and the sentence when the table asks for more."""
@@ -69,18 +68,29 @@ def writing_limits(schema: TableSchema) -> list[str]:
         limits.append("this version does not write tables without a primary key")
     elif int(options["bucket"]) < 1:
         limits.append(f"this version writes tables with a fixed number of buckets only, not bucket={options['bucket']}")
-    limits += [
-        f"this version does not write column '{column.name}' of type {type_to_sql(column.type)}"
-        for column in schema.fields
-        if _is_unwritable(column.type)
-    ]
-    return limits
+    return [*limits, *_limits_of_files(schema)]
 
 
-def _is_unwritable(data_type: DataType) -> bool:
+def _limits_of_files(schema: TableSchema) -> list[str]:
+    """What its data files could not hold."""
+    options = TableOptions(schema.options)
+    formats = {options.file_format.lower(), *(text.lower() for text in options.file_format_per_level.values())}
+    codecs = {options.file_compression, *options.file_compression_per_level.values()}
+    if formats == {"parquet"} and codecs == {"zstd"} and not any(_is_special(column.type) for column in schema.fields):
+        return []
+    from paimon_cli.bucket.writable_types import check_writable  # loads Arrow, which most tables are created without
+
+    try:
+        check_writable(schema, options)
+    except (NotSupported, UsageError) as limit:
+        return [f"this version does not write such a table: {limit}"]
+    return []
+
+
+def _is_special(data_type: DataType) -> bool:
     if data_type.root in NEWER_ROOTS:
         return True
     if data_type.root in TIMESTAMP_ROOTS:
-        return (data_type.precision or 0) > WRITABLE_PRECISION
+        return (data_type.precision or 0) > PLAIN_PRECISION
     children = [data_type.element, data_type.key, data_type.value, *(f.type for f in data_type.fields or ())]
-    return any(_is_unwritable(child) for child in children if child is not None)
+    return any(_is_special(child) for child in children if child is not None)

@@ -11,7 +11,7 @@ from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER
 from paimon_cli.datatypes.field_types import DataType, type_to_sql
 from paimon_cli.write.incoming_cells import WrongType, attempt, require
 
-MILLIS_DIGITS, MICROS_DIGITS = 3, 6
+MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS = 3, 6, 9
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -121,7 +121,7 @@ def _timestamps(array: pa.Array, t: DataType) -> pa.Array:
     precision = t.precision if t.precision is not None else MICROS_DIGITS
     why = f"it is not a timestamp of {precision} digits behind the second"
     cast = _cast(array, t, True, why)
-    stored = MILLIS_DIGITS if precision <= MILLIS_DIGITS else MICROS_DIGITS
+    stored = next(digits for digits in (MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS) if precision <= digits)
     require_digits(array, cast.view(pa.int64()), precision, stored, why)
     return cast
 

@@ -27,6 +27,8 @@ TIMESTAMP = f"^(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]{CLOCK}(?P<zone>Z
 FAR_YEAR = r"^([+-]|[0-9]{5,}-)"
 CALENDAR_ROOTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"})
 EPOCH_DAY, MIDNIGHT = "1970-01-01", "00:00"
+MOST_NANO_SECONDS = 9_223_286_400
+"""Seconds to and from the epoch that 64-bit nanoseconds hold, less a day for the zone."""
 NEEDS_ZONE = "a TIMESTAMP WITH LOCAL TIME ZONE needs Z or an offset such as +02:00"
 TAKES_NO_ZONE = "a TIMESTAMP without time zone takes no Z and no offset"
 
@@ -112,7 +114,9 @@ def _timestamps(array: pa.Array, t: DataType) -> pa.Array:
         require(array, pc.invert(has_zone), TAKES_NO_ZONE)
     local = _seconds(array, _part(parts, "day", EPOCH_DAY), _part(parts, "clock", MIDNIGHT))
     precision = t.precision if t.precision is not None else 6
-    digits = 3 if precision <= 3 else 6
+    digits = 3 if precision <= 3 else 6 if precision <= 6 else 9
+    if digits == 9:
+        require(array, np.abs(local) < MOST_NANO_SECONDS, "with more than 6 digits it must lie between 1678 and 2262")
     utc = local - _zone_seconds(parts) if t.root == "TIMESTAMP_LTZ" else local
     units = utc * 10**digits + _fraction(array, parts, precision, digits)
     return pa.array(units, pa.int64(), mask=_nulls(array)).view(arrow_type(t))

@@ -6,23 +6,15 @@ from decimal import Decimal
 from typing import Any
 
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NEWER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS
-from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.field_types import DataType
 from paimon_cli.datatypes.values import Timestamp
 from paimon_cli.errors import NotSupported
-
-MAX_TIMESTAMP_PRECISION = 6
 
 
 def check_writable(column: str, t: DataType) -> None:
     """Raise NotSupported when the column's type, or a type inside it, cannot be written so that every reader reads it."""
     if t.root in NEWER_ROOTS:
         raise NotSupported(f"cannot write column '{column}'", f"{t.root} is only read by the newest versions of Paimon")
-    if t.root in TIMESTAMP_ROOTS and (t.precision or 0) > MAX_TIMESTAMP_PRECISION:
-        raise NotSupported(
-            f"cannot write column '{column}' of type {type_to_sql(t)}",
-            "more than 6 digits are stored as INT96, which no Arrow writer can put beside other timestamps",
-            "declare it with precision 6",
-        )
     inner = [t.element, t.key, t.value, *(field.type for field in t.fields or ())]
     for part in inner:
         if part is not None:

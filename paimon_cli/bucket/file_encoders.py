@@ -1,0 +1,174 @@
+"""The three formats of data files behind one face: rows in, bytes and column statistics out (format section 7.2)."""
+
+from __future__ import annotations
+
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from paimon_cli.bucket.avro_rows import AvroRows
+from paimon_cli.bucket.column_statistics import ColumnStatistics, footer_statistics
+from paimon_cli.bucket.nanosecond_range import refuse_far_times
+from paimon_cli.bucket.orc_columns import orc_column
+from paimon_cli.bucket.value_statistics import ColumnTally
+from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.field_types import DataField
+from paimon_cli.errors import UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.avro_blocks import CODECS as AVRO_CODECS
+from paimon_cli.metadata.data_file_schema import data_file_fields, data_file_schema
+from paimon_cli.options.option_text import boolean, read_option
+
+DICTIONARY_SAMPLE_ROWS = 4096
+ORC_STRIPE_BYTES = 16 << 20
+"""What pyarrow's ORC writer holds in memory before bytes reach the file, so that rolling sees them."""
+NATIVE_TIMESTAMP_PRECISION = 6
+
+_PLAIN_CODECS = dict.fromkeys(("none", "null", "uncompressed"), "none")
+PARQUET_CODECS = {**{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli")}, **_PLAIN_CODECS}
+ORC_CODECS = {
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "lz4": "lz4",
+    "zlib": "zlib",
+    "gzip": "zlib",
+    "deflate": "zlib",
+} | dict.fromkeys(_PLAIN_CODECS, "uncompressed")
+CODECS = {"parquet": PARQUET_CODECS, "orc": ORC_CODECS, "avro": AVRO_CODECS}
+"""Formats that are written, with the names of `file.compression` and what the libraries call them."""
+
+
+class FileEncoder(Protocol):
+    """One file. Tables come in `data_file_schema`; the sink stays open after `close`."""
+
+    def write(self, rows: pa.Table) -> None: ...
+
+    def close(self) -> None: ...
+
+    def statistics(self, field: DataField) -> ColumnStatistics:
+        """Of a physical column, after `close`."""
+        ...
+
+
+def codec_of(file_format: str, compression: str) -> str:
+    """UsageError for a codec that the format does not have."""
+    codecs = CODECS[file_format]
+    if compression not in codecs:
+        raise UsageError(f"file.compression={compression} does not go with {file_format}", f"it has {', '.join(codecs)}")
+    return codecs[compression]
+
+
+def open_encoder(sink: BinaryIO, context: TableContext, level: int, sample: pa.RecordBatch) -> FileEncoder:
+    """The encoder for a new file at `level`; `sample` shows what the values are like."""
+    file_format = context.options.format_at(level)
+    codec = codec_of(file_format, context.options.compression_at(level))
+    if file_format == "orc":
+        return _OrcEncoder(sink, data_file_fields(context.schema), codec, context.options.target_file_size)
+    if file_format == "avro":
+        return _AvroEncoder(sink, data_file_fields(context.schema), codec, context.options.zstd_level)
+    return _ParquetEncoder(sink, context, codec, sample)
+
+
+class _ParquetEncoder:
+    """Settings that every Paimon reader takes, with page checksums."""
+
+    def __init__(self, sink: BinaryIO, context: TableContext, codec: str, sample: pa.RecordBatch) -> None:
+        schema = data_file_schema(context.schema)
+        self._with_nan: set[str] = set()
+        self._writer = pq.ParquetWriter(
+            sink,
+            schema,
+            compression=codec,
+            compression_level=context.options.zstd_level if codec == "zstd" else None,
+            use_dictionary=(_dictionary_allowed(context) and _repetitive_columns(schema, sample)) or False,
+            store_decimal_as_integer=True,
+            store_schema=False,
+            data_page_version="1.0",
+            version="2.6",
+            write_page_checksum=True,
+            write_time_adjusted_to_utc=True,
+            use_deprecated_int96_timestamps=wants_int96(context.schema.fields),
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        for field in rows.schema:
+            if pa.types.is_floating(field.type) and pc.any(pc.is_nan(rows.column(field.name))).as_py():
+                self._with_nan.add(field.name)
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def statistics(self, field: DataField) -> ColumnStatistics:
+        return footer_statistics(self._writer.writer.metadata, field.name, field.type, field.name in self._with_nan)
+
+
+class _TalliedEncoder:
+    """What ORC and Avro share: statistics are taken from the rows on their way."""
+
+    def __init__(self, fields: list[DataField]) -> None:
+        self._tallies = {field.name: ColumnTally(field.type) for field in fields}
+
+    def tally(self, rows: pa.Table) -> None:
+        for name, tally in self._tallies.items():
+            tally.add(rows.column(name))
+
+    def statistics(self, field: DataField) -> ColumnStatistics:
+        return self._tallies[field.name].statistics()
+
+
+class _OrcEncoder(_TalliedEncoder):
+    def __init__(self, sink: BinaryIO, fields: list[DataField], codec: str, target_bytes: int) -> None:
+        super().__init__(fields)
+        stripe = min(ORC_STRIPE_BYTES, target_bytes)
+        self._writer = orc.ORCWriter(sink, compression=codec, stripe_size=stripe, dictionary_key_size_threshold=0.5)
+
+    def write(self, rows: pa.Table) -> None:
+        refuse_far_times(rows, "orc")
+        self.tally(rows)
+        self._writer.write(pa.table([orc_column(column) for column in rows.columns], names=rows.schema.names))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _AvroEncoder(_TalliedEncoder):
+    def __init__(self, sink: BinaryIO, fields: list[DataField], codec: str, zstd_level: int) -> None:
+        super().__init__(fields)
+        self._rows = AvroRows(sink, fields, codec, zstd_level)
+
+    def write(self, rows: pa.Table) -> None:
+        self.tally(rows)
+        self._rows.write(rows)
+
+    def close(self) -> None:
+        self._rows.close()
+
+
+def wants_int96(fields: tuple[DataField, ...]) -> bool:
+    """Whether a Parquet file of these columns needs INT96, which then holds all of its timestamps."""
+    return any(precision > NATIVE_TIMESTAMP_PRECISION for field in fields for precision in timestamp_precisions(field.type))
+
+
+def timestamp_precisions(t: DataType) -> set[int]:
+    """Precisions of all TIMESTAMPs in a type."""
+    if t.root in TIMESTAMP_ROOTS:
+        return {t.precision or 0}
+    inner = [t.element, t.key, t.value, *(field.type for field in t.fields or ())]
+    return {precision for part in inner if part is not None for precision in timestamp_precisions(part)}
+
+
+def _dictionary_allowed(context: TableContext) -> bool:
+    key = "parquet.enable.dictionary"
+    text = context.options.raw.get(key, "true")
+    return text == "1" or (text != "0" and read_option(key, text, boolean))
+
+
+def _repetitive_columns(schema: pa.Schema, sample: pa.RecordBatch) -> list[str]:
+    """Text columns whose values repeat: a dictionary pays there and costs elsewhere."""
+    rows = sample.slice(0, DICTIONARY_SAMPLE_ROWS)
+    texts = [f.name for f in schema if f.name in rows.schema.names and (pa.types.is_string(f.type) or pa.types.is_binary(f.type))]
+    return [name for name in texts if pc.count_distinct(rows.column(name)).as_py() * 2 < rows.num_rows]

@@ -1,0 +1,94 @@
+"""Timestamps beyond what 64-bit nanoseconds hold (1677 to 2262).
+
+Arrow wraps those of INT96 columns round silently, and reads no others from ORC files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from paimon_cli.errors import NotSupported
+
+NANOS_PER = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+LARGEST = 2**63 - 1
+
+
+def refuse_far_times(rows: pa.Table, file_format: str) -> None:
+    """NotSupported for a timestamp that a file of that format would not give back."""
+    for name in rows.schema.names:
+        for chunk in rows.column(name).chunks:
+            for leaf in timestamp_leaves(chunk):
+                limit = LARGEST // NANOS_PER[leaf.type.unit]
+                ends = pc.min_max(leaf.cast(pa.int64())).as_py()
+                if ends["min"] is not None and (ends["min"] < -limit or ends["max"] > limit):
+                    raise NotSupported(
+                        f"column {name} holds a timestamp before 1677 or after 2262",
+                        f"this version reads timestamps of {file_format} files as 64-bit nanoseconds",
+                        "set file.format=parquet",
+                        column=name,
+                    )
+
+
+def int96_columns(schema: pq.ParquetSchema, columns: Sequence[str]) -> list[str]:
+    """Those of the columns that hold an INT96, themselves or deep inside."""
+    leaves = (schema.column(i) for i in range(len(schema.names)))
+    holding = {leaf.path.split(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
+    return [name for name in columns if name in holding]
+
+
+def checked_int96(
+    batches: Iterator[pa.RecordBatch], again: BinaryIO, columns: list[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The batches as they are; `again` is the same file, read a second time in micros to see what nanos cannot say.
+
+    Raises `NotSupported` for the first value out of range.
+    """
+    reader = pq.ParquetFile(again, coerce_int96_timestamp_unit="us")
+    coarse = reader.iter_batches(batch_rows, columns=columns, use_threads=False)
+    for batch, rough in zip(batches, coarse, strict=True):
+        for name in columns:
+            if not _same_times(batch.column(name), rough.column(name)):
+                raise NotSupported(
+                    f"column {name} holds a timestamp before 1677 or after 2262",
+                    "this version keeps TIMESTAMP(7..9) as 64-bit nanoseconds",
+                    "leave the column out of what is read",
+                    column=name,
+                )
+        yield batch
+
+
+def _same_times(nanos: pa.Array, micros: pa.Array) -> bool:
+    pairs = zip(timestamp_leaves(nanos), timestamp_leaves(micros), strict=True)
+    return all(_same_leaf(fine, rough) for fine, rough in pairs)
+
+
+def _same_leaf(nanos: pa.Array, micros: pa.Array) -> bool:
+    """Java writes times before 1970 with negative nanos of day, which Arrow's micros take for 2^64 more.
+
+    So years 2262 to 2554 cannot be told from such times before 1970, which is what they are taken for.
+    """
+    fine = nanos.cast(pa.int64()).fill_null(0).to_numpy() // 1000
+    beyond = micros.cast(pa.int64()).fill_null(0).to_numpy() - fine
+    same = np.abs(beyond) <= 1
+    javas = (fine < 0) & (np.abs(beyond - 2**64 // 1000) <= 1)
+    return bool((same | javas).all())
+
+
+def timestamp_leaves(column: pa.Array) -> Iterator[pa.Array]:
+    """The timestamps of a column, at any depth."""
+    if pa.types.is_timestamp(column.type):
+        yield column
+    elif pa.types.is_struct(column.type):
+        for field in column.flatten():
+            yield from timestamp_leaves(field)
+    elif pa.types.is_map(column.type):
+        yield from timestamp_leaves(column.keys)
+        yield from timestamp_leaves(column.items)
+    elif pa.types.is_list(column.type):
+        yield from timestamp_leaves(column.flatten())

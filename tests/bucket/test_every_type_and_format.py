@@ -1,0 +1,65 @@
+"""Rows of every type through the engine, in every format, and back; statistics as they must be."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.bucket.canonical_values import values
+from tests.tables import compact, make_table, rows, write
+
+ATOMIC_TYPES = """
+    BOOLEAN; TINYINT; SMALLINT; INT; BIGINT; FLOAT; DOUBLE; DECIMAL(5, 2); DECIMAL(18, 0); DECIMAL(38, 20); CHAR(3);
+    VARCHAR(4); STRING; BINARY(5); BYTES; DATE; TIME(3); TIMESTAMP(0); TIMESTAMP(3); TIMESTAMP(6);
+    TIMESTAMP(6) WITH LOCAL TIME ZONE"""
+ATOMIC = {f"c{number}": text.strip() for number, text in enumerate(ATOMIC_TYPES.split(";"))}
+NESTED = {
+    "a": "ARRAY<INT>",
+    "b": "ARRAY<CHAR(3) NOT NULL>",
+    "c": "MAP<STRING, TIMESTAMP(3)>",
+    "d": "MAP<INT NOT NULL, ROW<x DATE, y TIME(0) NOT NULL, z CHAR(2)>>",
+    "e": "MULTISET<STRING>",
+    "f": "MULTISET<DECIMAL(20, 3)>",
+    "g": "ROW<p ARRAY<MAP<STRING, DOUBLE>>, q ROW<r BIGINT NOT NULL, s TIMESTAMP(6) WITH LOCAL TIME ZONE>>",
+    "h": "ARRAY<ARRAY<BYTES>>",
+}
+NANOS = {"a": "TIMESTAMP(9)", "b": "TIMESTAMP(7) WITH LOCAL TIME ZONE", "c": "ARRAY<TIMESTAMP(9)>", "d": "INT"}
+KEYS = {"a": "TIMESTAMP(6)", "b": "DECIMAL(20, 2)", "c": "CHAR(3)", "d": "BYTES", "e": "BOOLEAN", "f": "DOUBLE", "g": "TIME(3)"}
+FORMATS = ("parquet", "orc", "avro")
+CASES = [
+    *((columns, file_format) for columns in (ATOMIC, NESTED) for file_format in FORMATS),
+    *((NANOS, file_format) for file_format in ("parquet", "orc")),
+    *((KEYS, file_format) for file_format in ("orc", "avro")),
+]
+NAMES = [f"{len(columns)} columns, {file_format}" for columns, file_format in CASES]
+QUICK = settings(max_examples=6, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
+"""Shrinking would take minutes: an example writes a table."""
+
+
+@pytest.mark.parametrize(("columns", "file_format"), CASES, ids=NAMES)
+@QUICK
+@given(data=st.data())
+def test_round_trip(columns: dict[str, str], file_format: str, data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        keys = tuple(columns) if columns is KEYS else ("id",)
+        types = {"id": "INT", **columns}
+        types = {key: f"{text} NOT NULL" if key in keys else text for key, text in types.items()}
+        context = make_table(Path(folder) / "t", types, keys, options={"file.format": file_format})
+        row = {field.name: values(field.type) for field in context.schema.fields}
+        unique = partial(_texts, keys)
+        drawn = data.draw(st.lists(st.fixed_dictionaries(row), min_size=1, max_size=5, unique_by=unique))
+        write(context, drawn)
+        assert sorted(rows(context), key=unique) == sorted(drawn, key=unique)
+        compact(context, strategy="full")
+        assert sorted(rows(context), key=unique) == sorted(drawn, key=unique)
+
+
+def _texts(keys: tuple[str, ...], row: dict[str, Any]) -> str:
+    return json.dumps([row[key] for key in keys])

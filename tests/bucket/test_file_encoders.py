@@ -1,0 +1,143 @@
+"""Formats and codecs by option and level, their statistics, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+
+from paimon_cli.bucket.data_file_writer import check_writable
+from paimon_cli.datatypes.binary_row import deserialize_row
+from paimon_cli.errors import DamagedFile, NotSupported, PaimonError, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.metadata.data_file import DataFileMeta
+from tests.tables import compact, make_table, rows, write
+
+COLUMNS = {
+    "id": "INT NOT NULL",
+    "s": "STRING",
+    "f": "DOUBLE",
+    "n": "DOUBLE",
+    "t": "TIMESTAMP(6)",
+    "b": "BYTES",
+    "a": "ARRAY<INT>",
+}
+ROWS: list[dict[str, Any]] = [
+    {"id": 1, "s": "a" * 20, "f": 0.0, "n": 1.0, "t": "9999-12-31T23:59:59.000001", "b": "00", "a": [1]},
+    {"id": 2, "s": None, "f": -0.0, "n": "NaN", "t": None, "b": None, "a": None},
+    {"id": 3, "s": "b", "f": 0.0, "n": None, "t": "1969-12-31T23:59:59.999999", "b": "ff", "a": []},
+]
+
+
+def statistics(context: TableContext, file: DataFileMeta) -> dict[str, tuple[Any, Any, int | None]]:
+    types = [field.type.with_nullable(True) for field in context.schema.fields]
+    low, high = (deserialize_row(row, types) for row in (file.value_stats.min_values, file.value_stats.max_values))
+    return dict(zip(context.schema.field_names, zip(low, high, file.value_stats.null_counts, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("mode", ["truncate(16)", "full", "counts", "none"])
+def test_statistics_are_those_of_every_format(file_format: str, mode: str, tmp_path: Path) -> None:
+    options = {"file.format": file_format, "metadata.stats-mode": mode, "fields.id.stats-mode": "full"}
+    context = make_table(tmp_path / "t", COLUMNS, ["id"], options=options)
+    far = ROWS if file_format != "orc" else [{**row, "t": row["t"] and row["t"].replace("9999-", "2200-")} for row in ROWS]
+    write(context, far)
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    found = statistics(context, bucket.files[0])
+    assert found["id"] == (1, 3, 0)
+    if mode == "none":
+        assert {bounds for name, bounds in found.items() if name != "id"} == {(None, None, None)}
+        return
+    assert (found["n"], found["b"]) == ((None, None, 1), (None, None, 1))
+    assert found["a"][:2] == (None, None) and found["a"][2] == (None if file_format == "parquet" else 1)
+    if mode == "counts":
+        assert found["s"] == found["t"] == (None, None, 1)
+        return
+    assert found["s"] == ("a" * (20 if mode == "full" else 16), "b", 1)
+    assert [math.copysign(1, found["f"][i]) for i in (0, 1)] == [-1, 1]
+    assert (found["t"][0].millis, found["t"][0].nano_of_milli, found["t"][2]) == (-1, 999_000, 1)
+
+
+def test_format_and_codec_of_each_level(tmp_path: Path) -> None:
+    options = {
+        "file.format": "orc",
+        "file.format.per.level": "0:avro,5:parquet",
+        "file.compression": "zstd",
+        "file.compression.per.level": "0:snappy,5:none",
+        "num-levels": "6",
+    }
+    context = make_table(tmp_path / "t", COLUMNS, ["id"], options=options)
+    write(context, ROWS[:2])
+    (first,) = (tmp_path / "t").glob("bucket-0/*.avro")
+    with first.open("rb") as stream:
+        header = fastavro.reader(stream).metadata
+    assert header["avro.codec"] == "snappy"
+    write(context, ROWS[2:])
+    compact(context, strategy="full")
+    (last,) = (tmp_path / "t").glob("bucket-0/*.parquet")
+    assert pq.ParquetFile(last).metadata.row_group(0).column(0).compression == "UNCOMPRESSED"
+    assert rows(context) == sorted(ROWS, key=lambda row: row["id"])
+
+
+def test_orc_codec(tmp_path: Path) -> None:
+    options = {"file.format": "orc", "file.compression": "lz4"}
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"], options=options)
+    write(context, [{"id": 1}])
+    (file,) = (tmp_path / "t").glob("bucket-0/*.orc")
+    assert orc.ORCFile(file).compression == "LZ4"
+
+
+def test_dictionaries_can_be_switched_off(tmp_path: Path) -> None:
+    for text, encoded in (("true", True), ("false", False)):
+        path = tmp_path / text
+        columns = {"id": "INT NOT NULL", "s": "STRING"}
+        context = make_table(path, columns, ["id"], options={"parquet.enable.dictionary": text})
+        write(context, [{"id": i, "s": "x"} for i in range(9)])
+        (file,) = path.glob("bucket-0/*.parquet")
+        column = pq.ParquetFile(file).metadata.row_group(0).column(4)
+        assert (column.path_in_schema, column.has_dictionary_page) == ("s", encoded)
+
+
+REFUSED: list[tuple[dict[str, str], dict[str, str], type[PaimonError], str]] = [
+    ({"file.format": "csv"}, {}, NotSupported, "parquet, orc, avro"),
+    ({"file.format.per.level": "3:row"}, {}, NotSupported, "file.format=row"),
+    ({"file.compression": "lzo"}, {}, UsageError, "lzo does not go with parquet"),
+    ({"file.format": "avro", "file.compression.per.level": "2:lz4"}, {}, UsageError, "lz4 does not go with avro"),
+    ({"file.format": "avro"}, {"v": "TIMESTAMP(9)"}, NotSupported, "Avro has no such type"),
+    ({"file.format": "avro"}, {"a b": "INT"}, NotSupported, "column 'a b' in an Avro file"),
+    ({}, {"v": "TIMESTAMP(9)", "w": "ARRAY<TIMESTAMP(6)>"}, NotSupported, "INT96"),
+    ({}, {"v": "VARIANT"}, NotSupported, "newest versions"),
+]
+
+
+@pytest.mark.parametrize(("options", "columns", "error", "said"), REFUSED)
+def test_refused_before_any_work(
+    options: dict[str, str], columns: dict[str, str], error: type[PaimonError], said: str, tmp_path: Path
+) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", **columns}, ["id"], options=options)
+    with pytest.raises(error, match=said):
+        check_writable(context)
+
+
+def test_a_far_timestamp_is_not_written_to_orc(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["id"], options={"file.format": "orc"})
+    with pytest.raises(NotSupported, match="column t holds a timestamp before 1677 or after 2262"):
+        write(context, ROWS)
+    assert not list((tmp_path / "t").glob("bucket-0/*"))
+
+
+@pytest.mark.parametrize("cut", [3, 40, 200, -1])
+def test_a_damaged_avro_file_is_named(cut: int, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["id"], options={"file.format": "avro"})
+    write(context, ROWS)
+    (path,) = (tmp_path / "t").glob("bucket-0/*.avro")
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(DamagedFile, match=path.name):
+        rows(replace(context))

@@ -1,0 +1,42 @@
+"""INT96 timestamps that 64-bit nanoseconds cannot hold are refused, not wrapped."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns, refuse_far_times
+from paimon_cli.errors import NotSupported
+
+
+def file_of(table: pa.Table) -> io.BytesIO:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, use_deprecated_int96_timestamps=True)
+    return sink
+
+
+def read(sink: io.BytesIO, columns: list[str]) -> list[pa.RecordBatch]:
+    reader = pq.ParquetFile(sink)
+    wide = int96_columns(reader.schema, columns)
+    return list(checked_int96(reader.iter_batches(2, columns=columns), io.BytesIO(sink.getvalue()), wide, 2))
+
+
+def test_times_within_the_range_and_other_columns() -> None:
+    times = pa.array([0, -1, None, 9_223_372_036_854, -9_223_372_036_854], pa.timestamp("ms"))
+    nested = pa.array([[0], None, [], [None, -5], [7]], pa.list_(pa.timestamp("us")))
+    sink = file_of(pa.table({"a": times, "n": nested, "i": [1, 2, 3, 4, 5]}))
+    assert int96_columns(pq.ParquetFile(sink).schema, ["i", "n", "a"]) == ["n", "a"]
+    assert sum(batch.num_rows for batch in read(sink, ["a", "n", "i"])) == 5
+
+
+@pytest.mark.parametrize("millis", [253402300799999, -62135596800000])
+def test_times_out_of_range(millis: int) -> None:
+    far = pa.array([millis], pa.timestamp("ms"))
+    for column in (far, pa.StructArray.from_arrays([far], ["t"])):
+        with pytest.raises(NotSupported, match="column c holds a timestamp before 1677 or after 2262"):
+            read(file_of(pa.table({"c": column})), ["c"])
+        with pytest.raises(NotSupported, match="of orc files"):
+            refuse_far_times(pa.table({"c": column}), "orc")
