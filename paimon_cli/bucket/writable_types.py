@@ -6,6 +6,7 @@ from paimon_cli.bucket.file_encoders import CODECS, NATIVE_TIMESTAMP_PRECISION, 
 from paimon_cli.datatypes.avro_types import avro_record_field
 from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.partition_path import check_partition_types
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
@@ -15,6 +16,7 @@ def check_writable(schema: TableSchema, options: TableOptions) -> None:
     """NotSupported for what data files written here cannot hold; UsageError for a codec that a format does not have."""
     for field in schema.fields:
         _refuse_newer(field.name, field.type)
+    check_partition_types(schema.types_of(schema.partition_keys))
     per_level = {options.format_at(level) for level in options.file_format_per_level}
     for file_format in sorted({options.file_format.lower(), *per_level}):
         if file_format not in CODECS:

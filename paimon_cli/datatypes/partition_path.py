@@ -43,7 +43,7 @@ def escape(text: str) -> str:
 
 
 def check_partition_types(types: Sequence[DataType]) -> None:
-    """Refuse, when a table is created, partition columns whose directories other readers would not find: `NotSupported`."""
+    """Refuse, before anything is written, partition columns whose directories other readers would not find: `NotSupported`."""
     for t in types:
         if t.root in FLOATING_ROOTS:
             raise NotSupported(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_cli.datatypes.data_type import NEWER_ROOTS, TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NEWER_ROOTS, TIMESTAMP_ROOTS, DataType
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
@@ -76,7 +76,8 @@ def _limits_of_files(schema: TableSchema) -> list[str]:
     options = TableOptions(schema.options)
     formats = {options.file_format.lower(), *(text.lower() for text in options.file_format_per_level.values())}
     codecs = {options.file_compression, *options.file_compression_per_level.values()}
-    if formats == {"parquet"} and codecs == {"zstd"} and not any(_is_special(column.type) for column in schema.fields):
+    special = [*(column.type for column in schema.fields if _is_special(column.type)), *_odd_partitions(schema)]
+    if formats == {"parquet"} and codecs == {"zstd"} and not special:
         return []
     from paimon_cli.bucket.writable_types import check_writable  # loads Arrow, which most tables are created without
 
@@ -85,6 +86,11 @@ def _limits_of_files(schema: TableSchema) -> list[str]:
     except (NotSupported, UsageError) as limit:
         return [f"this version does not write such a table: {limit}"]
     return []
+
+
+def _odd_partitions(schema: TableSchema) -> list[DataType]:
+    """Partition columns whose directory names writers do not agree on."""
+    return [t for t in schema.types_of(schema.partition_keys) if t.root in FLOATING_ROOTS | BINARY_ROOTS]
 
 
 def _is_special(data_type: DataType) -> bool:

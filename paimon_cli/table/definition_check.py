@@ -16,12 +16,6 @@ RESERVED_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_
 RESERVED_PREFIX = "_KEY_"
 POSTPONE, DYNAMIC = -2, -1
 UNORDERED_ROOTS = NESTED_ROOTS | NEWER_ROOTS
-UNSPELLABLE_PARTITION_ROOTS = {
-    "FLOAT": "writers do not agree on the digits of its directory name",
-    "DOUBLE": "writers do not agree on the digits of its directory name",
-    "BINARY": "Java gives it no usable directory name",
-    "VARBINARY": "Java gives it no usable directory name",
-}
 FIELD_OPTION_ARITY = 3
 """`fields.<column>.<what>`."""
 
@@ -60,15 +54,6 @@ def _check_keys(definition: TableDefinition) -> None:
                 raise UsageError(
                     f"{what} column '{name}' is of type {type_to_sql(column_type)}", "only plain types can be compared as keys"
                 )
-
-
-def _check_partition_types(definition: TableDefinition) -> None:
-    for name in definition.partition_keys:
-        root = definition.field(name).type.root
-        if root in UNSPELLABLE_PARTITION_ROOTS:
-            raise UsageError(
-                f"partition column '{name}' is {root}", UNSPELLABLE_PARTITION_ROOTS[root], "partition by another column"
-            )
 
 
 def _check_primary_key(definition: TableDefinition) -> None:
@@ -193,7 +178,6 @@ CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
     _check_defaults,
     _check_option_values,
     _check_keys,
-    _check_partition_types,
     _check_primary_key,
     _check_bucket,
     _check_merging,
