@@ -105,7 +105,6 @@ def test_of_many_that_create_at_once_one_wins(tmp_path: Path) -> None:
         (["id INT"], {"options": {"bucket": "many"}}, "bucket"),
         (["id INT", "dt DATE"], {"key": ("dt",), "partition_by": ("dt",)}, "partition columns only"),
         (["id INT", "dt DATE"], {"partition_by": ("dt",)}, "lacks partition column dt"),
-        (["id INT", "b BYTES"], {"key": ("id", "b"), "partition_by": ("b",)}, "partition column 'b'"),
         (["id INT", "v INT"], {"options": {"bucket-key": "v"}}, "not in the primary key"),
         (["id INT", "v INT"], {"options": {"bucket-key": "w"}}, "unknown column 'w'"),
         (["id INT"], {"options": {"bucket": "-1", "bucket-key": "id"}}, "without a number of buckets"),
