@@ -117,7 +117,7 @@ def test_what_is_not_written_is_refused_before_anything_happens(tmp_path: Path) 
             {"merge-engine": "aggregation"},
             {"deletion-vectors.enabled": "true"},
             {"changelog-producer": "input"},
-            {"file.format": "orc"},
+            {"file.format": "csv"},
         ]
     ):
         context = make_table(tmp_path / str(number), COLUMNS, ["k"], options=options)
