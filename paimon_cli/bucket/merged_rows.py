@@ -66,8 +66,10 @@ def _merged_rows(
 def merge_columns(context: TableContext, columns: Iterable[str]) -> list[str]:
     """What a merge must read so that it can give `columns`: system columns, key and sequence fields come first."""
     schema = context.schema
-    engine = merge_engine(context.options)
-    needed = [SEQUENCE_NUMBER, VALUE_KIND, *schema.trimmed_primary_keys, *engine.sequence_fields, *columns]
+    engine = merge_engine(context.schema, context.options)
+    wanted = list(columns)
+    needed = [*schema.trimmed_primary_keys, *engine.sequence_fields, *engine.columns_for(wanted)]
+    needed = [SEQUENCE_NUMBER, VALUE_KIND, *needed, *wanted]
     return list(dict.fromkeys(needed))
 
 
@@ -87,7 +89,7 @@ def merge_section(
     runs = sorted(section, key=lambda run: max(file.max_sequence_number for file in run.files))
     rows = _batch_rows(runs, memory or MERGE_BYTES)
     streams = [_run_rows(context, partition, bucket, run, columns, rows) for run in runs]
-    return merge_sorted_runs(streams, context.schema.trimmed_primary_keys, merge_engine(context.options))
+    return merge_sorted_runs(streams, context.schema.trimmed_primary_keys, merge_engine(context.schema, context.options))
 
 
 def _run_rows(

@@ -97,7 +97,9 @@ def check_compactable(context: TableContext) -> None:
         raise NotSupported(
             f"compaction with changelog-producer={options.changelog_producer}", "it would have to write changelog files"
         )
-    merge_engine(options)
+    if options.record_level_expire_time is not None:
+        raise NotSupported("compaction with record-level.expire-time", "this version does not expire single records")
+    merge_engine(context.schema, options)
 
 
 def plan_bucket(
@@ -133,6 +135,9 @@ def plan_bucket(
         pick, then = picker.pick(run_sizes(runs), now, known)
         if pick is None:
             return left_alone(picker.why_not(run_sizes(runs), then), then)
+    if context.options.merge_engine == "first-row" and strategy != FULL_STRATEGY:
+        # readers of first-row tables read each file above level 0 for itself: no key may be in two of them
+        pick = replace(pick, output_level=max_level, run_count=len(runs))
     picked = tuple(file for run in runs[: pick.run_count] for file in run.files)
     if len(picked) == 1 and picked[0].level == pick.output_level and not (rewrite_all and strategy == FULL_STRATEGY):
         return left_alone(f"one file, at level {pick.output_level} already", then)

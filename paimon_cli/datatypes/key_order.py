@@ -49,6 +49,19 @@ def _word(column: pa.Array) -> np.ndarray:
     return pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64, copy=False)
 
 
+def null_first_words(column: pa.Array, descending: bool = False) -> list[np.ndarray]:
+    """Order words of a nullable column, most significant first; null is the smallest value in either direction (Java SortSpec)."""
+    present = column.drop_null()
+    word = _word(comparable(present))
+    word = ~word if descending else word
+    if column.null_count == 0:
+        return [word]
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    filled = np.zeros(len(column), dtype=np.int64)
+    filled[valid] = word
+    return [valid.astype(np.int64), filled]
+
+
 def stable_order(words: Sequence[np.ndarray]) -> np.ndarray:
     """Row numbers in ascending order of the words (most significant first); equal rows keep their order."""
     if len(words) == 1:

@@ -93,7 +93,7 @@ def _changed(context: TableContext, change: RowChange, batch: pa.RecordBatch, fi
         columns[assignment.column.name] = _assigned(context, assignment, batch)
     columns = {name: with_default(values, context.schema.field(name)) for name, values in columns.items()}
     changed = _merge_rows(context, columns, change.kind, first_sequence)
-    engine = merge_engine(context.options)
+    engine = merge_engine(context.schema, context.options)
     if any(assignment.column.name in engine.sequence_fields for assignment in assignments):
         _check_winners(context, batch, changed)
     return changed
@@ -124,7 +124,7 @@ def _check_winners(context: TableContext, before: pa.RecordBatch, after: pa.Reco
     """A table's sequence field decides which version of a row wins: an update that lowers it would never be seen."""
     columns = {name: before.column(name) for name in context.schema.field_names}
     both = pa.concat_batches([_merge_rows(context, columns, INSERT, 0), after])
-    engine = merge_engine(context.options)
+    engine = merge_engine(context.schema, context.options)
     kinds = engine.merge(sorted_rows(both, context.schema.trimmed_primary_keys, engine)).column(VALUE_KIND).to_numpy()
     if not (kinds == UPDATE_AFTER).all():
         key = _key(context, before, int(np.argmax(kinds != UPDATE_AFTER)))

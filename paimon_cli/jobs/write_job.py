@@ -20,6 +20,7 @@ from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.write.incoming_rows import IncomingRows, plan_sources
+from paimon_cli.write.row_kind_filter import RowKindFilter
 from paimon_cli.write.write_plan import WritePlan
 
 
@@ -94,14 +95,11 @@ def check_writable_table(context: TableContext) -> None:
     options = context.options
     if not context.schema.primary_keys:
         raise NotSupported("writing a table without a primary key", "this version writes primary-key tables only")
-    merge_engine(options)
+    merge_engine(context.schema, options)
     if options.deletion_vectors_enabled:
         raise NotSupported("writing with deletion-vectors.enabled", "this version reads deletion vectors, it does not write them")
     if options.changelog_producer == "input":
         raise NotSupported("writing with changelog-producer=input", "this version writes no changelog files")
-    for key in ("ignore-delete", "ignore-update-before"):
-        if options.raw.get(key, "false") != "false":
-            raise NotSupported(f"writing with {key}", "this version does not drop rows on their way in")
 
 
 def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
@@ -117,6 +115,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
             row_kind.DELETE if request.op == "delete" else row_kind.INSERT,
             request.op_column,
             storage_options=request.storage_options,
+            kind_filter=RowKindFilter.of(context.schema, context.options),
         ),
         splits=tuple(plan_sources(request.sources, request.format, request.storage_options)),
         total_buckets=context.options.bucket,

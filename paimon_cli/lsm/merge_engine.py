@@ -1,76 +1,125 @@
-"""What becomes of several rows of one key: the merge engine's part of a merge, on sorted Arrow rows.
-
-`SortedRows` carries the rows of a piece in (key, sequence) order with their groups; an engine gives one row per group.
-"""
+"""The merge engine of a table from its options; what an option combination means, and which are refused (format section 11.3)."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
-
-import numpy as np
-import pyarrow as pa
-
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import UsageError
+from paimon_cli.lsm.aggregation import Aggregation
+from paimon_cli.lsm.aggregators.aggregator import Aggregator
+from paimon_cli.lsm.aggregators.catalog import aggregator_of, ignores_retractions
+from paimon_cli.lsm.aggregators.chosen_values import LastValue
+from paimon_cli.lsm.deduplicate import Deduplicate, FirstRow
+from paimon_cli.lsm.partial_update import PartialUpdate
+from paimon_cli.lsm.sequence_groups import SequenceGroup
+from paimon_cli.lsm.sorted_rows import MergeEngine, SortedRows
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
+__all__ = ["Deduplicate", "MergeEngine", "SortedRows", "merge_engine"]
 
-@dataclass(frozen=True)
-class SortedRows:
-    """Rows in arrival order with the `order` that sorts them and, in that order, the first row of each key."""
-
-    rows: pa.RecordBatch
-    order: np.ndarray
-    starts: np.ndarray
-
-    @property
-    def last_of_each_key(self) -> np.ndarray:
-        """Row numbers (into `rows`) of each key's newest row."""
-        ends = np.append(self.starts[1:], len(self.order)) - 1
-        return self.order[ends]
-
-    def pieces(self, rows_per_piece: int) -> Iterator[SortedRows]:
-        """The same rows in pieces of about `rows_per_piece` rows, cut between keys."""
-        wanted = np.arange(0, len(self.order), rows_per_piece)
-        first_groups = np.unique(np.searchsorted(self.starts, wanted))
-        cuts = [*first_groups[first_groups < len(self.starts)].tolist(), len(self.starts)]
-        bounds = np.append(self.starts, len(self.order))
-        for first, end in itertools.pairwise(cuts):
-            low, high = bounds[first], bounds[end]
-            yield SortedRows(self.rows, self.order[low:high], self.starts[first:end] - low)
+LAST_NON_NULL = "last_non_null_value"
 
 
-class MergeEngine(Protocol):
-    """Merges the rows of each key; retractions are kept, who may drop them is decided elsewhere."""
-
-    @property
-    def sequence_fields(self) -> Sequence[str]:
-        """Columns that order the rows of a key before the sequence number does (option `sequence.field`)."""
-        ...
-
-    def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        """One row per key, in key order."""
-        ...
-
-
-@dataclass(frozen=True)
-class Deduplicate:
-    """The newest row wins, whatever its kind (Java DeduplicateMergeFunction)."""
-
-    sequence_fields: tuple[str, ...] = ()
-
-    def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        return rows.rows.take(pa.array(rows.last_of_each_key))
+def merge_engine(schema: TableSchema, options: TableOptions) -> MergeEngine:
+    """The table's engine. UsageError for options that contradict each other or the columns, NotSupported for what we lack."""
+    name = options.merge_engine
+    if name == "aggregation":
+        return _aggregation(schema, options)
+    if name == "partial-update":
+        return _partial_update(schema, options)
+    if name == "first-row":
+        return FirstRow(options.ignore_delete)
+    return Deduplicate(options.sequence_fields, _descending(options), options.ignore_delete)
 
 
-def merge_engine(options: TableOptions) -> MergeEngine:
-    """The table's engine; `NotSupported` for those that this version does not have."""
-    if options.merge_engine != "deduplicate":
-        raise NotSupported(f"merge-engine={options.merge_engine}", "this version merges with deduplicate only")
-    if options.sequence_sort_order != "ascending":
-        raise NotSupported("sequence.field.sort-order=descending", "this version orders by ascending sequence fields only")
-    if "record-level.expire-time" in options.raw:
-        raise NotSupported("record-level.expire-time", "this version does not expire single records")
-    return Deduplicate(options.sequence_fields)
+def _descending(options: TableOptions) -> bool:
+    return options.sequence_sort_order == "descending"
+
+
+def _aggregation(schema: TableSchema, options: TableOptions) -> Aggregation:
+    functions: dict[str, Aggregator] = {name: LastValue() for name in options.sequence_fields}
+    for field in schema.fields:
+        if field.name not in functions and field.name not in schema.primary_keys:
+            functions[field.name] = aggregator_of(_function(field.name, options) or LAST_NON_NULL, field, options)
+    deaf = frozenset(field.name for field in schema.fields if field.name in functions and ignores_retractions(field, options))
+    if deaf and options.aggregation_remove_record_on_delete:
+        raise UsageError(
+            f"fields.{min(deaf)}.ignore-retract and aggregation.remove-record-on-delete contradict each other",
+            "a -D is either ignored or removes the row",
+        )
+    return Aggregation(
+        functions,
+        deaf - set(options.sequence_fields),
+        frozenset(schema.primary_keys),
+        options.aggregation_remove_record_on_delete,
+        options.sequence_fields,
+        _descending(options),
+    )
+
+
+def _function(column: str, options: TableOptions) -> str | None:
+    return options.column_option(column, "aggregate-function") or options.default_aggregate_function
+
+
+def _partial_update(schema: TableSchema, options: TableOptions) -> PartialUpdate:
+    groups = _sequence_groups(schema, options)
+    _check_removal(groups, options)
+    ordering = {name for group in groups for name in group.fields}
+    protected = {name for group in groups for name in group.columns}
+    functions: dict[str, Aggregator] = {}
+    for field in schema.fields:
+        function = _function(field.name, options)
+        if function is None or field.name in ordering or field.name in schema.primary_keys:
+            continue
+        if function != LAST_NON_NULL and field.name not in protected:
+            raise UsageError(
+                f"column {field.name} has the aggregate function {function}, but no sequence group",
+                "partial-update aggregates columns of sequence groups only",
+                f"add it to a group: fields.<sequence field>.sequence-group={field.name}",
+            )
+        functions[field.name] = aggregator_of(function, field, options)
+    return PartialUpdate(
+        groups,
+        functions,
+        frozenset(name for name in functions if ignores_retractions(schema.field(name), options)),
+        frozenset(schema.primary_keys),
+        schema.field_names,
+        options.ignore_delete,
+        options.partial_update_remove_record_on_delete,
+        options.sequence_fields,
+        _descending(options),
+    )
+
+
+def _sequence_groups(schema: TableSchema, options: TableOptions) -> tuple[SequenceGroup, ...]:
+    """Groups from `fields.<s1,s2>.sequence-group=<c1,c2>`; a column is in one group only and not in the primary key."""
+    groups: list[SequenceGroup] = []
+    seen: set[str] = set()
+    removing = options.partial_update_remove_record_on_sequence_group
+    for key, (fields, columns) in sorted(options.sequence_groups.items()):
+        for name in (*fields, *columns):
+            schema.field(name)
+            if name in schema.primary_keys:
+                raise UsageError(f"{key} names the primary-key column '{name}'", "a key column never changes")
+        twice = seen.intersection(columns)
+        if twice:
+            raise UsageError(f"column {min(twice)} is in two sequence groups", f"the second is {key}")
+        seen.update(columns)
+        groups.append(SequenceGroup(fields, tuple(c for c in columns if c not in fields), not set(removing).isdisjoint(fields)))
+    return tuple(groups)
+
+
+def _check_removal(groups: tuple[SequenceGroup, ...], options: TableOptions) -> None:
+    on_delete, removing = options.partial_update_remove_record_on_delete, options.partial_update_remove_record_on_sequence_group
+    on_group = "partial-update.remove-record-on-sequence-group"
+    for option, is_set in (("partial-update.remove-record-on-delete", on_delete), (on_group, bool(removing))):
+        if is_set and options.ignore_delete:
+            raise UsageError(f"ignore-delete and {option} contradict each other", "a -D is either ignored or removes the row")
+    if on_delete and groups:
+        raise UsageError(
+            "sequence groups and partial-update.remove-record-on-delete contradict each other",
+            "a group decides itself what a -D does to its columns",
+            f"use {on_group}",
+        )
+    unknown = set(removing) - {name for group in groups for name in group.fields}
+    if unknown:
+        raise UsageError(f"{on_group} names '{min(unknown)}'", "it is no sequence field of a sequence group")

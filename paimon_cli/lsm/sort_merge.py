@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.key_order import Key, comparable, count_up_to, group_starts, key_at, order_words, stable_order
+from paimon_cli.datatypes.key_order import Key, comparable, count_up_to, group_starts, key_at, null_first_words, order_words, stable_order
 from paimon_cli.lsm.merge_engine import MergeEngine, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
@@ -87,7 +87,7 @@ def sorted_rows(rows: pa.RecordBatch, key_columns: Sequence[str], engine: MergeE
     starts = group_starts([word[order] for word in words])
     if not engine.sequence_fields and _ascends_in_groups(_sequence(rows)[order], starts):
         return SortedRows(rows, order, starts)
-    ties = [_nulls_first(rows.column(name)) for name in engine.sequence_fields]
+    ties = [word for name in engine.sequence_fields for word in null_first_words(rows.column(name), engine.descending)]
     added = (rows.column(VALUE_KIND).to_numpy() & 1) == 0
     return SortedRows(rows, stable_order([*words, *ties, _sequence(rows), added.astype(np.int64)]), starts)
 
@@ -101,11 +101,3 @@ def _ascends_in_groups(sequence: np.ndarray, starts: np.ndarray) -> bool:
     rising = sequence[1:] > sequence[:-1]
     rising[starts[1:] - 1] = True
     return bool(rising.all())
-
-
-def _nulls_first(column: pa.Array) -> np.ndarray:
-    """Order words of a nullable sequence field; null is the smallest value."""
-    word = order_words([column.drop_null()])[0]
-    filled = np.full(len(column), np.iinfo(np.int64).min, dtype=np.int64)
-    filled[column.is_valid().to_numpy(zero_copy_only=False)] = word
-    return filled

@@ -78,7 +78,12 @@ class TableOptions:
     )
     ignore_update_before = TypedOption("ignore-update-before", False, read.boolean)
     partial_update_remove_record_on_delete = TypedOption("partial-update.remove-record-on-delete", False, read.boolean)
+    partial_update_remove_record_on_sequence_group = TypedOption[tuple[str, ...]](
+        "partial-update.remove-record-on-sequence-group", (), read.names
+    )
     aggregation_remove_record_on_delete = TypedOption("aggregation.remove-record-on-delete", False, read.boolean)
+    record_level_expire_time = TypedOption("record-level.expire-time", None, read.optional(read.duration))
+    record_level_time_field = TypedOption("record-level.time-field", None, read.optional(read.text))
     default_aggregate_function = TypedOption("fields.default-aggregate-function", None, read.optional(read.text))
     changelog_producer = TypedOption("changelog-producer", "none", read.one_of("none", "input", "lookup", "full-compaction"))
     changelog_row_deduplicate = TypedOption("changelog-producer.row-deduplicate", False, read.boolean)
@@ -161,6 +166,11 @@ class TableOptions:
         )
 
     @property
+    def hides_level_0(self) -> bool:
+        """Whether plain reads of a primary-key table leave out what no compaction has looked at (format section 11.1)."""
+        return self.deletion_vectors_enabled or self.merge_engine == "first-row"
+
+    @property
     def stop_trigger(self) -> int:
         """Sorted runs at which writers wait: never below the compaction trigger, three above it when unset."""
         stop = TypedOption("num-sorted-run.stop-trigger", self.compaction_trigger + 3, read.whole_number(0)).__get__(self)
@@ -187,6 +197,13 @@ class TableOptions:
     def column_option(self, column: str, name: str) -> str | None:
         """Text of `fields.<column>.<name>`, such as its `aggregate-function`; None when unset."""
         return self.raw.get(f"fields.{column}.{name}")
+
+    @property
+    def sequence_groups(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Ordering fields and columns of each `fields.<s1,s2>.sequence-group=<c1,c2>`, by the option's key."""
+        prefix, suffix = "fields.", ".sequence-group"
+        keys = [key for key in self.raw if key.startswith(prefix) and key.endswith(suffix)]
+        return {key: (read.names(key[len(prefix) : -len(suffix)]), read.names(self.raw[key])) for key in keys}
 
     def stats_mode(self, column: str, level: int | None = None) -> str:
         """`none`, `counts`, `full` or `truncate(n)`: the column's own mode, else that of the level, else the table's."""

@@ -157,7 +157,7 @@ class _Planner:
         return holding is None or bucket.bucket in holding
 
     def _visible(self, files: tuple[DataFileMeta, ...]) -> list[DataFileMeta]:
-        hidden_level = 0 if self._context.schema.primary_keys and self._context.options.deletion_vectors_enabled else None
+        hidden_level = 0 if self._context.schema.primary_keys and self._context.options.hides_level_0 else None
         shown = [f for f in files if f.level != hidden_level and self._top_level in (None, f.level)]
         self.counts.files_skipped_by_level += len(files) - len(shown)
         return shown

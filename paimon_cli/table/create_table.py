@@ -20,7 +20,6 @@ PLAIN_PRECISION = 6
 """Digits of a TIMESTAMP that every file format holds."""
 
 LIMITED_OPTIONS = (
-    ("merge-engine", "deduplicate", "this version neither writes nor compacts tables with merge-engine={}"),
     ("deletion-vectors.enabled", "false", "this version reads deletion vectors, it does not write them"),
     ("changelog-producer", "none", "this version makes no changelog files, as changelog-producer={} wants"),
 )

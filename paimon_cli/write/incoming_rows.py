@@ -31,6 +31,7 @@ from paimon_cli.write.incoming_sources import TEXT_FORMATS
 from paimon_cli.write.incoming_splits import SourceSplit, plan_sources
 from paimon_cli.write.incoming_text_values import parse_text
 from paimon_cli.write.incoming_types import check_writable, zero_value
+from paimon_cli.write.row_kind_filter import RowKindFilter
 
 __all__ = ["IncomingRows", "SourceSplit", "plan_sources"]
 
@@ -50,6 +51,7 @@ class IncomingRows:
     kind_column: str | None = None
     csv_delimiter: str = ","
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    kind_filter: RowKindFilter = field(default_factory=RowKindFilter)
 
     def __post_init__(self) -> None:
         for column in self.schema.fields:
@@ -66,7 +68,7 @@ class IncomingRows:
         """
         row = 0
         for batch in self._raw_batches(split):
-            rows = self.conform(batch, split, row)
+            rows = self.kind_filter.kept(self.conform(batch, split, row), split.name)
             row += batch.num_rows
             if rows.num_rows:
                 yield rows

@@ -18,7 +18,7 @@ ROWS_PER_PIECE = 65536
 
 def flush_rows(context: TableContext, batches: Sequence[pa.RecordBatch], writer: DataFileWriter) -> int:
     """Sort the batches together, merge rows of equal keys and write the result; returns the rows written."""
-    engine = merge_engine(context.options)
+    engine = merge_engine(context.schema, context.options)
     ordered = sorted_rows(pa.concat_batches(batches), context.schema.trimmed_primary_keys, engine)
     written = 0
     for piece in ordered.pieces(ROWS_PER_PIECE):

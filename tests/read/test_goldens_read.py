@@ -15,8 +15,7 @@ from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.read.time_travel import travel
 from tests.goldens import GOLDENS, Golden, expected_rows, golden_table
 
-DEDUPLICATE = [golden for golden in GOLDENS if golden.options.get("merge-engine", "deduplicate") == "deduplicate"]
-READABLE = [(golden, moment) for golden in DEDUPLICATE for moment in golden.moments if moment != "changelog"]
+READABLE = [(golden, moment) for golden in GOLDENS for moment in golden.moments if moment != "changelog"]
 
 
 def _choice(moment: str) -> dict[str, Any]:

@@ -135,7 +135,6 @@ def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[s
     [
         (["id INT"], {"options": {"bucket": "-1"}}, "fixed number of buckets"),
         (["id INT", "dt DATE"], {"partition_by": ("dt",), "options": {"bucket": "-1"}}, "fixed number of buckets"),
-        (["id INT"], {"options": {"merge-engine": "partial-update"}}, "merge-engine=partial-update"),
         (["id INT"], {"options": {"deletion-vectors.enabled": "true"}}, "deletion vectors"),
         (["id INT"], {"options": {"changelog-producer": "lookup"}}, "changelog-producer=lookup"),
         (["id INT", "f DOUBLE"], {"key": ("id", "f"), "partition_by": ("f",)}, "DOUBLE NOT NULL partition columns"),

@@ -1,0 +1,174 @@
+"""Aggregate functions by name, with their options and the types that they take (Java FieldAggregatorFactory and its factories)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+
+from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, DataField, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.lsm.aggregators.aggregator import Aggregator
+from paimon_cli.lsm.aggregators.chosen_values import FirstValue, LastNonNullValue, LastValue
+from paimon_cli.lsm.aggregators.collections_of_values import collected, merged_map, timed_map
+from paimon_cli.lsm.aggregators.extremes import Extreme
+from paimon_cli.lsm.aggregators.joined_text import JoinedText, distinct_text
+from paimon_cli.lsm.aggregators.nested_rows import NO_LIMIT, NULL_KEYS, NestedTable
+from paimon_cli.lsm.aggregators.products import Product
+from paimon_cli.lsm.aggregators.sketches import bitmap32, theta_sketch
+from paimon_cli.lsm.aggregators.sums import Sum
+from paimon_cli.options import option_text as read
+from paimon_cli.options.option_text import read_option
+from paimon_cli.options.table_options import TableOptions
+
+T = TypeVar("T")
+Builder = Callable[[DataField, TableOptions], Aggregator]
+NUMERIC_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
+
+
+def aggregator_of(function: str, field: DataField, options: TableOptions) -> Aggregator:
+    """The column's aggregator. UsageError for an unknown function, a type or an option that it cannot take."""
+    if function in UNSUPPORTED:
+        raise NotSupported(f"the aggregate function {function} of column {field.name}", UNSUPPORTED[function])
+    builder = BUILDERS.get(function)
+    if builder is None:
+        known = ", ".join(sorted(name for name in BUILDERS))
+        raise UsageError(f"column {field.name} has the unknown aggregate function '{function}'", hint=f"the functions are {known}")
+    return builder(field, options)
+
+
+def ignores_retractions(field: DataField, options: TableOptions) -> bool:
+    """Option `fields.<column>.ignore-retract`: rows that take something back leave the column as it is."""
+    return _setting(field, options, "ignore-retract", read.boolean, False)
+
+
+def _setting(field: DataField, options: TableOptions, name: str, reader: Callable[[str], T], default: T) -> T:
+    text = options.column_option(field.name, name)
+    return default if text is None else read_option(f"fields.{field.name}.{name}", text, reader)
+
+
+def _flag(field: DataField, options: TableOptions, name: str) -> bool:
+    return _setting(field, options, name, read.boolean, False)
+
+
+def _expect(function: str, field: DataField, fits: bool, wanted: str) -> None:
+    if not fits:
+        raise UsageError(
+            f"aggregate function {function} cannot work on column {field.name} {type_to_sql(field.type)}", f"it takes {wanted}"
+        )
+
+
+def _sum(field: DataField, options: TableOptions) -> Aggregator:
+    _expect("sum", field, field.type.root in NUMERIC_ROOTS, "numbers")
+    return Sum(field.name)
+
+
+def _product(field: DataField, options: TableOptions) -> Aggregator:
+    _expect("product", field, field.type.root in NUMERIC_ROOTS, "numbers")
+    return Product(field.name)
+
+
+def _extreme(function: str, greatest: bool) -> Builder:
+    def build(field: DataField, options: TableOptions) -> Aggregator:
+        _expect(function, field, not field.type.is_nested, "values that have an order")
+        return Extreme(greatest)
+
+    return build
+
+
+def _boolean(function: str, greatest: bool) -> Builder:
+    def build(field: DataField, options: TableOptions) -> Aggregator:
+        _expect(function, field, field.type.root == "BOOLEAN", "BOOLEAN")
+        return Extreme(greatest)
+
+    return build
+
+
+def _listagg(field: DataField, options: TableOptions) -> Aggregator:
+    _expect("listagg", field, field.type.root == "VARCHAR" and field.type.length == MAX_LENGTH, "STRING")
+    delimiter = _setting(field, options, "list-agg-delimiter", read.text, ",")
+    return distinct_text(delimiter) if _flag(field, options, "distinct") else JoinedText(delimiter)
+
+
+def _collect(field: DataField, options: TableOptions) -> Aggregator:
+    _expect("collect", field, field.type.root == "ARRAY", "ARRAY")
+    element = arrow_type(field.type.element_type())
+    return collected(element, _flag(field, options, "distinct"), ignores_retractions(field, options))
+
+
+def _merge_map(field: DataField, options: TableOptions) -> Aggregator:
+    _expect("merge_map", field, field.type.root == "MAP", "MAP")
+    return merged_map(arrow_type(field.type).key_type)
+
+
+def _timed_map(field: DataField, options: TableOptions) -> Aggregator:
+    value = field.type.entry_types()[1] if field.type.root == "MAP" else DataType("INT")
+    _expect("merge_map_with_keytime", field, value.root == "ROW" and len(value.row_fields()) > 1, "MAP of ROW with two fields or more")
+    names = [inner.name for inner in value.row_fields()]
+    wanted = options.column_option(field.name, "ts-field") or names[-1]
+    _expect("merge_map_with_keytime", field, wanted in names, f"a ROW with the field {wanted}")
+    return timed_map(arrow_type(field.type).key_type, wanted)
+
+
+def _nested_table(function: str, field: DataField, options: TableOptions) -> NestedTable:
+    is_table = field.type.root == "ARRAY" and field.type.element_type().root == "ROW"
+    _expect(function, field, is_table, "ARRAY of ROW")
+    row_type: pa.DataType = arrow_type(field.type.element_type())
+    key = _setting(field, options, "nested-key", read.names, ())
+    sequence = _setting(field, options, "nested-sequence-field", read.names, ())
+    names = [inner.name for inner in field.type.element_type().row_fields()]
+    for name in (*key, *sequence):
+        _expect(function, field, name in names, f"rows with the field {name}")
+    for option in ("nested-key-null-strategy", "nested-sequence-field"):
+        if options.column_option(field.name, option) and not key:
+            raise UsageError(f"fields.{field.name}.{option} needs fields.{field.name}.nested-key")
+    null_key = _setting(field, options, "nested-key-null-strategy", read.one_of(*NULL_KEYS), "merge")
+    limit = _setting(field, options, "count-limit", read.whole_number(0), NO_LIMIT)
+    return NestedTable(field.name, row_type, key, sequence, null_key, limit)
+
+
+def _nested_partial(field: DataField, options: TableOptions) -> Aggregator:
+    table = _nested_table("nested_partial_update", field, options)
+    if not table.key:
+        raise UsageError(f"nested_partial_update of column {field.name} needs fields.{field.name}.nested-key")
+    return table.partially_updated()
+
+
+def _bytes(function: str, build: Callable[[str], Aggregator]) -> Builder:
+    def checked(field: DataField, options: TableOptions) -> Aggregator:
+        _expect(function, field, field.type.root == "VARBINARY", "VARBINARY or BYTES")
+        return build(field.name)
+
+    return checked
+
+
+BUILDERS: dict[str, Builder] = {
+    "sum": _sum,
+    "product": _product,
+    "max": _extreme("max", True),
+    "min": _extreme("min", False),
+    "bool_or": _boolean("bool_or", True),
+    "bool_and": _boolean("bool_and", False),
+    "last_value": lambda field, options: LastValue(),
+    "last_non_null_value": lambda field, options: LastNonNullValue(),
+    "first_value": lambda field, options: FirstValue(),
+    "first_non_null_value": lambda field, options: FirstValue(skip_nulls=True),
+    "first_not_null_value": lambda field, options: FirstValue(skip_nulls=True),
+    "listagg": _listagg,
+    "collect": _collect,
+    "merge_map": _merge_map,
+    "merge_map_with_keytime": _timed_map,
+    "nested_update": lambda field, options: _nested_table("nested_update", field, options).updated(),
+    "nested_partial_update": _nested_partial,
+    "rbm32": _bytes("rbm32", bitmap32),
+    "theta_sketch": _bytes("theta_sketch", theta_sketch),
+}
+"""Functions by the names that options give them."""
+
+UNSUPPORTED = {
+    "rbm64": "its bitmaps have a form of Java's own",
+    "hll_sketch": "no library writes its sketches as Java does",
+}

@@ -1,0 +1,107 @@
+"""Functions that choose one of the values: last_value, last_non_null_value, first_value, first_non_null_value.
+
+Older rows that come late (REVERSED) and rows taken back make the choice depend on every step: then all keys advance together, one
+operation of each key at a time, so that the number of steps is the longest key's, not the rows'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.lsm.aggregators.aggregator import first_position, last_position, picked, rows_at, validity
+from paimon_cli.lsm.column_history import ADD, RETRACT, REVERSED, SET, ColumnHistory
+
+
+def steps(history: ColumnHistory) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Keys and their operations: first the first of every key, then the second of those that have one, and so on."""
+    longest_first = np.argsort(-history.sizes, kind="stable")
+    sizes = history.sizes[longest_first]
+    for step in range(history.longest):
+        keys = longest_first[: np.searchsorted(-sizes, -step, side="left")]
+        yield keys, history.starts[keys] + step
+
+
+@dataclass(frozen=True)
+class LastValue:
+    """The newest value, null too; null after a retraction. An older row changes nothing (Java FieldLastValueAgg)."""
+
+    retracts: bool = True
+
+    def merge(self, column: pa.Array, history: ColumnHistory) -> pa.Array:
+        if not history.has_reversed and not history.has_retractions and history.sizes.all():
+            return column.take(pa.array(history.rows[history.starts[1:] - 1]))
+        last = last_position(history, history.codes != REVERSED)
+        taken_back = (last >= 0) & (history.codes[last] == RETRACT) if len(history.codes) else last >= 0
+        return picked(column, rows_at(history, np.where(taken_back, -1, last)))
+
+
+@dataclass(frozen=True)
+class LastNonNullValue:
+    """The newest value that is not null; null when such a value is retracted (Java FieldLastNonNullValueAgg)."""
+
+    retracts: bool = True
+
+    def merge(self, column: pa.Array, history: ColumnHistory) -> pa.Array:
+        if column.null_count == 0 and not history.has_reversed:
+            return LastValue().merge(column, history)
+        valid = validity(column)[history.rows]
+        if history.has_reversed:
+            return self._stepped(column, history, valid)
+        last = last_position(history, valid)
+        if history.has_retractions:
+            last = np.where((last >= 0) & (history.codes[last] == RETRACT), -1, last)
+        return picked(column, rows_at(history, last))
+
+    def _stepped(self, column: pa.Array, history: ColumnHistory, valid: np.ndarray) -> pa.Array:
+        chosen = np.full(history.keys, -1)
+        for keys, operations in steps(history):
+            codes, value = history.codes[operations], np.where(valid[operations], history.rows[operations], -1)
+            kept = chosen[keys]
+            added = np.where(value >= 0, value, kept)
+            older = np.where(kept >= 0, kept, value)
+            retracted = np.where(value >= 0, -1, kept)
+            chosen[keys] = np.select([codes == SET, codes == REVERSED, codes == RETRACT], [value, older, retracted], added)
+        return picked(column, chosen)
+
+
+@dataclass(frozen=True)
+class FirstValue:
+    """The first value, null too unless `skip_nulls`; an older row that comes late replaces it.
+
+    Java FieldFirstValueAgg and FieldFirstNonNullValueAgg: what a SET gives does not count as the first value.
+    """
+
+    skip_nulls: bool = False
+    retracts: bool = False
+
+    def merge(self, column: pa.Array, history: ColumnHistory) -> pa.Array:
+        valid = validity(column)
+        begun = np.zeros(history.keys, dtype=bool)
+        counted = valid[history.earlier_rows] if self.skip_nulls else np.ones(len(history.earlier_rows), dtype=bool)
+        begun[history.earlier_keys[counted]] = True
+        valid = valid[history.rows]
+        if history.has_reversed:
+            return self._stepped(column, history, valid, begun)
+        wanted = (history.codes == ADD) & (valid if self.skip_nulls else True)
+        first = first_position(history, wanted)
+        start = first_position(history, history.codes == SET)
+        return picked(column, rows_at(history, np.where((first < 0) | begun, start, first)))
+
+    def _stepped(self, column: pa.Array, history: ColumnHistory, valid: np.ndarray, begun: np.ndarray) -> pa.Array:
+        chosen = np.full(history.keys, -1)
+        has_value = np.zeros(history.keys, dtype=bool)
+        for keys, operations in steps(history):
+            codes, rows, present = history.codes[operations], history.rows[operations], valid[operations]
+            kept, kept_present, started = chosen[keys], has_value[keys], begun[keys]
+            reversed_, put = codes == REVERSED, codes == SET
+            usable = np.where(reversed_, kept_present, present) if self.skip_nulls else np.ones(len(keys), dtype=bool)
+            starts_now = ~started & usable & ~put
+            takes_row = put | np.where(reversed_, ~starts_now, starts_now)
+            chosen[keys] = np.where(takes_row, rows, kept)
+            has_value[keys] = np.where(takes_row, present, kept_present)
+            begun[keys] = started | starts_now
+        return picked(column, chosen)

@@ -1,0 +1,145 @@
+"""sum, with retraction (Java FieldSumAgg; rules of overflow: format section 11.3)."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.lsm.aggregators.aggregator import overflow, validity
+from paimon_cli.lsm.aggregators.chosen_values import steps
+from paimon_cli.lsm.column_history import RETRACT, ColumnHistory
+
+COMPACT_DIGITS = 18
+"""Decimals of so many digits are 64-bit numbers in Java, added without a check."""
+LONG_KEY = 64
+"""Keys with more operations are summed one by one: in step with the short ones they would make the most steps."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Integers raise when a step overflows, DECIMAL(19..) becomes null, FLOAT and DOUBLE are added in order."""
+
+    column: str
+    retracts: bool = True
+
+    def merge(self, column: pa.Array, history: ColumnHistory) -> pa.Array:
+        valued = history.only(validity(column)[history.rows])
+        absent = valued.sizes == 0
+        t = column.type
+        if pa.types.is_floating(t):
+            return pa.array(_float_sums(column, valued), t, mask=absent)
+        if pa.types.is_decimal(t):
+            return _decimal_sums(column, valued)
+        values = column.fill_null(0).to_numpy(zero_copy_only=False)[valued.rows].astype(np.int64)
+        limits = np.iinfo(t.to_pandas_dtype())
+        totals = _totals(values, valued)
+        for key in _doubtful(values, valued, int(limits.max)).tolist():
+            for partial in itertools.accumulate(_signed(values, valued, key)):
+                if not limits.min <= partial <= limits.max:
+                    raise overflow(self.column, "sum")
+        return pa.array(totals.astype(limits.dtype), t, mask=absent)
+
+
+def _totals(values: np.ndarray, history: ColumnHistory) -> np.ndarray:
+    """Sums modulo 2**64, as Java's long arithmetic gives them."""
+    signed = np.where(history.codes == RETRACT, -values, values) if history.has_retractions else values
+    totals = np.zeros(history.keys, dtype=np.int64)
+    filled = history.sizes > 0
+    if filled.any():
+        totals[filled] = np.add.reduceat(signed, history.starts[:-1][filled])
+    return totals
+
+
+def _doubtful(values: np.ndarray, history: ColumnHistory, limit: int) -> np.ndarray:
+    """Keys whose values are so large that a partial sum might leave the range."""
+    if len(values) == 0 or max(abs(int(values.min())), abs(int(values.max()))) * history.longest <= limit:
+        return np.empty(0, dtype=np.int64)
+    filled = np.flatnonzero(history.sizes)
+    sizes = np.add.reduceat(np.abs(values.astype(np.float64)), history.starts[:-1][filled])
+    return filled[sizes * (1 + 1e-9) > limit]
+
+
+def _signed(values: np.ndarray, history: ColumnHistory, key: int) -> list[int]:
+    """The key's values as exact integers, negative where they are taken back."""
+    low, high = history.starts[key], history.starts[key + 1]
+    numbers: list[int] = values[low:high].tolist()
+    return [-n if code == RETRACT else n for n, code in zip(numbers, history.codes[low:high].tolist(), strict=True)]
+
+
+def _float_sums(column: pa.Array, history: ColumnHistory) -> np.ndarray:
+    """Added one after another in the column's own precision, as Java does: the order decides the last digit."""
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)[history.rows]
+    if history.has_retractions:
+        values = np.where(history.codes == RETRACT, -values, values)
+    totals = np.zeros(history.keys, dtype=values.dtype)
+    long_keys = history.sizes > LONG_KEY
+    with np.errstate(over="ignore", invalid="ignore"):
+        for key in np.flatnonzero(long_keys).tolist():
+            totals[key] = np.add.accumulate(values[history.starts[key] : history.starts[key + 1]])[-1]
+        if long_keys.any():
+            short = history.only(~long_keys[history.key_of_operation])
+            values = values[~long_keys[history.key_of_operation]]
+        else:
+            short = history
+        for step, (keys, operations) in enumerate(steps(short)):
+            totals[keys] = values[operations] if step == 0 else totals[keys] + values[operations]
+    return totals
+
+
+def unscaled(column: pa.Array) -> np.ndarray:
+    """The low 64 bits of each decimal's integer."""
+    words = np.frombuffer(column.buffers()[1], dtype=np.int64)
+    return words[2 * column.offset : 2 * (column.offset + len(column)) : 2]
+
+
+def from_unscaled(values: np.ndarray, absent: np.ndarray, t: pa.DataType) -> pa.Array:
+    """Decimals from 64-bit integers, whatever their number of digits."""
+    words = np.empty(2 * len(values), dtype=np.int64)
+    words[::2], words[1::2] = values, values >> 63
+    mask = pa.array(~absent)
+    return pa.Array.from_buffers(t, len(values), [mask.buffers()[1], pa.py_buffer(words)])
+
+
+def _decimal_sums(column: pa.Array, history: ColumnHistory) -> pa.Array:
+    t = column.type
+    absent = history.sizes == 0
+    if t.precision <= COMPACT_DIGITS:
+        return from_unscaled(_totals(unscaled(column)[history.rows], history), absent, t)
+    taken = column.take(pa.array(history.rows))
+    words = np.frombuffer(taken.buffers()[1], dtype=np.int64)[2 * taken.offset :]
+    low, high = words[::2], words[1::2]
+    if len(low) and (high == low >> 63).all() and not len(_doubtful(low, history, np.iinfo(np.int64).max)):
+        return from_unscaled(_totals(low, history), absent, t)
+    return _wide_sums(taken, history, t)
+
+
+def _wide_sums(taken: pa.Array, history: ColumnHistory, t: pa.DataType) -> pa.Array:
+    """Sums of more than 64 bits, key by key: they are rare, and an overflow on the way is null from which the next value goes on."""
+    limit = 10**t.precision
+    numbers = wide_integers(taken)
+    totals: list[Any] = []
+    for low, high in itertools.pairwise(history.starts.tolist()):
+        total: int | None = None
+        for number, code in zip(numbers[low:high], history.codes[low:high].tolist(), strict=True):
+            total = (total or 0) + (-number if code == RETRACT else number)
+            if abs(total) >= limit:
+                total = None
+        totals.append(total)
+    return wide_decimals(totals, t)
+
+
+def wide_integers(column: pa.Array) -> list[int]:
+    """The integers of a 128-bit decimal column; nulls are 0 or whatever is stored."""
+    words = np.frombuffer(column.buffers()[1], dtype=np.int64)[2 * column.offset : 2 * (column.offset + len(column))]
+    low, high = words[::2].view(np.uint64).tolist(), words[1::2].tolist()
+    return [(upper << 64) | lower for lower, upper in zip(low, high, strict=True)]
+
+
+def wide_decimals(values: list[int | None], t: pa.DataType) -> pa.Array:
+    data = b"".join((value or 0).to_bytes(16, "little", signed=True) for value in values)
+    mask = pa.array([value is not None for value in values], pa.bool_())
+    return pa.Array.from_buffers(t, len(values), [mask.buffers()[1], pa.py_buffer(data)])

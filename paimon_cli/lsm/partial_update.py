@@ -1,0 +1,169 @@
+"""merge-engine=partial-update: rows complete each other (Java PartialUpdateMergeFunction, format section 11.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.datatypes.row_kind import DELETE, INSERT
+from paimon_cli.errors import BadInput
+from paimon_cli.lsm.aggregation import no_retraction
+from paimon_cli.lsm.aggregators.aggregator import Aggregator
+from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
+from paimon_cli.lsm.column_history import ADD, RETRACT, REVERSED, SET, SKIP, ColumnHistory, column_history
+from paimon_cli.lsm.sequence_groups import ABSENT, ACCEPTED, OLDER, SequenceGroup, Verdicts, judge
+from paimon_cli.lsm.sorted_rows import SortedRows
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+
+
+@dataclass(frozen=True)
+class PartialUpdate:
+    """`functions`: aggregated columns; `deaf`: those that ignore retractions; `column_order`: all columns of the table."""
+
+    groups: tuple[SequenceGroup, ...] = ()
+    functions: Mapping[str, Aggregator] = field(default_factory=dict)
+    deaf: frozenset[str] = frozenset()
+    primary_keys: frozenset[str] = frozenset()
+    column_order: tuple[str, ...] = ()
+    ignore_delete: bool = False
+    remove_record_on_delete: bool = False
+    sequence_fields: tuple[str, ...] = ()
+    descending: bool = False
+
+    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
+        """Sequence fields of the groups that the columns are in, and of groups that may remove the row."""
+        wanted = [group for group in self.groups if group.removes or not group.names.isdisjoint(columns)]
+        return [name for group in wanted for name in group.fields]
+
+    def refusal(self, kind: int) -> BadInput | None:
+        if self.ignore_delete or self.remove_record_on_delete or self.groups:
+            return None
+        return BadInput(
+            "merge-engine=partial-update takes no rows of kind -D or -U",
+            "a row holds parts of several writes, and nothing says which of them to take back",
+            "set ignore-delete=true or partial-update.remove-record-on-delete=true, use sequence groups, or drop such rows",
+        )
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        work = Operations.of(rows)
+        names = frozenset(rows.rows.schema.names)
+        groups = [group for group in self.groups if names.issuperset(group.fields)]
+        refused = self.refusal(DELETE)
+        if refused is not None and work.retracts.any():
+            raise refused
+        heard = ~(work.retracts & ~work.fills) if self.ignore_delete else np.ones(len(work.order), dtype=bool)
+        verdicts = judge(groups, rows.rows, work.order, work.starts, work.kinds, heard)
+        removed = verdicts.removed & work.retracts
+        if self.remove_record_on_delete:
+            removed = work.retracts & (work.kinds == DELETE)
+        columns = self._columns(rows, work, groups, verdicts, removed)
+        counted = heard & ~work.fills if self.ignore_delete else heard
+        columns[VALUE_KIND] = pa.array(_result_kinds(rows, work, removed), pa.int8())
+        columns[SEQUENCE_NUMBER] = _sequence_numbers(rows, work, counted)
+        return pa.RecordBatch.from_arrays([columns[name] for name in rows.rows.schema.names], schema=rows.rows.schema)
+
+    def _columns(
+        self, rows: SortedRows, work: Operations, groups: Sequence[SequenceGroup], verdicts: Verdicts, removed: np.ndarray
+    ) -> dict[str, pa.Array]:
+        """The table's columns, merged."""
+        replaced = removed | work.replaces
+        plain = work.history(np.where(work.retracts, SKIP, ADD), replaced)
+        newest = pa.array(rows.last_of_each_key)
+        columns: dict[str, pa.Array] = {}
+        for name in rows.rows.schema.names:
+            if name in self.primary_keys:
+                columns[name] = rows.rows.column(name).take(newest)
+            elif name not in (VALUE_KIND, SEQUENCE_NUMBER) and not any(name in group.names for group in groups):
+                columns[name] = self.functions.get(name, LastNonNullValue()).merge(rows.rows.column(name), plain)
+        for group, verdict in zip(groups, verdicts.of_group, strict=True):
+            verdict = np.where(work.retracts & self.ignore_delete, ABSENT, verdict)
+            taken = np.where(verdict == ACCEPTED, ADD, SKIP)
+            follows = work.history(taken, replaced)
+            cleared = work.history(np.where((verdict == ACCEPTED) & work.retracts, RETRACT, taken), replaced)
+            for name in group.names.intersection(rows.rows.schema.names):
+                column = rows.rows.column(name)
+                if name in group.fields:
+                    columns[name] = LastValue().merge(column, follows)
+                elif name not in self.functions:
+                    columns[name] = LastValue().merge(column, cleared)
+                else:
+                    columns[name] = self._aggregated(name, column, work, verdict, removed)
+        return columns
+
+    def _aggregated(self, name: str, column: pa.Array, work: Operations, verdict: np.ndarray, removed: np.ndarray) -> pa.Array:
+        """A column of a group with a function: older rows are aggregated as such, retractions are taken back, also older ones."""
+        codes = np.select([verdict == ABSENT, verdict == OLDER], [SKIP, REVERSED], ADD)
+        codes = np.where(work.retracts & (verdict != ABSENT), SKIP if name in self.deaf else RETRACT, codes)
+        function = self.functions[name]
+        if not function.retracts:
+            refused = (codes == RETRACT) & ~work.replaces
+            if (refused & ~(removed & ~self._stands_before_removal(name))).any():
+                raise no_retraction(name)
+        return function.merge(column, work.history(codes, removed | work.replaces))
+
+    def _stands_before_removal(self, name: str) -> bool:
+        """Java walks the columns in order: what stands before the field that removes the row has been retracted by then."""
+        place = {column: number for number, column in enumerate(self.column_order)}
+        ends = [min(place[field] for field in group.fields) for group in self.groups if group.removes]
+        return place[name] < min(ends, default=0)
+
+
+@dataclass(frozen=True)
+class Operations:
+    """What the rows of each key do, oldest first. A key that begins with a retraction gets one more operation in front.
+
+    `fills`: those operations: the row is filled with the retraction's values, then the retraction itself follows.
+    `replaces`: operations that replace the whole row: these, and the lone row of an untouched key.
+    """
+
+    order: np.ndarray
+    starts: np.ndarray
+    kinds: np.ndarray
+    retracts: np.ndarray
+    fills: np.ndarray
+    replaces: np.ndarray
+
+    @staticmethod
+    def of(rows: SortedRows) -> Operations:
+        kinds = rows.rows.column(VALUE_KIND).to_numpy()[rows.order]
+        retracts = (kinds & 1) == 1
+        lone = rows.starts[rows.untouched]
+        retracts[lone] = False
+        replaces = np.zeros(len(kinds), dtype=bool)
+        replaces[lone] = True
+        filled = retracts[rows.starts]
+        if not filled.any():
+            return Operations(rows.order, rows.starts, kinds, retracts, np.zeros(len(kinds), dtype=bool), replaces)
+        at = rows.starts[filled]
+        starts = rows.starts + np.cumsum(filled) - filled
+        fills = np.insert(np.zeros(len(kinds), dtype=bool), at, True)
+        return Operations(
+            np.insert(rows.order, at, rows.order[at]),
+            starts,
+            np.insert(kinds, at, kinds[at]),
+            np.insert(retracts, at, True) & ~fills,
+            fills,
+            np.insert(replaces, at, True),
+        )
+
+    def history(self, codes: np.ndarray, replaced: np.ndarray) -> ColumnHistory:
+        return column_history(self.order, self.starts, np.where(replaced, SET, codes).astype(np.int8))
+
+
+def _result_kinds(rows: SortedRows, work: Operations, removed: np.ndarray) -> np.ndarray:
+    """-D when the last row removes, or nothing was ever added."""
+    last = np.append(work.starts[1:], len(work.order)) - 1
+    added = np.logical_or.reduceat(~work.retracts & ~work.fills, work.starts) if len(work.starts) else removed
+    merged = np.where(removed[last] | ~added, DELETE, INSERT)
+    return np.where(rows.untouched, work.kinds[last], merged).astype(np.int8)
+
+
+def _sequence_numbers(rows: SortedRows, work: Operations, counted: np.ndarray) -> pa.Array:
+    """The number of the last row that was not ignored; 0 without any."""
+    positions = np.where(counted, np.arange(len(counted)), -1)
+    last = np.maximum.reduceat(positions, work.starts) if len(work.starts) else positions
+    numbers = rows.rows.column(SEQUENCE_NUMBER).to_numpy()
+    return pa.array(np.where(last >= 0, numbers[work.order[last]], 0), pa.int64())

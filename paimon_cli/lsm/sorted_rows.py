@@ -1,0 +1,79 @@
+"""Rows of a piece sorted by key and sequence, and what a merge engine must do with them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.errors import BadInput
+
+
+@dataclass(frozen=True)
+class SortedRows:
+    """Rows in arrival order with the `order` that sorts them and, in that order, the first row of each key.
+
+    `merge_lone`: also keys with a single row go through the engine, as a lookup compaction wants it; else such a row stays as it is.
+    """
+
+    rows: pa.RecordBatch
+    order: np.ndarray
+    starts: np.ndarray
+    merge_lone: bool = False
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Behind the last row of each key, in `order`."""
+        return np.append(self.starts[1:], len(self.order))
+
+    @property
+    def last_of_each_key(self) -> np.ndarray:
+        """Row numbers (into `rows`) of each key's newest row."""
+        return self.order[self.ends - 1]
+
+    @property
+    def untouched(self) -> np.ndarray:
+        """Which keys pass unmerged, because they have one row."""
+        if self.merge_lone:
+            return np.zeros(len(self.starts), dtype=bool)
+        return (self.ends - self.starts) == 1
+
+    def pieces(self, rows_per_piece: int) -> Iterator[SortedRows]:
+        """The same rows in pieces of about `rows_per_piece` rows, cut between keys."""
+        wanted = np.arange(0, len(self.order), rows_per_piece)
+        first_groups = np.unique(np.searchsorted(self.starts, wanted))
+        cuts = [*first_groups[first_groups < len(self.starts)].tolist(), len(self.starts)]
+        bounds = np.append(self.starts, len(self.order))
+        for first, end in itertools.pairwise(cuts):
+            low, high = bounds[first], bounds[end]
+            yield SortedRows(self.rows, self.order[low:high], self.starts[first:end] - low, self.merge_lone)
+
+
+class MergeEngine(Protocol):
+    """Merges the rows of each key; retractions are kept, who may drop them is decided elsewhere."""
+
+    @property
+    def sequence_fields(self) -> Sequence[str]:
+        """Columns that order the rows of a key before the sequence number does (option `sequence.field`)."""
+        ...
+
+    @property
+    def descending(self) -> bool:
+        """Whether the smallest value of the sequence fields is the newest (option `sequence.field.sort-order`)."""
+        ...
+
+    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
+        """Columns that must be read besides `columns`, so that those can be merged."""
+        ...
+
+    def refusal(self, kind: int) -> BadInput | None:
+        """Why the table takes no rows of kind -D or -U; None when it does. Asked of rows on their way in."""
+        ...
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        """At most one row per key, in key order. BadInput when the engine refuses a row, such as a retraction."""
+        ...
