@@ -50,7 +50,7 @@ def _word(column: pa.Array) -> np.ndarray:
 
 
 def null_first_words(column: pa.Array, descending: bool = False) -> list[np.ndarray]:
-    """Order words of a nullable column, most significant first; null is the smallest value in either direction (Java SortSpec)."""
+    """Order words of a nullable column, most significant first; null is the smallest in either direction (Java SortSpec)."""
     present = column.drop_null()
     word = _word(comparable(present))
     word = ~word if descending else word

@@ -37,7 +37,12 @@ class Verdicts:
 
 
 def judge(
-    groups: Sequence[SequenceGroup], rows: pa.RecordBatch, order: np.ndarray, starts: np.ndarray, kinds: np.ndarray, heard: np.ndarray
+    groups: Sequence[SequenceGroup],
+    rows: pa.RecordBatch,
+    order: np.ndarray,
+    starts: np.ndarray,
+    kinds: np.ndarray,
+    heard: np.ndarray,
 ) -> Verdicts:
     """`order`: operations as row numbers, key by key from `starts` on; `heard`: operations that are not ignored."""
     ranks = [np.where(heard, _ranks(rows, group, order), 0) for group in groups]

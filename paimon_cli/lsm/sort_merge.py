@@ -11,7 +11,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.key_order import Key, comparable, count_up_to, group_starts, key_at, null_first_words, order_words, stable_order
+from paimon_cli.datatypes.key_order import (
+    Key,
+    comparable,
+    count_up_to,
+    group_starts,
+    key_at,
+    null_first_words,
+    order_words,
+    stable_order,
+)
 from paimon_cli.lsm.merge_engine import MergeEngine, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 

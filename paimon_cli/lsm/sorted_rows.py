@@ -17,7 +17,7 @@ from paimon_cli.errors import BadInput
 class SortedRows:
     """Rows in arrival order with the `order` that sorts them and, in that order, the first row of each key.
 
-    `merge_lone`: also keys with a single row go through the engine, as a lookup compaction wants it; else such a row stays as it is.
+    `merge_lone`: keys with a single row go through the engine too, as lookup compactions want it; else such a row stays as it is.
     """
 
     rows: pa.RecordBatch

@@ -1,4 +1,4 @@
-"""Merge functions against the answers of Paimon's own classes; lines where 0.9 answered otherwise than main are counted by rule."""
+"""Merge functions against the answers of Paimon's own classes; where 0.9 answered otherwise than main, a rule counts the line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregate functions by name, with their options and the types that they take (Java FieldAggregatorFactory and its factories)."""
+"""Aggregate functions by name, with their options and the types that they take (Java FieldAggregatorFactory)."""
 
 from __future__ import annotations
 
@@ -36,13 +36,19 @@ def aggregator_of(function: str, field: DataField, options: TableOptions) -> Agg
     builder = BUILDERS.get(function)
     if builder is None:
         known = ", ".join(sorted(name for name in BUILDERS))
-        raise UsageError(f"column {field.name} has the unknown aggregate function '{function}'", hint=f"the functions are {known}")
+        raise UsageError(
+            f"column {field.name} has the unknown aggregate function '{function}'", hint=f"the functions are {known}"
+        )
     return builder(field, options)
 
 
 def ignores_retractions(field: DataField, options: TableOptions) -> bool:
     """Option `fields.<column>.ignore-retract`: rows that take something back leave the column as it is."""
     return _setting(field, options, "ignore-retract", read.boolean, False)
+
+
+def _names(field: DataField, options: TableOptions, name: str) -> tuple[str, ...]:
+    return read.names(options.column_option(field.name, name) or "")
 
 
 def _setting(field: DataField, options: TableOptions, name: str, reader: Callable[[str], T], default: T) -> T:
@@ -106,7 +112,8 @@ def _merge_map(field: DataField, options: TableOptions) -> Aggregator:
 
 def _timed_map(field: DataField, options: TableOptions) -> Aggregator:
     value = field.type.entry_types()[1] if field.type.root == "MAP" else DataType("INT")
-    _expect("merge_map_with_keytime", field, value.root == "ROW" and len(value.row_fields()) > 1, "MAP of ROW with two fields or more")
+    is_row = value.root == "ROW" and len(value.row_fields()) > 1
+    _expect("merge_map_with_keytime", field, is_row, "MAP of ROW with two fields or more")
     names = [inner.name for inner in value.row_fields()]
     wanted = options.column_option(field.name, "ts-field") or names[-1]
     _expect("merge_map_with_keytime", field, wanted in names, f"a ROW with the field {wanted}")
@@ -117,8 +124,8 @@ def _nested_table(function: str, field: DataField, options: TableOptions) -> Nes
     is_table = field.type.root == "ARRAY" and field.type.element_type().root == "ROW"
     _expect(function, field, is_table, "ARRAY of ROW")
     row_type: pa.DataType = arrow_type(field.type.element_type())
-    key = _setting(field, options, "nested-key", read.names, ())
-    sequence = _setting(field, options, "nested-sequence-field", read.names, ())
+    key = _names(field, options, "nested-key")
+    sequence = _names(field, options, "nested-sequence-field")
     names = [inner.name for inner in field.type.element_type().row_fields()]
     for name in (*key, *sequence):
         _expect(function, field, name in names, f"rows with the field {name}")

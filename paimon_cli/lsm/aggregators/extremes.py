@@ -1,4 +1,4 @@
-"""max, min and, as max and min of BOOLEAN, bool_or and bool_and (Java FieldMaxAgg, FieldMinAgg, FieldBoolOrAgg, FieldBoolAndAgg)."""
+"""max, min and, as max and min of BOOLEAN, bool_or and bool_and (Java FieldMaxAgg, FieldMinAgg, FieldBoolOrAgg ...)."""
 
 from __future__ import annotations
 

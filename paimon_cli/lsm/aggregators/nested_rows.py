@@ -49,9 +49,11 @@ class NestedTable:
         return tuple(identity(row[name], self.row_type.field(name).type) for name in self.key)
 
     def _newer(self, row: Any, old: Any) -> bool:
-        ranks = [tuple((r[name] is not None, r[name] or 0) if r[name] is not None else (False, 0) for name in self.sequence)
-                 for r in (row, old)]
-        return ranks[0] >= ranks[1]
+        return self._rank(row) >= self._rank(old)
+
+    def _rank(self, row: Any) -> tuple[tuple[Any, ...], ...]:
+        """Null is the smallest value of a sequence field."""
+        return tuple((False,) if row[name] is None else (True, row[name]) for name in self.sequence)
 
     def _put(self, table: dict[Hashable, Any], rows: Any, limited: bool) -> None:
         for row in _present(rows):

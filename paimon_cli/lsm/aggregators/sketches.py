@@ -1,4 +1,4 @@
-"""Unions of roaring bitmaps and of theta sketches, kept as bytes in a column (Java FieldRoaringBitmap32Agg, FieldThetaSketchAgg)."""
+"""Unions of roaring bitmaps and of theta sketches, kept as bytes in a column (Java FieldRoaringBitmap32Agg ...)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def _joined_bitmaps(held: bytes, added: bytes) -> bytes:
     return bytes(bitmap.serialize())
 
 
-def _union(column: str, function: str, joined: Callable[[bytes, bytes], bytes]) -> Callable[[bytes | None, bytes | None], bytes | None]:
+def _union(
+    column: str, function: str, joined: Callable[[bytes, bytes], bytes]
+) -> Callable[[bytes | None, bytes | None], bytes | None]:
     def add(held: bytes | None, added: bytes | None) -> bytes | None:
         if held is None or added is None:
             return added if held is None else held

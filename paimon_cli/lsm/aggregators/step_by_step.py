@@ -1,4 +1,4 @@
-"""Functions whose values are collections or numbers beyond the machine's: a loop over the operations of each key with more than one.
+"""Functions whose values are collections: a loop over the operations of each key that has more than one.
 
 They are rare and their values are objects anyway; keys that pass untouched are not looked at.
 """
@@ -38,7 +38,7 @@ class StepByStep:
         worked = history.only(~untouched[history.key_of_operation])
         values = column.take(pa.array(worked.rows)).to_pylist()
         codes = worked.codes.tolist()
-        results = []
+        results: list[Any] = []
         for key, (low, high) in enumerate(itertools.pairwise(worked.starts.tolist())):
             if not untouched[key]:
                 chosen[key] = len(column) + len(results)
