@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from paimon_cli.bucket.avro_rows import avro_batches
+from paimon_cli.bucket.decode_errors import DECODE_ERRORS, first_line
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
 from paimon_cli.bucket.orc_padding import holds_chars, unpadded
 from paimon_cli.bucket.schema_evolution import as_declared, column_sources
@@ -44,13 +45,14 @@ def read_data_file(
     try:
         for batch in _batches(context, path, file, columns, batch_rows):
             rows += batch.num_rows
+            batch.validate(full=True)  # texts that are no UTF-8 come through the decoders of files without checksums
             yield batch
     except FileNotFoundError as error:
         raise _missing(path) from error
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except DECODE_ERRORS as error:
         if FAR_TIME in str(error):
             raise NotSupported(f"data file {path} holds a timestamp before 1677 or after 2262", str(error), path=path) from error
-        raise DamagedFile(f"cannot read data file {path}", str(error).splitlines()[0], path=path) from error
+        raise DamagedFile(f"cannot read data file {path}", first_line(error), path=path) from error
     if rows != file.row_count:
         raise DamagedFile(f"data file {path} is damaged", f"it holds {rows} rows, its manifest says {file.row_count}", path=path)
 

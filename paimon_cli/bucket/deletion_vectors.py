@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.deletion_vector_file import DeletionVector, decode_deletion_vector
@@ -28,7 +28,10 @@ def load_vectors(context: TableContext, bucket: BucketFiles) -> BucketVectors:
     for index in bucket.index_files:
         if index.index_type != DELETION_VECTORS:
             continue
-        path = index.external_path or context.layout.index(index.file_name)
+        if index.external_path is not None:
+            why = "external paths are not supported"
+            raise NotSupported(f"index file {index.file_name} of {context.url} lies outside of the table", why)
+        path = context.layout.index(index.file_name)
         try:
             content = context.storage.read_bytes(path)
         except FileNotFoundError as error:

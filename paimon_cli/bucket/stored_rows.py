@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import fastavro
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
 from paimon_cli.bucket.data_file_reader import file_format
+from paimon_cli.bucket.decode_errors import DECODE_ERRORS, first_line
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta
@@ -24,7 +24,9 @@ def stored_row_count(context: TableContext, partition: bytes, bucket: int, file:
                 return int(orc.ORCFile(source).nrows)
             if form == "avro":
                 return sum(block.num_records for block in fastavro.block_reader(source))
-    except (pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError) as error:
-        why = "a snapshot names it, the storage has no such file" if isinstance(error, FileNotFoundError) else str(error)
-        raise DamagedFile(f"cannot open data file {path}", (why.splitlines() or [type(error).__name__])[0], path=path) from error
+    except FileNotFoundError as error:
+        why = "a snapshot names it, the storage has no such file"
+        raise DamagedFile(f"cannot open data file {path}", why, path=path) from error
+    except DECODE_ERRORS as error:
+        raise DamagedFile(f"cannot open data file {path}", first_line(error), path=path) from error
     raise NotSupported(f"data file {path}", f"its format {form} is none of parquet, orc, avro")

@@ -55,7 +55,7 @@ class TableContext:
         """The table at its latest schema. `NotFound` without a schema, `NotSupported` for options that we cannot honour."""
         root = url.rstrip("/")
         if storage is None:
-            storage, root = storage_for_url(url, storage_options)
+            storage, root = storage_for_url(url, storage_options, confined=True)
         schema = SchemaHistory(storage, TableLayout(root, branch)).latest()
         options = TableOptions(schema.options).with_overrides(dynamic_options or {})
         refuse_unsupported(options.raw, root)

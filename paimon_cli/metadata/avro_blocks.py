@@ -24,6 +24,7 @@ from paimon_cli.metadata.avro_container import (
     read_value,
     zstd_module,
 )
+from paimon_cli.metadata.avro_limits import refuse_endless
 
 HEADER = {"type": "map", "values": "bytes"}
 CODECS = {
@@ -94,6 +95,7 @@ def read_blocks(source: BinaryIO) -> Iterator[list[Any]]:
         raise ValueError("it does not begin as an Avro file")
     header = read_value(reader, HEADER)
     items = array(plain_times(json.loads(header["avro.schema"])))
+    refuse_endless(items)
     codec = header.get("avro.codec", b"null").decode()
     marker = reader.read(SYNC_SIZE)
     while begin := reader.read(1):

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import DamagedFile
+from paimon_cli.metadata.avro_limits import MOST_BLOCK_BYTES, most_bytes, refuse_endless
 
 AvroSchema = Any
 """A parsed JSON schema: dict, list (union) or the name of a primitive type."""
@@ -23,7 +24,6 @@ MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
 _BLOCK_RECORDS = 1000
 _ZSTD_LEVEL = 1
-_MAX_BLOCK_BYTES = 1 << 30
 _NAMESPACE = "org.apache.paimon.avro.generated"
 _HEADER = {"type": "map", "values": "bytes"}
 
@@ -114,6 +114,7 @@ def _decode(data: bytes, expected: AvroSchema) -> list[dict[str, Any]]:
         raise ValueError("it does not begin as an Avro file")
     header = read_value(source, _HEADER)
     schema = plain_times(json.loads(header["avro.schema"]))
+    refuse_endless(schema)
     _check_fields(_plain(schema), expected, "record")
     codec = header.get("avro.codec", b"null").decode()
     marker = source.read(SYNC_SIZE)
@@ -125,7 +126,7 @@ def _decode(data: bytes, expected: AvroSchema) -> list[dict[str, Any]]:
         block = source.read(size) if 0 <= size <= len(data) else b""
         if len(block) != size or source.read(SYNC_SIZE) != marker:
             raise ValueError(f"the block behind byte {source.tell()} is cut off or its sync marker is wrong")
-        records += _records(decompressed(block, codec), count, schema)
+        records += _records(decompressed(block, codec, most_bytes(len(block))), count, schema)
     return records
 
 
@@ -142,34 +143,34 @@ def _records(content: bytes, count: int, schema: AvroSchema) -> list[dict[str, A
     return decoded
 
 
-def decompressed(block: bytes, codec: str) -> bytes:
-    """The content of a block; `ValueError` for a codec that is unknown, or a block that is damaged."""
+def decompressed(block: bytes, codec: str, most: int = MOST_BLOCK_BYTES) -> bytes:
+    """The content of a block; `ValueError` for a codec that is unknown, or a block that is damaged or unfolds to more than `most`."""
     if codec == "zstandard":
         decompressor = zstd_module().ZstdDecompressor()
-        content = decompressor.decompress(block, _MAX_BLOCK_BYTES)
+        content = decompressor.decompress(block, most)
         if not decompressor.eof:
             raise ValueError("a block is cut off or unreasonably big")
         return content
     if codec == "null":
         return block
     if codec == "deflate":
-        return zlib.decompressobj(-15).decompress(block, _MAX_BLOCK_BYTES)
+        return zlib.decompressobj(-15).decompress(block, most)
     if codec == "snappy":
         import pyarrow as pa
 
-        size = _uncompressed_snappy_size(block)
+        size = _uncompressed_snappy_size(block, most)
         return pa.decompress(block[:-4], decompressed_size=size, codec="snappy", asbytes=True)
     raise ValueError(f"codec '{codec}' is none of null, snappy, zstandard, deflate")
 
 
-def _uncompressed_snappy_size(block: bytes) -> int:
+def _uncompressed_snappy_size(block: bytes, most: int) -> int:
     """Snappy begins with the size as a little-endian base-128 number; Avro puts a CRC of 4 bytes behind."""
     size = 0
     for place, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             break
-    if size > _MAX_BLOCK_BYTES:
+    if size > most:
         raise ValueError("a block is unreasonably big")
     return size
 

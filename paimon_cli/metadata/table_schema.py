@@ -84,7 +84,7 @@ class TableSchema:
         """Read a schema file; defaults of old versions are added to `options`. Raises `DamagedFile` that names `path`."""
         try:
             return _SchemaReader(json.loads(text)).schema()
-        except (ValueError, UsageError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError, UsageError) as error:
             raise DamagedFile(f"cannot read schema file {path}".rstrip(), str(error), path=path) from error
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from paimon_cli.storage.catalog_options import file_system_options
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.redaction import without_user_info
 from paimon_cli.storage.storage import Storage
@@ -17,15 +18,18 @@ _TRUSTED = _LOCAL | {"memory"}
 """Where exclusive creation is certain, without a trial."""
 
 
-def storage_for_url(url: str, options: Mapping[str, Any] | None = None, allow_unsafe_commit: bool = False) -> tuple[Storage, str]:
+def storage_for_url(
+    url: str, options: Mapping[str, Any] | None = None, allow_unsafe_commit: bool = False, *, confined: bool = False
+) -> tuple[Storage, str]:
     """The storage and the root: an absolute path, or a URL without credentials; never with a trailing slash.
 
     `options`: those of the catalog (`storage.catalog_options`), and for schemes that only fsspec knows the names that its
     file system takes. `allow_unsafe_commit`: commit even where two commits at once cannot be kept apart.
+    `confined`: the URL is that of a table, out of which no link may lead.
     """
     options = options or {}
     scheme, root = _scheme(url), _root(url)
-    storage = _storage(scheme, url, options)
+    storage = ConfinedStorage(root) if confined and scheme in _LOCAL else _storage(scheme, url, options)
     has_lock = "lock.enabled" in options or "metastore" in options
     if scheme in _TRUSTED and not has_lock and not allow_unsafe_commit:
         return storage, root

@@ -69,7 +69,7 @@ class TableLocation:
 
     def open_storage(self) -> tuple[Storage, str]:
         """The storage and the root of the table in normal form."""
-        return storage_for_url(self.url, self.storage_options, self.allow_unsafe_commit)
+        return storage_for_url(self.url, self.storage_options, self.allow_unsafe_commit, confined=True)
 
 
 def find_warehouse(

@@ -1,0 +1,61 @@
+"""Two million damaged files through every decoder: no traceback, no other content where there are checksums.
+
+    python -m scripts.nightly.fuzz_files --files 2000000 --jobs 2
+
+A process each works through its own seed. Prints one JSON line; exit code 1 after a failure, which names kind, seed and number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tests.hostile.file_fuzzer import FuzzFigures, fuzz
+from tests.hostile.specimens import all_specimens
+
+PORTION = 50_000
+
+
+def work(files: int, seed: int) -> FuzzFigures:
+    with tempfile.TemporaryDirectory() as folder:
+        return fuzz(all_specimens(Path(folder)), files, seed)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=2_000_000)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1000)
+    arguments = parser.parse_args()
+    begun = time.monotonic()
+    portions = [min(PORTION, arguments.files - done) for done in range(0, arguments.files, PORTION)]
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        parts = list(pool.map(work, portions, range(arguments.seed, arguments.seed + len(portions))))
+    failures = [failure for part in parts for failure in part.failures]
+    for failure in failures[:50]:
+        print(failure)
+    changed: Counter[str] = Counter()
+    for part in parts:
+        changed.update(part.changed)
+    figures = {
+        "measure": "fuzz of file decoders",
+        "files": sum(part.files for part in parts),
+        "refused": sum(part.refused for part in parts),
+        "unchanged": sum(part.unchanged for part in parts),
+        "other_content_without_checksum": sum(changed.values()),
+        "by_kind": dict(sorted(changed.items())),
+        "failures": len(failures),
+        "seconds": round(time.monotonic() - begun, 1),
+    }
+    print(json.dumps(figures))
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
