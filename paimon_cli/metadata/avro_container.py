@@ -144,7 +144,7 @@ def _records(content: bytes, count: int, schema: AvroSchema) -> list[dict[str, A
 
 
 def decompressed(block: bytes, codec: str, most: int = MOST_BLOCK_BYTES) -> bytes:
-    """The content of a block; `ValueError` for a codec that is unknown, or a block that is damaged or unfolds to more than `most`."""
+    """The content of a block; `ValueError` for an unknown codec, or a block that is damaged or unfolds to more than `most`."""
     if codec == "zstandard":
         decompressor = zstd_module().ZstdDecompressor()
         content = decompressor.decompress(block, most)
