@@ -2,30 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_cli.cli.command import Call
-from paimon_cli.cli.results import Column, Listing
-from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, counted, human_size
+from paimon_cli.cli.results import Column, Listing, OutputFormat
+from paimon_cli.cli.value_kinds import ABSENT, COUNT, ID, SIZE, TEXT, counted, human_size
+from paimon_cli.errors import Refused
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest
+    from paimon_cli.table.compaction_report import DecisionRow
+    from paimon_cli.table.table import Table
     from paimon_cli.table.table_location import TableLocation
+
 PLAN_COLUMNS = (
+    Column("partition"),
+    Column("bucket", None, ID),
+    Column("reason"),
+    Column("arithmetic"),
+    Column("runs_before", None, COUNT),
+    Column("runs_after", None, COUNT),
+    Column("picked_runs", None, COUNT),
+    Column("files", None, COUNT),
+    Column("files_after", None, COUNT),
+    Column("upgraded", None, COUNT),
+    Column("size", None, SIZE),
+    Column("read_bytes", None, SIZE),
+    Column("write_bytes", None, SIZE),
+    Column("write_amplification"),
+    Column("space_amplification_before", None, COUNT),
+    Column("space_amplification_after", None, COUNT),
+    Column("output_level", None, ID),
+)
+LINE_COLUMNS = (
     Column("partition", "Partition"),
-    Column("bucket", "Bucket", ID),
+    Column("buckets", "Bucket", ID),
     Column("reason", "Reason"),
-    Column("arithmetic", "Figures"),
-    Column("runs_before", "Runs", COUNT),
-    Column("runs_after", "Runs then", COUNT),
-    Column("files", "Files", COUNT),
-    Column("size", "Read", SIZE),
-    Column("output_level", "To level", ID),
+    Column("picked", "Runs in"),
+    Column("level", "->"),
+    Column("read", "Read", ID),
+    Column("write", "Write", ID),
+    Column("read_amplification", "Read amp"),
+    Column("space_amplification", "Space amp"),
+    Column("rewrite", "Rewrite/new", ID),
+    Column("figures", "Figures", TEXT),
 )
 
 
+@dataclass(frozen=True)
+class PlanLine:
+    """One bucket to compact, or neighbours left alone for the same reason, as text."""
+
+    partition: str
+    buckets: str
+    reason: str
+    picked: str = ""
+    level: str = ""
+    read: str = ""
+    write: str = ""
+    read_amplification: str = ""
+    space_amplification: str = ""
+    rewrite: str = ""
+    figures: str = ""
+
+
 def show_plans(call: Call, locations: Sequence[TableLocation], request: CompactRequest, dedicated: bool) -> None:
+    """One plan per table. Nothing is changed, and nothing asked for that a run would not ask for."""
     from paimon_cli.jobs.compact_job import plan_compaction
     from paimon_cli.table.compaction_report import decision_rows
 
@@ -33,10 +78,75 @@ def show_plans(call: Call, locations: Sequence[TableLocation], request: CompactR
         table = call.open_at(location)
         plan = plan_compaction(table.context, request)
         rows = decision_rows(table.context, plan.decisions)
-        call.show(Listing("CompactionPlan", table.name, PLAN_COLUMNS, rows, footer=_plan_footer(table.name, plan)))
+        if call.output is not OutputFormat.TABLE:
+            call.show(Listing("CompactionPlan", table.name, PLAN_COLUMNS, rows))
+            continue
+        what = "Dedicated compaction plan" if dedicated else "Compaction plan"
+        at = "without snapshots" if plan.snapshot_id is None else f"@ snapshot {plan.snapshot_id}"
+        heading = f"{what} for {table.name} {at}   strategy {request.strategy}   engine {call.engine}"
+        footer = "\n".join((_work(rows), _guards(table), _what_next(plan)))
+        call.show(Listing("CompactionPlan", table.name, LINE_COLUMNS, list(_lines(rows)), heading, footer))
 
 
-def _plan_footer(table: str, plan: CompactionPlan) -> str:
-    size = human_size(sum(task.size for task in plan.tasks))
-    work = f"{counted(len(plan.tasks), 'bucket')} to compact, {size} to read"
-    return f"{table} at snapshot {plan.snapshot_id}: {work}; nothing was changed (dry run)"
+def _lines(rows: Sequence[DecisionRow]) -> Iterator[PlanLine]:
+    def alike(row: DecisionRow) -> tuple[str, str | int]:
+        return row.partition, row.reason if row.output_level is None else row.bucket
+
+    for _, members in itertools.groupby(rows, alike):
+        yield _line(list(members))
+
+
+def _line(members: list[DecisionRow]) -> PlanLine:
+    first, last = members[0], members[-1]
+    partition = first.partition or ABSENT
+    if first.output_level is None:
+        buckets = str(first.bucket) if first is last else f"{first.bucket}..{last.bucket}"
+        return PlanLine(partition, buckets, first.reason)
+    return PlanLine(
+        partition,
+        str(first.bucket),
+        first.reason,
+        first.picked,
+        f"L{first.output_level}",
+        human_size(first.read_bytes),
+        human_size(first.write_bytes),
+        f"{first.runs_before} -> {first.runs_after}",
+        f"{first.space_amplification_before}% -> {first.space_amplification_after}%",
+        ABSENT if first.write_amplification is None else f"{first.write_amplification:.1f}x",
+        first.arithmetic or "",
+    )
+
+
+def _work(rows: Sequence[DecisionRow]) -> str:
+    tasks = [row for row in rows if row.output_level is not None]
+    if not tasks:
+        return "nothing to compact"
+    files, after = sum(row.files for row in tasks), sum(row.files_after for row in tasks)
+    read, written = sum(row.read_bytes for row in tasks), sum(row.write_bytes for row in tasks)
+    upgraded = sum(row.upgraded for row in tasks)
+    moved = f", {counted(upgraded, 'file')} of them only moved to another level" if upgraded else ""
+    return (
+        f"{counted(len(tasks), 'bucket')} to compact, {counted(files, 'file')} -> about {after}{moved}, "
+        f"{human_size(read)} read, about {human_size(written)} written, one commit"
+    )
+
+
+def _guards(table: Table) -> str:
+    from paimon_cli.table.compaction_report import LOOK_BACK, guards
+
+    seen = guards(table.context)
+    try:
+        safe = "no, --allow-unsafe-commit" if table.check_commits() else "yes"
+    except Refused as refusal:
+        safe = f"no: {refusal.what}"
+    compactors = ", ".join(seen.compactors) or "none"
+    return (
+        f"guards: table is write-only: {'yes' if seen.write_only else 'no'} · "
+        f"compactors in the last {LOOK_BACK} snapshots: {compactors} · safe commits: {safe}"
+    )
+
+
+def _what_next(plan: CompactionPlan) -> str:
+    if not plan.tasks:
+        return "nothing was changed (dry run)"
+    return f"nothing was changed (dry run); run without --dry-run, or pin this plan: --if-snapshot {plan.snapshot_id}"

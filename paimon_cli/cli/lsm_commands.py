@@ -8,7 +8,7 @@ from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.file_commands import partition_filter
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName
 from paimon_cli.cli.results import Column, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, FLAG, ID, KEY, SIZE, SPAN, records
+from paimon_cli.cli.value_kinds import COUNT, FLAG, ID, KEY, LEVEL, SIZE, SPAN, TIME, records
 
 if TYPE_CHECKING:
     from paimon_cli.table.lsm_report import LsmRow
@@ -25,13 +25,16 @@ LSM_COLUMNS = (
     Column("stop_trigger", None, COUNT),
     Column("read_amplification", None, COUNT),
     Column("space_amplification_percent", None, COUNT),
+    Column("space_limit_percent", None, COUNT),
+    Column("deletion_vector_rows", None, COUNT),
+    Column("last_full", None, TIME),
     Column("would_compact"),
     Column("output_level", None, ID),
     Column("runs", None, records(*RUN_NAMES)),
 )
 RUN_COLUMNS = (
     Column("run", "Run", ID),
-    Column("level", "Level", ID),
+    Column("level", "Level", LEVEL),
     Column("files", "Files", COUNT),
     Column("size", "Size", SIZE),
     Column("rows", "Rows", COUNT),
@@ -74,8 +77,9 @@ def _footer(row: LsmRow) -> str:
     rows = sum(run.rows for run in row.runs)
     deletes = sum(run.delete_rows or 0 for run in row.runs)
     share = f"   tombstones {100 * deletes / rows:.1f}%" if rows else ""
-    amplification = f"read amplification {row.read_amplification}   space amplification {row.space_amplification_percent}%{share}"
+    space = f"space amplification {row.space_amplification_percent}% (limit {row.space_limit_percent}%)"
+    amplification = f"read amplification {row.read_amplification}   {space}{share}   DV rows {row.deletion_vector_rows}"
     if row.output_level is None:
-        return f"{amplification}\nnext compaction: none, {row.would_compact}\n"
+        return f"{amplification}\nnext compaction: none: {row.would_compact}\n"
     picked = sum(run.picked for run in row.runs)
-    return f"{amplification}\nnext compaction: runs 1-{picked} -> level {row.output_level} by {row.would_compact}\n"
+    return f"{amplification}\nnext compaction: WOULD PICK runs 1-{picked} by {row.would_compact} -> L{row.output_level}\n"

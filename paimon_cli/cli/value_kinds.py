@@ -113,6 +113,7 @@ FLAG = Kind(_same, lambda value: "yes" if value else "no")
 ID = Kind(_same, str, right_aligned=True)
 COUNT = Kind(_same, lambda value: f"{value:,}", right_aligned=True)
 CHANGE = Kind(_same, lambda value: f"{value:+,}" if value else "0", right_aligned=True)
+LEVEL = Kind(_same, lambda level: f"L{level}", right_aligned=True)
 LONG = Kind(str, str, right_aligned=True)
 """Sequence numbers and commit identifiers: above 2^53 a JSON number would be rounded by most readers."""
 SIZE = Kind(_same, human_size, right_aligned=True)

@@ -28,6 +28,7 @@ class CompactionTask:
     """One bucket's compaction as plain data, for this process or a Spark executor.
 
     `state`: what to remember of the bucket once it is done; `memory`: bytes that its merge may hold, None for the default.
+    `bucket_size`, `oldest_size`: bytes of the whole bucket and of its oldest run.
     """
 
     partition: bytes
@@ -46,6 +47,8 @@ class CompactionTask:
     rewrite_all: bool = False
     state: PickState = UNKNOWN
     memory: int | None = None
+    bucket_size: int = 0
+    oldest_size: int = 0
 
     @property
     def place(self) -> Place:
@@ -157,6 +160,8 @@ def plan_bucket(
         file_stamp=file_stamp,
         rewrite_all=rewrite_all,
         state=then,
+        bucket_size=sum(run.size for run in runs),
+        oldest_size=runs[-1].size,
     )
 
 

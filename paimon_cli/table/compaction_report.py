@@ -1,18 +1,28 @@
-"""What a compaction would do to each bucket, and why."""
+"""What a compaction would do to each bucket, at which cost, and why the others are left alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from paimon_cli.compact.compaction_plan import CompactionTask, LeftAlone
+from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone, task_steps
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.compaction_steps import Rewrite, Step
+from paimon_cli.lsm.merge_estimate import RunModel, merged_run
+from paimon_cli.lsm.sorted_run import SortedRun
+from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.table.partition_text import partition_text
+
+LOOK_BACK = 20
 
 
 @dataclass(frozen=True)
 class DecisionRow:
-    """One bucket; `output_level` and `size` (bytes to read) are None where nothing is done, `reason` then says why not."""
+    """One bucket. Where nothing is done `output_level` is None and `reason` says why not.
+
+    `read_bytes`: of files that are rewritten; `write_bytes`: an estimate (`lsm.merge_estimate`); `upgraded`: files that only
+    change their level; `write_amplification`: bytes written against bytes of level 0 picked, None without any.
+    """
 
     partition: str
     bucket: int
@@ -20,22 +30,53 @@ class DecisionRow:
     arithmetic: str | None
     runs_before: int
     runs_after: int
+    picked_runs: int
+    picked: str
     files: int
+    files_after: int
+    upgraded: int
     size: int | None
+    read_bytes: int
+    write_bytes: int
+    write_amplification: float | None
+    space_amplification_before: int | None
+    space_amplification_after: int | None
     output_level: int | None
 
 
-def decision_rows(context: TableContext, decisions: Iterable[CompactionTask | LeftAlone]) -> list[DecisionRow]:
+@dataclass(frozen=True)
+class Guards:
+    """What else may come in a compaction's way: writers that compact, and compactors seen in the last snapshots."""
+
+    write_only: bool
+    compactors: tuple[str, ...]
+
+
+def decision_rows(context: TableContext, decisions: Iterable[Decision]) -> list[DecisionRow]:
     """By partition and bucket."""
-    rows = (_row(partition_text(context, decision.partition), decision) for decision in decisions)
+    rows = (_row(context, partition_text(context, decision.partition), decision) for decision in decisions)
     return sorted(rows, key=lambda row: (row.partition, row.bucket))
 
 
-def _row(partition: str, decision: CompactionTask | LeftAlone) -> DecisionRow:
+def guards(context: TableContext) -> Guards:
+    """Users of COMPACT snapshots among the newest."""
+    newest = context.snapshots.newest_first(LOOK_BACK)
+    users = {snapshot.commit_user for snapshot in newest if snapshot.commit_kind == COMPACT}
+    return Guards(context.options.write_only, tuple(sorted(users)))
+
+
+def _row(context: TableContext, partition: str, decision: Decision) -> DecisionRow:
     if isinstance(decision, LeftAlone):
-        return DecisionRow(
-            partition, decision.bucket, f"none: {decision.reason}", None, decision.runs, decision.runs, 0, None, None
-        )
+        return _left_alone(partition, decision)
+    steps = task_steps(context, decision)
+    rewrites = [step for step in steps if isinstance(step, Rewrite)]
+    read, written = sum(f.file_size for step in rewrites for f in step.files), _written(context, decision, steps)
+    new = sum(file.file_size for file in decision.files if file.level == 0)
+    runs = decision.runs_before - decision.runs_after + 1
+    level_0 = sum(file.level == 0 for file in decision.files)
+    target = context.options.target_file_size
+    left = decision.bucket_size - read + sum(written)
+    made = sum(max(1, -(-size // target)) for size in written)
     return DecisionRow(
         partition=partition,
         bucket=decision.bucket,
@@ -43,7 +84,59 @@ def _row(partition: str, decision: CompactionTask | LeftAlone) -> DecisionRow:
         arithmetic=decision.arithmetic,
         runs_before=decision.runs_before,
         runs_after=decision.runs_after,
+        picked_runs=runs,
+        picked=f"{runs} ({'all' if decision.runs_after == 1 else 'L0' if level_0 == runs else 'newest'})",
         files=len(decision.files),
+        files_after=made + len(steps) - len(rewrites),
+        upgraded=len(steps) - len(rewrites),
         size=decision.size,
+        read_bytes=read,
+        write_bytes=sum(written),
+        write_amplification=round(sum(written) / new, 2) if new else None,
+        space_amplification_before=percent_above(decision.bucket_size, decision.oldest_size),
+        space_amplification_after=0 if decision.runs_after == 1 else percent_above(left, decision.oldest_size),
         output_level=decision.output_level,
     )
+
+
+def percent_above(total: int, oldest: int) -> int:
+    """Space amplification in percent: bytes above the oldest run against that run's."""
+    return 100 * (total - oldest) // oldest if oldest else 0
+
+
+def _left_alone(partition: str, decision: LeftAlone) -> DecisionRow:
+    return DecisionRow(
+        partition=partition,
+        bucket=decision.bucket,
+        reason=f"none: {decision.reason}",
+        arithmetic=None,
+        runs_before=decision.runs,
+        runs_after=decision.runs,
+        picked_runs=0,
+        picked="-",
+        files=0,
+        files_after=0,
+        upgraded=0,
+        size=None,
+        read_bytes=0,
+        write_bytes=0,
+        write_amplification=None,
+        space_amplification_before=None,
+        space_amplification_after=None,
+        output_level=None,
+    )
+
+
+def _written(context: TableContext, task: CompactionTask, steps: Iterable[Step]) -> list[int]:
+    """Estimated bytes of each rewrite."""
+    return [
+        sum(_section_bytes(context, task, section) for section in step.sections) for step in steps if isinstance(step, Rewrite)
+    ]
+
+
+def _section_bytes(context: TableContext, task: CompactionTask, section: tuple[SortedRun, ...]) -> int:
+    models = [
+        RunModel(run.row_count, run.size, context.key_of(run.files[0].min_key), context.key_of(run.files[-1].max_key))
+        for run in section
+    ]
+    return merged_run(models, task.total_buckets).size

@@ -15,6 +15,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.sorted_run import KeyOf, SortedRun, sorted_runs
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.clock_and_names import moment_of_wall_clock
+from paimon_cli.table.compaction_report import percent_above
 from paimon_cli.table.file_report import key_values
 from paimon_cli.table.partition_text import partition_text
 
@@ -39,8 +41,9 @@ class RunRow:
 
 @dataclass(frozen=True)
 class LsmRow:
-    """One bucket. `space_amplification_percent`: bytes above the oldest run against that run's; `would_compact` says what the
-    universal compaction's triggers would do now, or why nothing."""
+    """One bucket. `space_amplification_percent`: bytes above the oldest run against that run's, `space_limit_percent` what is
+    allowed; `last_full`: epoch millis of the newest file of the top level; `deletion_vector_rows`: rows marked deleted;
+    `would_compact` says what the universal compaction's triggers would do now, or why nothing."""
 
     partition: str
     bucket: int
@@ -50,6 +53,9 @@ class LsmRow:
     stop_trigger: int
     read_amplification: int
     space_amplification_percent: int
+    space_limit_percent: int
+    deletion_vector_rows: int
+    last_full: int | None
     would_compact: str
     output_level: int | None
     runs: tuple[RunRow, ...]
@@ -81,11 +87,14 @@ def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int) -> Lsm
         partition=partition_text(context, state.partition),
         bucket=state.bucket,
         snapshot_id=snapshot_id,
-        levels=context.options.num_levels,
+        levels=max(context.options.num_levels, runs[-1].level + 1),
         compaction_trigger=context.options.compaction_trigger,
         stop_trigger=context.options.stop_trigger,
         read_amplification=len(runs),
-        space_amplification_percent=100 * (sum(run.size for run in runs) - oldest) // oldest if oldest else 0,
+        space_amplification_percent=percent_above(sum(run.size for run in runs), oldest),
+        space_limit_percent=context.options.max_size_amplification_percent,
+        deletion_vector_rows=sum(r.cardinality or 0 for index in state.index_files for r in index.deletion_vector_ranges or ()),
+        last_full=max((_moment(run) for run in runs if run.level == max(r.level for r in runs) and run.level), default=None),
         would_compact=f"{plan.reason} ({plan.arithmetic})" if isinstance(plan, CompactionTask) else plan.reason,
         output_level=plan.output_level if isinstance(plan, CompactionTask) else None,
         runs=_run_rows(context, runs, key_of, picked),
@@ -121,6 +130,10 @@ def _places(ranges: Sequence[tuple[Key, Key]]) -> dict[Key, float]:
     if all(isinstance(end[0], (int, Decimal)) for end in ends) and first != last:
         return {end: float(end[0] - first) / float(last - first) for end in ends}
     return {end: rank / max(1, len(ends) - 1) for rank, end in enumerate(ends)}
+
+
+def _moment(run: SortedRun) -> int:
+    return max(moment_of_wall_clock(file.creation_time_millis or 0) for file in run.files)
 
 
 def _delete_rows(run: SortedRun) -> int | None:

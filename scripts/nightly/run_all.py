@@ -61,6 +61,7 @@ PROGRAMS = (
     Program("race-local", RACE, ("--url", "build/race", "--processes", "8"), "--rounds", 20_000, cores=2),
     Program("fuzz-files", "scripts.nightly.fuzz_files", (), "--files", 2_000_000, cores=2, minutes=45),
     Program("pairs-of-faults", PAIRS, ("--jobs", "2"), "--pairs", 100_000, cores=2, minutes=45),
+    Program("soak-compaction", "scripts.nightly.soak_compaction", ("--writers", "2"), "--seconds", 600, cores=2),
     Program(
         "pytest",
         "pytest",

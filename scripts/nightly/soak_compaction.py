@@ -1,0 +1,188 @@
+"""A soak: writers of a write-only table, the compaction service beside them, expiry behind both.
+
+    python -m scripts.nightly.soak_compaction --seconds 600
+
+Each writer has keys of its own and remembers what it wrote. In the end: the service met no conflict, sorted runs stayed
+within what can be written between two of its rounds, it ended cleanly, the rows are right, and no file is nobody's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
+from tests.tables import data_files, live_files, make_table, rows, write
+
+ROOT = Path(__file__).resolve().parents[2]
+COLUMNS = {"id": "BIGINT NOT NULL", "n": "BIGINT", "text": "STRING"}
+OPTIONS = {
+    "write-only": "true",
+    "num-sorted-run.compaction-trigger": "4",
+    "commit.min-retry-wait": "2 ms",
+    "commit.max-retries": "100",
+}
+BUCKETS, TRIGGER, KEYS = 2, 4, 2_000
+
+
+@dataclass
+class Soak:
+    """Where it happens, and what was seen."""
+
+    folder: Path
+    seconds: float
+    writers: int
+    engine: str = "local"
+    most_runs: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "t"
+
+    def run(self) -> dict[str, Any]:
+        context = make_table(self.table, COLUMNS, ["id"], bucket=BUCKETS, options=OPTIONS)
+        begun = time.monotonic()
+        service = self._start_service()
+        writers = [self._start_writer(number) for number in range(self.writers)]
+        while time.monotonic() - begun < self.seconds or any(writer.poll() is None for writer in writers):
+            self.most_runs = max(self.most_runs, sorted_runs(context))
+            expire_snapshots(context, Retention(20, 20, 0, None))
+            time.sleep(0.25)
+        for writer in writers:
+            if writer.wait() != 0:
+                self.faults.append(f"a writer ended with {writer.returncode}")
+        time.sleep(2.0)  # a round or two without writers
+        service.send_signal(signal.SIGTERM)
+        output, errors = service.communicate(timeout=120)
+        if service.returncode != 0:
+            self.faults.append(f"the service ended with {service.returncode}: {errors}")
+        return self._figures(context, [json.loads(line) for line in output.splitlines()])
+
+    def _start_service(self) -> subprocess.Popen[str]:
+        watch = ("--dedicated", "--watch", "--interval", "500 ms", "--engine", self.engine, "-o", "ndjson")
+        command = [sys.executable, "-m", "paimon_cli", "compact", str(self.table), *watch]
+        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def _start_writer(self, number: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "scripts.nightly.soak_compaction", "--writer", str(number)]
+        return subprocess.Popen([*command, "--folder", str(self.folder), "--seconds", str(self.seconds)], cwd=ROOT)
+
+    def _figures(self, context: TableContext, rounds: list[dict[str, Any]]) -> dict[str, Any]:
+        notes = [json.loads((self.folder / f"writer-{number}.json").read_text()) for number in range(self.writers)]
+        expected = {int(key): n for note in notes for key, n in note["rows"].items()}
+        found = {row["id"]: row["n"] for row in rows(context, ["id", "n"])}
+        if found != expected:
+            self.faults.append(f"{len(expected.items() ^ found.items())} rows differ")
+        conflicts = sum(done["conflicts"] for done in rounds)
+        errors = [table["error"] for done in rounds for table in done["tables"] if table["error"]]
+        if conflicts or errors:
+            self.faults.append(f"{conflicts} conflicts, errors {errors[:3]}")
+        commits = sum(note["commits"] for note in notes)
+        allowed = self._allowed(rounds, commits)
+        if self.most_runs > allowed:
+            self.faults.append(f"{self.most_runs} sorted runs, at most {allowed} can have come between two rounds")
+        if sorted_runs(context) > TRIGGER:
+            self.faults.append(f"{sorted_runs(context)} sorted runs are left without writers")
+        orphans = data_files(context) - named_files(context)
+        if orphans:
+            self.faults.append(f"nobody's files: {sorted(orphans)[:3]}")
+        return {
+            "measure": "soak-compaction",
+            "seconds": self.seconds,
+            "commits": commits,
+            "rounds": len(rounds),
+            "compacted_buckets": sum(done["buckets"] for done in rounds),
+            "conflicts": conflicts,
+            "most_runs": self.most_runs,
+            "allowed_runs": allowed,
+            "rows": len(found),
+            "faults": len(self.faults),
+        }
+
+    def _allowed(self, rounds: list[dict[str, Any]], commits: int) -> int:
+        """Runs that a round may leave, and all that can be committed until the end of the next: two gaps at twice the rate."""
+        starts = [_seconds_of_day(done["time"]) for done in rounds]
+        gaps = [(b - a) % 86400 for a, b in itertools.pairwise(starts)]
+        rate = commits / self.seconds
+        return TRIGGER + int(2 * rate * 2 * max(gaps, default=self.seconds)) + self.writers
+
+
+def _seconds_of_day(text: str) -> float:
+    hours, minutes, seconds = text[11:-1].split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+
+
+def sorted_runs(context: TableContext) -> int:
+    """Most of any bucket."""
+    states = bucket_files(context, context.snapshots.latest()).values()
+    levels = [[file.level for file in state.files] for state in states]
+    return max((each.count(0) + len(set(each) - {0}) for each in levels), default=0)
+
+
+def named_files(context: TableContext) -> set[str]:
+    """Data files of all snapshots that are left."""
+    named = live_files(context)
+    for number in context.snapshots.ids():
+        for state in bucket_files(context, context.snapshots.get(number)).values():
+            named |= {f"bucket-{state.bucket}/{file.file_name}" for file in state.files}
+    return named
+
+
+def write_on(folder: Path, number: int, seconds: float) -> None:
+    """Upserts and deletes of this writer's keys, and what must be left of them."""
+    context, chance = TableContext.open(str(folder / "t")), random.Random(number)
+    kept: dict[int, int] = {}
+    end, commits = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        changes = []
+        for key in chance.sample(range(KEYS), 40):
+            identifier, n = number * KEYS + key, chance.randrange(10**9)
+            kind = "-D" if chance.random() < 0.1 else "+I"
+            changes.append({"id": identifier, "n": n, "text": f"{n:x}" * 4, "_op": kind})
+            if kind == "-D":
+                kept.pop(identifier, None)
+            else:
+                kept[identifier] = n
+        write(context, changes)
+        commits += 1
+        time.sleep(0.2)
+    (folder / f"writer-{number}.json").write_text(json.dumps({"rows": kept, "commits": commits}))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--writers", type=int, default=2)
+    parser.add_argument("--engine", choices=("local", "spark"), default="local")
+    parser.add_argument("--writer", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.writer is not None:
+        write_on(arguments.folder, arguments.writer, arguments.seconds)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        soak = Soak(Path(folder), arguments.seconds, arguments.writers, arguments.engine)
+        print(json.dumps(soak.run()))
+    for fault in soak.faults:
+        print(fault, file=sys.stderr)
+    sys.stdout.flush()
+    os._exit(int(bool(soak.faults)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
