@@ -19,6 +19,7 @@ from paimon_cli.cli import (
     consumer_commands,
     create_command,
     diff_command,
+    doctor_command,
     drop_commands,
     expire_command,
     file_commands,
@@ -119,6 +120,7 @@ blame_command.register(app, INSPECT)
 diff_command.register(snapshot_commands.snapshots)
 verify_command.register(app, SAFETY)
 repair_command.register(app, SAFETY)
+doctor_command.register(app, SAFETY)
 app.add_typer(lab_commands.lab, name="lab", rich_help_panel=OTHER)
 version_command.register(app, OTHER)
 

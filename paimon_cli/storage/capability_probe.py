@@ -33,6 +33,11 @@ def has_primitive(storage: Storage, root: str, names: Names) -> bool:
         return _proven[key]
 
 
+def race_probes(storage: Storage, root: str, names: Names, rounds: int) -> bool:
+    """Whether exactly one writer won in each of so many races, made anew. `StorageUnavailable` without a clear answer."""
+    return all(_try_primitive(storage, root, names) for _ in range(rounds))
+
+
 def _try_primitive(storage: Storage, root: str, names: Names) -> bool:
     for _ in range(_TRIES):
         directory = f"{root}/{PROBE_PREFIX}{names.uuid()}"

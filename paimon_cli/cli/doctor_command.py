@@ -1,0 +1,58 @@
+"""`doctor`: what is not right with this machine, a storage or a table, and the command for it. Exit code 4 on findings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.results import Column, Listing, OutputFormat
+from paimon_cli.cli.value_kinds import counted, printable
+
+FINDINGS_EXIT_CODE = 4
+DIAGNOSIS_COLUMNS = (
+    Column("code", "Code"),
+    Column("severity", "Severity"),
+    Column("subject", "Subject"),
+    Column("message", "Finding"),
+    Column("command", "Command"),
+)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "doctor", rich_help_panel=panel)(doctor)
+
+
+def doctor(
+    call: Call,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Also examine this table and its storage.", show_default=False)
+    ] = None,
+) -> None:
+    """Examine the installation, and a table: storage, options, compaction, small files, retention. Findings end in exit code 4.
+
+    Whether the storage keeps two commits apart is tried out: writers race for probe files in the table's directory, which are
+    removed again.
+
+    paimon-cli doctor ./wh/shop.db/orders
+    """
+    from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
+
+    told = list(examine_machine())
+    if table is not None:
+        told += examine_table(call.open(table).context, table)
+    findings = [item for item in told if not isinstance(item, Fact)]
+    if call.output is not OutputFormat.TABLE:
+        call.show(Listing("DiagnosisList", table, DIAGNOSIS_COLUMNS, findings))
+    else:
+        for item in told:
+            if isinstance(item, Fact):
+                print(f"ok       {item.subject}: {item.message}")
+        for item in findings:
+            print(f"{item.severity.upper():<7}  {item.code}  {item.subject}: {printable(item.message)}")
+            if item.command:
+                print(f"         run: {printable(item.command)}")
+        print(counted(len(findings), "finding"))
+    if findings:
+        raise typer.Exit(FINDINGS_EXIT_CODE)

@@ -1,0 +1,221 @@
+"""Rules of `doctor`: what is not broken but will hurt, with the evidence and the command that mends it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles, bucket_files
+from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead
+from paimon_cli.lsm.sorted_run import sorted_runs
+from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
+from paimon_cli.metadata.table_layout import CONSUMER_PREFIX
+from paimon_cli.options.option_catalog import find_option
+
+ERROR, WARNING = "error", "warning"
+RECENT = 20
+"""Commits that tell who writes and compacts."""
+DAY_MILLIS = 86_400_000
+MANY_SNAPSHOTS = 1000
+MANY_SMALL_FILES = 10
+STALE_CONSUMER_DAYS = 7
+BIG_BUCKET = 5 << 30
+SHORT_RETENTION_MILLIS = 600_000
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """`code` never changes its meaning. `command`: what to run, '' if only the user can know."""
+
+    code: str
+    severity: str
+    subject: str
+    message: str
+    command: str = ""
+
+
+class Patient:
+    """What the rules look at, read once."""
+
+    def __init__(self, context: TableContext, name: str) -> None:
+        self.context = context
+        self.name = name
+
+    @cached_property
+    def ids(self) -> list[int]:
+        return self.context.snapshots.ids()
+
+    @cached_property
+    def recent(self) -> list[Snapshot]:
+        """The newest first."""
+        return list(self.context.snapshots.newest_first(RECENT))
+
+    @cached_property
+    def buckets(self) -> list[BucketFiles]:
+        return list(bucket_files(self.context, self.recent[0] if self.recent else None).values())
+
+    @cached_property
+    def runs(self) -> list[int]:
+        """Sorted runs of each bucket, none for append tables."""
+        if not self.context.schema.primary_keys:
+            return []
+        return [len(sorted_runs(bucket.files, self.context.key_of)) for bucket in self.buckets]
+
+
+def snapshots_are_few(patient: Patient) -> Iterator[Diagnosis]:
+    """PD015."""
+    most = min(MANY_SNAPSHOTS, patient.context.options.snapshot_num_retained_max)
+    count = len(patient.ids)
+    if count > most:
+        keep = max(patient.context.options.snapshot_num_retained_min, 10)
+        command = f"paimon-cli expire {patient.name} --retain-max {keep}"
+        yield Diagnosis("PD015", WARNING, "snapshots", f"{count} snapshots: each keeps files alive", command)
+
+
+def files_are_not_small(patient: Patient) -> Iterator[Diagnosis]:
+    """PD011."""
+    target = patient.context.options.target_file_size
+    small = [
+        b
+        for b in patient.buckets
+        if len(b.files) > MANY_SMALL_FILES and sum(f.file_size for f in b.files) < target * len(b.files) // 10
+    ]
+    if small:
+        files = sum(len(bucket.files) for bucket in small)
+        command = f"paimon-cli compact {patient.name} --strategy full"
+        message = f"{len(small)} of {len(patient.buckets)} buckets hold {files} files far below {target >> 20} MB"
+        yield Diagnosis("PD011", WARNING, "files", message, command if patient.context.schema.primary_keys else "")
+
+
+def runs_are_few(patient: Patient) -> Iterator[Diagnosis]:
+    """PD012."""
+    stop = patient.context.options.stop_trigger
+    over = [runs for runs in patient.runs if runs >= stop]
+    if over:
+        message = f"{len(over)} of {len(patient.runs)} buckets have up to {max(over)} sorted runs; writers wait from {stop} on"
+        yield Diagnosis("PD012", WARNING, "sorted runs", message, f"paimon-cli compact {patient.name} --dedicated")
+
+
+def somebody_compacts(patient: Patient) -> Iterator[Diagnosis]:
+    """PD013: write-only tables need a compaction job."""
+    options = patient.context.options
+    if not options.write_only or len(patient.recent) < RECENT or any(s.commit_kind == COMPACT for s in patient.recent):
+        return
+    if any(runs >= options.compaction_trigger for runs in patient.runs):
+        message = f"write-only=true, and none of the last {len(patient.recent)} commits was a compaction"
+        yield Diagnosis("PD013", ERROR, "compaction", message, f"paimon-cli compact {patient.name} --dedicated --watch")
+
+
+def only_one_compacts(patient: Patient) -> Iterator[Diagnosis]:
+    """PD014: compactions of several users conflict and start again."""
+    users = Counter(s.commit_user for s in patient.recent if s.commit_kind == COMPACT)
+    writers = {s.commit_user for s in patient.recent if s.commit_kind == APPEND}
+    if not patient.context.options.write_only and len(users.keys() & writers) > 1:
+        message = f"{len(users)} users compact beside each other: {', '.join(sorted(users)[:5])}"
+        command = f"paimon-cli alter {patient.name} set write-only=true"
+        yield Diagnosis("PD014", WARNING, "compaction", f"{message}; their compactions may conflict", command)
+
+
+def consumers_are_alive(patient: Patient) -> Iterator[Diagnosis]:
+    """PD016: a consumer that reads no more keeps every snapshot from its own on."""
+    context = patient.context
+    for status in context.storage.list_directory(context.layout.consumer_directory):
+        if status.name.startswith(CONSUMER_PREFIX) and not status.is_directory:
+            days = (context.clock.now_millis() - status.modified_millis) // DAY_MILLIS
+            if days >= STALE_CONSUMER_DAYS:
+                name = status.name.removeprefix(CONSUMER_PREFIX)
+                command = f"paimon-cli consumers rm {patient.name} {name}"
+                yield Diagnosis(
+                    "PD016",
+                    WARNING,
+                    f"consumer {name}",
+                    f"has not moved for {days} days; it keeps snapshots from expiring",
+                    command,
+                )
+
+
+def options_agree(patient: Patient) -> Iterator[Diagnosis]:
+    """PD018."""
+    options, raw = patient.context.options, patient.context.options.raw
+
+    def conflict(subject: str, message: str, command: str = "") -> Diagnosis:
+        return Diagnosis("PD018", WARNING, subject, message, command and f"paimon-cli alter {patient.name} {command}")
+
+    if options.snapshot_num_retained_min > options.snapshot_num_retained_max:
+        least = options.snapshot_num_retained_min
+        message = f"snapshot.num-retained.min={least} is above snapshot.num-retained.max={options.snapshot_num_retained_max}"
+        yield conflict("options", message, f"set snapshot.num-retained.max={least}")
+    if options.snapshot_time_retained < SHORT_RETENTION_MILLIS:
+        message = f"snapshot.time-retained is {options.snapshot_time_retained // 1000} s: longer reads lose their files"
+        yield conflict("options", message, "set snapshot.time-retained='1 h'")
+    if "num-sorted-run.stop-trigger" in raw and int(raw["num-sorted-run.stop-trigger"]) < options.compaction_trigger:
+        message = (
+            f"num-sorted-run.stop-trigger={raw['num-sorted-run.stop-trigger']} is below the compaction trigger and has no effect"
+        )
+        yield conflict("options", message, "unset num-sorted-run.stop-trigger")
+    if options.deletion_vectors_enabled and options.merge_engine == "first-row":
+        yield conflict(
+            "options", "deletion vectors and merge-engine=first-row exclude each other", "unset deletion-vectors.enabled"
+        )
+    if options.deletion_vectors_enabled and options.changelog_producer == "full-compaction":
+        message = "deletion vectors want a changelog-producer of none, input or lookup"
+        yield conflict("options", message, "set changelog-producer=lookup")
+    if options.write_only and options.changelog_producer in ("lookup", "full-compaction") and not _compacted(patient):
+        message = f"write-only=true with changelog-producer={options.changelog_producer}: changelogs come with compactions only"
+        yield Diagnosis("PD018", WARNING, "options", message, f"paimon-cli compact {patient.name} --dedicated --watch")
+    for key in raw:
+        if find_option(key) is None and not key.startswith(("fields.", "file-index.", "parquet.", "orc.", "avro.")):
+            yield conflict(f"option {key}", "Paimon knows no option of this name", f"unset {key}")
+
+
+def _compacted(patient: Patient) -> bool:
+    return any(snapshot.commit_kind == COMPACT for snapshot in patient.recent)
+
+
+def buckets_have_a_good_size(patient: Patient) -> Iterator[Diagnosis]:
+    """PD020."""
+    if patient.context.options.bucket < 1:
+        return
+    big = [size for bucket in patient.buckets if (size := sum(f.file_size for f in bucket.files)) > BIG_BUCKET]
+    if big:
+        total = patient.context.options.bucket
+        message = f"{len(big)} buckets hold more than 5 GB, the biggest {max(big) >> 30} GB: each is compacted by one task"
+        yield Diagnosis("PD020", WARNING, "buckets", message, f"paimon-cli rescale {patient.name} --buckets {2 * total}")
+
+
+def hints_are_right(patient: Patient) -> Iterator[Diagnosis]:
+    """PD021."""
+    for violation in hints_are_not_ahead(patient.context):
+        command = f"paimon-cli repair {patient.name} --only hints --apply"
+        yield Diagnosis("PD021", ERROR, violation.path.rpartition("/")[2], violation.message, command)
+
+
+def temporary_files_are_young(patient: Patient) -> Iterator[Diagnosis]:
+    """PD017: what a writer that died left in the directories of metadata."""
+    context = patient.context
+    old = [
+        status
+        for directory in (context.layout.snapshot_directory, context.layout.schema_directory, context.layout.tag_directory)
+        for status in context.storage.list_directory(directory)
+        if status.name.endswith(".tmp") and context.clock.now_millis() - status.modified_millis > DAY_MILLIS
+    ]
+    if old:
+        message = f"{len(old)} temporary files are older than a day: a writer died here, data files of it may be left too"
+        yield Diagnosis("PD017", WARNING, "orphans", message, f"paimon-cli orphans ls {patient.name}")
+
+
+RULES: tuple[Callable[[Patient], Iterator[Diagnosis]], ...] = (
+    hints_are_right,
+    runs_are_few,
+    somebody_compacts,
+    only_one_compacts,
+    files_are_not_small,
+    buckets_have_a_good_size,
+    snapshots_are_few,
+    consumers_are_alive,
+    temporary_files_are_young,
+    options_agree,
+)

@@ -1,0 +1,117 @@
+"""`doctor`: facts of the machine, a race on the storage, rules over the table, a command for each finding."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
+from paimon_cli.storage.capability_probe import race_probes
+from paimon_cli.storage.clock_and_names import RandomNames
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.table.doctor_rules import Diagnosis
+from tests import tables
+from tests.cli.calling import Run
+from tests.storage.unsafe_stores import CheckThenWrite
+
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
+
+
+def made(folder: Path, commits: int = 1, **options: str) -> TableContext:
+    context = tables.make_table(folder / "t", COLUMNS, ["k"], options={k.replace("__", "-"): v for k, v in options.items()})
+    for number in range(commits):
+        tables.write(context, [{"k": number, "v": "x"}])
+    return context
+
+
+def reopened(context: TableContext, **options: str) -> TableContext:
+    path = Path(context.layout.schema(0))
+    content = json.loads(path.read_text())
+    content["options"].update(options)
+    path.write_text(json.dumps(content))
+    return TableContext.open(context.url)
+
+
+def findings(context: TableContext) -> dict[str, Diagnosis]:
+    return {item.code: item for item in examine_table(context, "T") if isinstance(item, Diagnosis)}
+
+
+def test_a_healthy_table(run: Run, tmp_path: Path) -> None:
+    context = made(tmp_path)
+    assert findings(context) == {}
+    before = sorted(str(path) for path in Path(context.url).rglob("*"))
+    text = run("doctor", context.url).out
+    assert "put-if-absent had one winner in each of 8 races" in text and "0 findings" in text and "pyarrow" in text
+    assert before == sorted(str(path) for path in Path(context.url).rglob("*")), "the probes are gone"
+    assert run("doctor", "-o", "json").json["items"] == []
+
+
+def test_the_machine() -> None:
+    assert {item.subject for item in examine_machine() if isinstance(item, Fact)} >= {"python", "pyarrow", "pyspark", "java"}
+
+
+def test_a_store_with_two_winners(tmp_path: Path) -> None:
+    assert race_probes(LocalStorage(), str(tmp_path), RandomNames(), 3)
+    assert not race_probes(CheckThenWrite("doctor"), str(tmp_path), RandomNames(), 3)
+
+
+def test_sorted_runs_and_small_files(tmp_path: Path) -> None:
+    context = made(tmp_path, 12)
+    found = findings(context)
+    assert found.keys() == {"PD011", "PD012"}
+    assert found["PD012"].command == "paimon-cli compact T --dedicated" and "12 sorted runs" in found["PD012"].message
+    tables.compact(context)
+    assert findings(context) == {}
+
+
+def test_nobody_compacts(tmp_path: Path) -> None:
+    context = reopened(made(tmp_path, 20), **{"write-only": "true"})
+    assert findings(context)["PD013"].command == "paimon-cli compact T --dedicated --watch"
+
+
+def test_snapshots_and_retention(tmp_path: Path) -> None:
+    context = reopened(
+        made(tmp_path, 4),
+        **{"snapshot.num-retained.max": "3", "snapshot.num-retained.min": "10", "snapshot.time-retained": "1 s"},
+    )
+    found = [item for item in examine_table(context, "T") if isinstance(item, Diagnosis)]
+    assert sorted(item.code for item in found) == ["PD015", "PD018", "PD018"]
+    assert found[0].command.startswith("paimon-cli expire T --retain-max")
+
+
+def test_consumers_and_hints(tmp_path: Path) -> None:
+    context = made(tmp_path)
+    path = Path(context.layout.consumer("gone"))
+    path.parent.mkdir()
+    path.write_text('{"nextSnapshot": 1}')
+    os.utime(path, (0, 0))
+    Path(context.layout.latest_hint).write_text("7")
+    found = findings(context)
+    assert found["PD016"].command == "paimon-cli consumers rm T gone"
+    assert found["PD021"].command == "paimon-cli repair T --only hints --apply"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num-sorted-run.stop-trigger": "2"},
+        {"snapshot.num-retianed.max": "2"},
+        {"deletion-vectors.enabled": "true", "changelog-producer": "full-compaction"},
+        {"write-only": "true", "changelog-producer": "lookup"},
+    ],
+)
+def test_options_that_conflict(tmp_path: Path, options: dict[str, str]) -> None:
+    assert findings(reopened(made(tmp_path), **options))["PD018"].command
+
+
+def test_damaged_metadata_is_a_finding(run: Run, tmp_path: Path) -> None:
+    context = made(tmp_path)
+    for path in Path(context.layout.manifest_directory).iterdir():
+        path.write_bytes(b"")
+    assert findings(context)["PD030"].command == "paimon-cli verify T"
+    run("doctor", context.url, code=4)
+    run("doctor", tmp_path / "nothing", code=3)
