@@ -125,8 +125,8 @@ class Actor:
         asked = WriteRequest((source,), "json", op_column="_op", **request)
         return run_write(context, asked, LocalEngine(), NoProgress())
 
-    def compact(self, **request: Any) -> CompactSummary:
-        return run_compact(self.context(), CompactRequest(**request), LocalEngine(), NoProgress())
+    def compact(self, branch: str = MAIN_BRANCH, **request: Any) -> CompactSummary:
+        return run_compact(self.context(branch=branch), CompactRequest(**request), LocalEngine(), NoProgress())
 
     def rows(self, snapshot_id: int | None = None) -> Rows:
         return {row["k"]: row["v"] for row in read_rows(self.context(), ("k", "v"), snapshot_id)}
