@@ -34,6 +34,7 @@ from paimon_cli.maintain.snapshot_files import (
 )
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.directories import remove_empty_directory
 
 OnRead = Callable[[int], None]
 
@@ -109,8 +110,19 @@ def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFile
     data_files = delete(file.path for file in data)
     metadata = list(plan.metadata_files(context, now))
     metadata_files = delete(file.path for file in metadata)
+    if context.options.snapshot_clean_empty_directories:
+        _remove_emptied(context, data)
     gone = tuple(snapshot.id for snapshot in plan.snapshots)
     return ExpirySummary(gone, data_files, metadata_files, total_size(data) + total_size(metadata))
+
+
+def _remove_emptied(context: TableContext, data: list[DoomedFile]) -> None:
+    """Buckets that lost their last file, then their partitions, where the storage has directories."""
+    directories = {file.path.rpartition("/")[0] for file in data}
+    for _ in context.schema.partition_keys:
+        directories |= {path.rpartition("/")[0] for path in directories}
+    for directory in sorted(directories - {context.url}, key=lambda path: (-path.count("/"), path)):
+        remove_empty_directory(context.storage, directory)
 
 
 def _point_at_earliest(context: TableContext) -> None:

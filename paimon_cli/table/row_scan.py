@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.read.predicate import Predicate, parse_predicate
-from paimon_cli.read.scan_plan import ScanPlan, plan_scan
+from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.table.table_definition import split_names
@@ -48,7 +48,7 @@ class RowScan:
         """Rows by partition, bucket and key, up to the limit."""
         left = self.request.limit
         for split in self.plan.splits:
-            for batch in read_split(self.context, split, self.physical_columns, self.predicate, self.request.keep_kinds):
+            for batch in self._read(split):
                 if left is None:
                     yield batch
                     continue
@@ -56,6 +56,16 @@ class RowScan:
                 left -= min(left, batch.num_rows)
                 if left == 0:
                     return
+
+    def _read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """A missing file is no damage if its version has gone while it was read: `NotFound` then."""
+        try:
+            yield from read_split(self.context, split, self.physical_columns, self.predicate, self.request.keep_kinds)
+        except DamagedFile as error:
+            snapshot, tag = self.plan.snapshot, self.request.tag
+            if snapshot is None or (tag is not None and self.context.tags.content(tag) is not None):
+                raise
+            raise self.context.manifests.gone_or_damaged(snapshot, error) from error
 
     @property
     def physical_columns(self) -> tuple[str, ...]:

@@ -1,0 +1,82 @@
+"""Changes that outlive their snapshots, until they have had their time, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paimon_cli.history.changelog_history import ChangelogHistory
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.consumers import expire_consumers, remove_consumer, reset_consumer
+from paimon_cli.maintain.expire_changelogs import doomed_changelogs, expire_changelogs, plan_changelogs
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.orphans import find_orphans
+from paimon_cli.maintain.protections import consumers, oldest_consumed
+from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.side_by_side import delete_files
+from tests.goldens import GOLDENS, golden_table
+from tests.maintain.test_tags import KEEP_ONE
+from tests.maintain.versions import check_versions
+from tests.tables import compact, make_table, write
+
+FOREVER = 1 << 60
+
+
+def outlived(folder: Path) -> TableContext:
+    """Changelogs 1 to 5 of a table with one snapshot left."""
+    options = {"changelog.time-retained": "2 h"}
+    context = make_table(folder / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=options)
+    for number in (1, 2, 3):
+        write(context, [{"k": number, "v": "a"}])
+    compact(context)
+    write(context, [{"k": 1, "v": "b"}])
+    compact(context)
+    expire_snapshots(context, KEEP_ONE)
+    return context
+
+
+def ids(context: TableContext) -> list[int]:
+    return ChangelogHistory(context.storage, context.layout).ids()
+
+
+def test_they_go_when_they_may(tmp_path: Path) -> None:
+    context = outlived(tmp_path)
+    assert ids(context) == [1, 2, 3, 4, 5] and not find_orphans(context, FOREVER, force=True).files
+    for keep in (5, 4, 3, 2):
+        plan = plan_changelogs(context, Retention(keep, keep, 0, None))
+        assert plan is not None and plan.kept is not None and plan.kept.id == 7 - keep
+        planned = {file.path for file in doomed_changelogs(context, plan)}
+        assert expire_changelogs(context, plan, delete_files(context)) == len(planned)
+        assert not any(Path(path).exists() for path in planned)
+        assert Path(context.layout.earliest_changelog_hint).read_text() == str(7 - keep)
+        check_versions(context)
+    assert ids(context) == [5] and plan_changelogs(context, KEEP_ONE) is None, "the newest stays"
+    assert not find_orphans(context, FOREVER, force=True).files
+
+
+def test_consumers_hold_changelogs_and_are_set_back_and_forgotten(tmp_path: Path) -> None:
+    context = outlived(tmp_path)
+    reset_consumer(context, "slow", 3)
+    plan = plan_changelogs(context, KEEP_ONE)
+    assert plan is not None and [changelog.id for changelog in plan.expiring] == [1, 2]
+    assert (oldest_consumed(context), [c.name for c in consumers(context)]) == (3, ["slow"])
+    assert expire_consumers(context) == [] and len(expire_consumers(context, older_than=FOREVER)) == 1
+    reset_consumer(context, "again", 9)
+    remove_consumer(context, "again")
+    assert oldest_consumed(context) is None
+
+
+def test_tables_of_java_with_changelog_files(tmp_path: Path) -> None:
+    """Expiry takes the changelog files of a snapshot with it, or leaves them to its changelog."""
+    found = [golden for golden in GOLDENS if golden.options.get("changelog-producer") == "full-compaction"]
+    url = str(golden_table(found[0].writer, found[0].name, tmp_path))
+    names = {path.name for path in Path(url).glob("**/changelog-*") if path.is_file()}
+    keep = {"changelog.num-retained.min": "1000"}
+    expire_snapshots(TableContext.open(url, keep), KEEP_ONE)
+    context = TableContext.open(url)
+    assert ids(context) and names <= {path.name for path in Path(url).glob("**/changelog-*")}
+    assert not find_orphans(context, FOREVER, force=True).files
+    plan = plan_changelogs(context, KEEP_ONE)
+    assert plan is not None
+    expire_changelogs(context, plan, delete_files(context))
+    assert ids(context) == [] and not find_orphans(context, FOREVER, force=True).files
+    check_versions(context)

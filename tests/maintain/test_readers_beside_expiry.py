@@ -1,0 +1,34 @@
+"""A reader gets its data, or learns that its version has gone; damage is told apart from that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.tags import create_tag
+from paimon_cli.table.row_scan import ReadRequest, plan_rows
+from paimon_cli.table.table import Table
+from paimon_cli.table.table_location import locate_table
+from tests.maintain.test_tags import KEEP_ONE, table_of_five
+
+
+def test_a_version_that_expires_while_it_is_read(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    table = Table.open(locate_table(context.url))
+    create_tag(context, "three", 3)
+    old, tagged, newest = (plan_rows(table, ReadRequest(**how)) for how in ({"snapshot": 2}, {"tag": "three"}, {}))
+    expire_snapshots(context, KEEP_ONE)
+    assert sum(batch.num_rows for batch in newest.batches()) == 4
+    assert sum(batch.num_rows for batch in tagged.batches()) == 3
+    Path(context.layout.tag("three")).unlink()
+    for path in Path(context.url).glob("bucket-0/*"):
+        path.unlink()
+    with pytest.raises(NotFound, match="snapshot 2 .* is gone"):
+        list(old.batches())
+    with pytest.raises(NotFound, match="snapshot 3 .* is gone"):
+        list(tagged.batches())
+    with pytest.raises(DamagedFile):
+        list(newest.batches())
