@@ -12,6 +12,7 @@ from paimon_cli.casts.default_value import with_default
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER
 from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.update_effect import check_effect
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -87,15 +88,17 @@ def update_bucket(context: TableContext, change: RowChange, task: UpdateTask) ->
 
 def _changed(context: TableContext, change: RowChange, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
     """The rows as `merge_schema` has them, with their new values."""
-    columns = {name: batch.column(name) for name in context.schema.field_names}
+    columns = _columns(context, batch)
     assignments = change.new_values.assignments if change.new_values else ()
     for assignment in assignments:
         columns[assignment.column.name] = _assigned(context, assignment, batch)
     columns = {name: with_default(values, context.schema.field(name)) for name, values in columns.items()}
     changed = _merge_rows(context, columns, change.kind, first_sequence)
-    engine = merge_engine(context.schema, context.options)
-    if any(assignment.column.name in engine.sequence_fields for assignment in assignments):
+    ordered_by = context.options.sequence_fields
+    if any(assignment.column.name in ordered_by for assignment in assignments):
         _check_winners(context, batch, changed)
+    if context.options.merge_engine != "deduplicate":
+        check_effect(context, _merge_rows(context, _columns(context, batch), INSERT, 0), changed)
     return changed
 
 
@@ -104,6 +107,10 @@ def _merge_rows(context: TableContext, columns: dict[str, pa.Array], kind: int, 
     rows = len(columns[context.schema.field_names[0]])
     sequence = pa.array(np.arange(first_sequence, first_sequence + rows, dtype=np.int64))
     return pa.RecordBatch.from_arrays([sequence, pa.array(np.full(rows, kind, np.int8)), *columns.values()], schema=schema)
+
+
+def _columns(context: TableContext, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {name: batch.column(name) for name in context.schema.field_names}
 
 
 def _assigned(context: TableContext, assignment: Assignment, batch: pa.RecordBatch) -> pa.Array:
@@ -122,8 +129,7 @@ def _assigned(context: TableContext, assignment: Assignment, batch: pa.RecordBat
 
 def _check_winners(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
     """A table's sequence field decides which version of a row wins: an update that lowers it would never be seen."""
-    columns = {name: before.column(name) for name in context.schema.field_names}
-    both = pa.concat_batches([_merge_rows(context, columns, INSERT, 0), after])
+    both = pa.concat_batches([_merge_rows(context, _columns(context, before), INSERT, 0), after])
     engine = merge_engine(context.schema, context.options)
     kinds = engine.merge(sorted_rows(both, context.schema.trimmed_primary_keys, engine)).column(VALUE_KIND).to_numpy()
     if not (kinds == UPDATE_AFTER).all():

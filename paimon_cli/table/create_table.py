@@ -12,6 +12,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
 from paimon_cli.table.definition_check import check_definition
+from paimon_cli.table.engine_check import engine_limit
 from paimon_cli.table.option_values import misspelled_keys
 from paimon_cli.table.table_definition import TableDefinition, to_schema, with_key_options
 from paimon_cli.table.table_location import TableLocation
@@ -63,6 +64,8 @@ def writing_limits(schema: TableSchema) -> list[str]:
     """What this version cannot do with such a table, in words; the table itself is valid for other engines."""
     options = schema.options
     limits = [sentence.format(options[key]) for key, does, sentence in LIMITED_OPTIONS if options.get(key, does).lower() != does]
+    if schema.primary_keys and (limit := engine_limit(schema)) is not None:
+        limits.append(limit)
     if not schema.primary_keys:
         limits.append("this version does not write tables without a primary key")
     elif int(options["bucket"]) < 1:

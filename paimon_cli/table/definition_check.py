@@ -9,6 +9,7 @@ from paimon_cli.datatypes.data_type import NESTED_ROOTS, NEWER_ROOTS
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.table.column_default import check_default
+from paimon_cli.table.engine_check import check_engine
 from paimon_cli.table.option_values import check_option_values
 from paimon_cli.table.table_definition import TableDefinition, split_names
 
@@ -183,4 +184,5 @@ CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
     _check_merging,
     _check_sequence_field,
     _check_columns_in_options,
+    check_engine,
 )

@@ -1,0 +1,171 @@
+"""Tables of every merge engine: rows written in several commits, read merged, compacted, read again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.update_job import UpdateRequest, run_update
+from paimon_cli.table.definition_check import check_definition
+from paimon_cli.table.table_definition import TableDefinition
+from tests.tables import compact, make_table, rows, write
+
+COLUMNS = {"k": "INT NOT NULL", "a": "INT", "b": "STRING"}
+Rows = list[dict[str, Any]]
+
+
+def row(k: int, a: int | None, b: str | None, kind: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"k": k, "a": a, "b": b, **more, **({} if kind is None else {"_op": kind})}
+
+
+CASES: dict[str, tuple[dict[str, str], list[Rows], Rows]] = {
+    "partial-update": (
+        {"merge-engine": "partial-update"},
+        [[row(1, 1, None), row(2, None, "x")], [row(1, None, "y"), row(1, 5, None), row(3, 7, "z")]],
+        [row(1, 5, "y"), row(2, None, "x"), row(3, 7, "z")],
+    ),
+    "partial-update, removal": (
+        {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+        [[row(1, 1, "x", "+I"), row(2, 2, "x", "+I")], [row(1, None, None, "-D")], [row(1, None, "new", "+I")]],
+        [row(1, None, "new"), row(2, 2, "x")],
+    ),
+    "aggregation": (
+        {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum", "fields.b.aggregate-function": "listagg"},
+        [[row(1, 1, "x"), row(1, 2, "y"), row(2, 5, None)], [row(1, 10, "z"), row(2, None, "q")]],
+        [row(1, 13, "x,y,z"), row(2, 5, "q")],
+    ),
+    "aggregation, retraction": (
+        {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"},
+        [[row(1, 10, "x", "+I")], [row(1, 4, "x", "-U"), row(1, 1, "y", "+U")], [row(2, 3, "z", "+I"), row(2, 3, "z", "-D")]],
+        [row(1, 7, "y"), row(2, 0, None)],
+    ),
+    "descending sequence": (
+        {"sequence.field": "a", "sequence.field.sort-order": "descending"},
+        [[row(1, 5, "x")], [row(1, 3, "y")], [row(1, 4, "z"), row(2, None, "n"), row(2, 1, "m")]],
+        [row(1, 3, "y"), row(2, 1, "m")],
+    ),
+    "ignored deletes": (
+        {"ignore-delete": "true"},
+        [[row(1, 1, "x", "+I")], [row(1, 1, "x", "-D"), row(2, 1, "y", "+U"), row(2, 1, "y", "-U")]],
+        [row(1, 1, "x"), row(2, 1, "y")],
+    ),
+    "ignored -U": (
+        {"ignore-update-before": "true"},
+        [[row(1, 1, "x", "+I"), row(2, 1, "y", "+I")], [row(1, 1, "x", "-U"), row(2, 1, "y", "-D")]],
+        [row(1, 1, "x")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_engine_from_write_to_compaction(case: str, tmp_path: Path) -> None:
+    options, commits, expected = CASES[case]
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options=options)
+    for commit in commits:
+        write(context, commit)
+    assert rows(context) == expected
+    compact(context)
+    assert rows(context) == expected
+
+
+def test_sequence_groups_keep_their_columns_apart(tmp_path: Path) -> None:
+    columns = {**COLUMNS, "ga": "INT", "gb": "INT"}
+    options = {
+        "merge-engine": "partial-update",
+        "fields.ga.sequence-group": "a",
+        "fields.gb.sequence-group": "b",
+        "fields.a.aggregate-function": "sum",
+    }
+    context = make_table(tmp_path / "t", columns, ["k"], options=options)
+    write(context, [row(1, 1, "new", ga=1, gb=9)])
+    write(context, [row(1, 10, "old", ga=2, gb=3), row(1, 100, None, ga=1, gb=None)])
+    expected = [row(1, 111, "new", ga=2, gb=9)]
+    assert rows(context) == expected
+    assert rows(context, columns=["b"]) == [{"b": "new"}]
+    compact(context)
+    assert rows(context) == expected
+
+
+def test_first_row_shows_rows_after_a_compaction(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"merge-engine": "first-row"})
+    write(context, [row(1, 1, "first"), row(1, 2, "second")])
+    write(context, [row(1, 3, "third"), row(2, 1, "first")])
+    compact(context)
+    write(context, [row(2, 9, "late")])
+    compact(context)
+    assert rows(context) == [row(1, 1, "first"), row(2, 1, "first")]
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"merge-engine": "first-row"}, "ignore-delete"),
+        ({"merge-engine": "partial-update"}, "remove-record-on-delete"),
+        ({"merge-engine": "aggregation", "fields.a.aggregate-function": "max"}, "fields.a.ignore-retract"),
+    ],
+)
+def test_deletes_are_refused_before_anything_is_written(options: dict[str, str], hint: str, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options=options)
+    with pytest.raises(BadInput) as refused:
+        write(context, [row(1, 1, "x", "+I"), row(2, 1, "x", "-D")])
+    assert hint in refused.value.hint
+    assert context.snapshots.latest() is None
+
+
+def test_a_sum_that_overflows_names_its_column(tmp_path: Path) -> None:
+    context = make_table(
+        tmp_path / "t", COLUMNS, ["k"], options={"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}
+    )
+    with pytest.raises(BadInput, match="column a"):
+        write(context, [row(1, 2**31 - 1, None), row(1, 1, None)])
+
+
+def update(context: Any, where: str, *assignments: str) -> None:
+    run_update(context, UpdateRequest(where, assignments), LocalEngine(), NoProgress())
+
+
+def test_update_and_delete_happen_only_where_the_engine_shows_them(tmp_path: Path) -> None:
+    summed = make_table(
+        tmp_path / "s", COLUMNS, ["k"], options={"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}
+    )
+    write(summed, [row(1, 1, "x")])
+    with pytest.raises(BadInput, match="column a"):
+        update(summed, "k = 1", "a = 5")
+    with pytest.raises(BadInput, match="does not delete"):
+        update(summed, "k = 1")
+    removing = {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"}
+    partial = make_table(tmp_path / "p", COLUMNS, ["k"], options=removing)
+    write(partial, [row(1, 1, "x"), row(2, 2, "y")])
+    update(partial, "k = 1")
+    update(partial, "k = 2", "a = 3")
+    with pytest.raises(BadInput, match="column b"):
+        update(partial, "k = 2", "b = NULL")
+    assert rows(partial) == [row(2, 3, "y")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"merge-engine": "aggregation", "fields.a.aggregate-function": "median"},
+        {"merge-engine": "aggregation", "fields.b.aggregate-function": "sum"},
+        {"merge-engine": "aggregation", "fields.a.ignore-retract": "true", "aggregation.remove-record-on-delete": "true"},
+        {"merge-engine": "partial-update", "fields.a.aggregate-function": "sum"},
+        {"merge-engine": "partial-update", "fields.a.sequence-group": "k"},
+        {"merge-engine": "partial-update", "fields.a.sequence-group": "b", "partial-update.remove-record-on-delete": "true"},
+        {"merge-engine": "partial-update", "ignore-delete": "true", "partial-update.remove-record-on-delete": "true"},
+        {"merge-engine": "partial-update", "partial-update.remove-record-on-sequence-group": "a"},
+        {"merge-engine": "aggregation", "fields.default-aggregate-function": "listagg"},
+        {"record-level.expire-time": "1 d"},
+        {"record-level.expire-time": "1 d", "record-level.time-field": "b"},
+    ],
+)
+def test_contradicting_engine_options_are_refused_at_creation(options: dict[str, str], tmp_path: Path) -> None:
+    context = make_table(tmp_path / "valid", COLUMNS, ["k"])
+    definition = TableDefinition(context.schema.fields, ("k",), (), {"bucket": "1", **options})
+    with pytest.raises(UsageError):
+        check_definition(definition)
