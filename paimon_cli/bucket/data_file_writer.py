@@ -12,6 +12,7 @@ import pyarrow as pa
 from paimon_cli.bucket import writable_types
 from paimon_cli.bucket.column_statistics import KEY_STATS_LENGTH, ColumnStatistics, simple_stats, truncated
 from paimon_cli.bucket.file_encoders import open_encoder
+from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, indexed_columns
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import DataField
 from paimon_cli.datatypes.hidden_nulls import without_hidden_nulls
@@ -69,6 +70,7 @@ class DataFileWriter:
         self._target = context.options.target_file_size
         self._step = min(ROW_GROUP_BYTES, self._target)
         self._paths: list[str] = []
+        self._has_index = bool(indexed_columns(context.schema, context.options))
 
     def write(self, batch: pa.RecordBatch) -> None:
         rows = max(1, batch.num_rows * self._step // max(1, batch.nbytes))
@@ -80,6 +82,8 @@ class DataFileWriter:
             name = self._names.next(self._context.options.format_at(self._level))
             path = self._context.data_file_path_of(self._partition, self._bucket, name)
             self._paths.append(path)
+            if self._has_index:
+                self._paths.append(path + SUFFIX)
             self._open = _OpenDataFile(self._context, name, path, self._level, batch)
         self._open.write(batch)
         if self._open.bytes_written >= self._target:
@@ -119,6 +123,7 @@ class _OpenDataFile:
             with contextlib.suppress(OSError, StorageUnavailable):
                 self._sink.close()
             raise
+        self._index = IndexBuilder(context)
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._group_bytes = min(ROW_GROUP_BYTES, context.options.target_file_size)
@@ -146,6 +151,7 @@ class _OpenDataFile:
         self._rows += batch.num_rows
         sequences = batch.column(SEQUENCE_NUMBER).to_numpy()
         self._sequences = (min(self._sequences[0], int(sequences.min())), max(self._sequences[1], int(sequences.max())))
+        self._index.add(batch)
         kinds = batch.column(VALUE_KIND).to_numpy()
         self._deletes += int(np.count_nonzero(kinds & 1))  # -U is 1, -D is 3
 
@@ -162,7 +168,17 @@ class _OpenDataFile:
         self._encoder.close()
         size = self._sink.tell()
         self._sink.close()
-        return self._meta(size, level, source)
+        return self._with_index(self._meta(size, level, source))
+
+    def _with_index(self, file: DataFileMeta) -> DataFileMeta:
+        """A small index goes into the manifest, a big one into a file beside the data file."""
+        container = self._index.container()
+        if container is None:
+            return file
+        if len(container) <= self._context.options.file_index_in_manifest_threshold:
+            return replace(file, embedded_file_index=container)
+        self._context.storage.write_new(self._path + SUFFIX, container)
+        return replace(file, extra_files=(*file.extra_files, self._name + SUFFIX))
 
     def discard(self) -> None:
         """Let go of the file; the storage may be what failed, so nothing it says counts any more."""

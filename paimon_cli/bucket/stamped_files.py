@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from paimon_cli.bucket.file_indexes import SUFFIX
 from paimon_cli.history.table_context import TableContext
 
 
@@ -16,7 +17,7 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
     deleted = 0
     for directory in _bucket_directories(context):
         for file in context.storage.list_directory(directory):
-            if file.name.startswith(begin) and file.name not in keep:
+            if file.name.startswith(begin) and file.name.removesuffix(SUFFIX) not in keep:
                 context.storage.delete(file.path)
                 deleted += 1
     return deleted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paimon_cli.bucket.file_encoders import CODECS, NATIVE_TIMESTAMP_PRECISION, codec_of, timestamp_precisions
+from paimon_cli.bucket.file_indexes import indexed_columns
 from paimon_cli.datatypes.avro_types import avro_record_field
 from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
@@ -17,6 +18,7 @@ def check_writable(schema: TableSchema, options: TableOptions) -> None:
     for field in schema.fields:
         _refuse_newer(field.name, field.type)
     check_partition_types(schema.types_of(schema.partition_keys))
+    indexed_columns(schema, options)
     per_level = {options.format_at(level) for level in options.file_format_per_level}
     for file_format in sorted({options.file_format.lower(), *per_level}):
         if file_format not in CODECS:

@@ -112,6 +112,7 @@ class ShownPlan:
     files_skipped_by_level: int
     files_skipped_by_key: int
     files_skipped_by_value: int
+    files_skipped_by_index: int
 
 
 _PLAN_TITLES = {"snapshot_id": ("Snapshot", ID), "rows": ("Rows at most", COUNT), "size": ("Bytes at most", SIZE)}

@@ -59,6 +59,7 @@ class TableOptions:
     append_target_file_size = TypedOption("target-file-size", 256 * MB, _positive_size)
     data_file_prefix = TypedOption("data-file.prefix", "data-", read.text)
     changelog_file_prefix = TypedOption("changelog-file.prefix", "changelog-", read.text)
+    file_index_read_enabled = TypedOption("file-index.read.enabled", True, read.boolean)
     file_index_in_manifest_threshold = TypedOption("file-index.in-manifest-threshold", 500, read.size)
 
     # writing and merging

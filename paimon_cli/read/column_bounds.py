@@ -19,6 +19,8 @@ class ColumnBounds:
     low: Any = None
     high: Any = None
     exact: bool = False
+    holds: Callable[[tuple[Any, ...]], bool] | None = None
+    """An index of the column: False only if none of the values is in it."""
 
     @property
     def only_nulls(self) -> bool:
@@ -32,6 +34,10 @@ class ColumnBounds:
     def single(self) -> bool:
         """Every value that is not null is `low`."""
         return self.exact and self.low is not None and self.low == self.high
+
+    def may_hold(self, *values: Any) -> bool:
+        """What the index says."""
+        return self.holds is None or self.holds(values)
 
     @staticmethod
     def of_value(value: Any) -> ColumnBounds:

@@ -95,7 +95,7 @@ class Compare:
         below = low is not None and self.value < low
         above = high is not None and self.value > high
         if self.op == "=":
-            return not (below or above)
+            return not (below or above) and bounds.may_hold(self.value)
         if self.op in ("<", "<="):
             return not (below or (self.op == "<" and low is not None and self.value == low))
         return not (above or (self.op == ">" and high is not None and self.value == high))
@@ -127,7 +127,8 @@ class OneOf:
         if self.negated:
             return not (bounds.single and bounds.low in self.values)
         low, high = bounds.low, bounds.high
-        return any((low is None or value >= low) and (high is None or value <= high) for value in self.values)
+        inside = [value for value in self.values if (low is None or value >= low) and (high is None or value <= high)]
+        return bool(inside) and bounds.may_hold(*inside)
 
     def columns(self) -> Iterator[str]:
         yield self.term.column

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from paimon_cli.bucket.file_indexes import FileFilters
 from paimon_cli.casts.permission import keeps_values, same_type
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS
@@ -13,6 +16,9 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta, SimpleStats
 from paimon_cli.read.column_bounds import BoundsOf, ColumnBounds
+
+UNINDEXED_ROOTS = FLOATING_ROOTS | {"CHAR"}
+"""Equal values of these may have several hashes: both zeros, with and without padding."""
 
 
 class TableBounds:
@@ -47,6 +53,21 @@ class TableBounds:
         """Every column of the file's own rows."""
         of_keys, known = self.of_keys(partition, file), self._values(file)
         return lambda name: of_keys(name) or known.get(name)
+
+    def of_indexed(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
+        """The same with the file's indexes, which are read when a condition first asks."""
+        of_file, filters = self.of_file(partition, file), FileFilters(self._context, partition, bucket, file)
+        fields = self._context.schema.fields
+        stored = dict(zip((f.name for f in fields), zip(fields, self._stored_fields(file, fields), strict=True), strict=True))
+
+        def bounds_of(name: str) -> ColumnBounds | None:
+            known = of_file(name) or ColumnBounds(file.row_count, None)
+            field, old = stored.get(name, (None, None))
+            if field is None or old is None or old.type.root in UNINDEXED_ROOTS or not same_type(old.type, field.type):
+                return known
+            return replace(known, holds=partial(filters.may_hold, old))
+
+        return bounds_of
 
     def _keys(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
         stored = self._stored_fields(file, self._key_fields)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from paimon_cli.bucket.file_indexes import FileFilters
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, KeepPartition, bucket_files
 from paimon_cli.lsm.key_intervals import Section, key_sections
@@ -51,6 +52,7 @@ class ScanCounts:
     files_skipped_by_level: int = 0
     files_skipped_by_key: int = 0
     files_skipped_by_value: int = 0
+    files_skipped_by_index: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class _Planner:
         self._wanted_buckets = buckets
         self._top_level = context.options.num_levels - 1 if read_optimized and context.schema.primary_keys else None
         self._bounds = TableBounds(context)
+        self._read_indexes = context.options.file_index_read_enabled
         self._kept_partitions: dict[bytes, bool] = {}
         self._buckets_of: dict[int, frozenset[int] | None] = {}
 
@@ -165,7 +168,7 @@ class _Planner:
     def _independent_files(self, bucket: BucketFiles, files: list[DataFileMeta]) -> list[Split]:
         """Append tables, and buckets whose stale rows deletion vectors mark: no row depends on another file."""
         kept = [file for file in files if self._may_hold(bucket, file)]
-        self.counts.files_skipped_by_value += len(files) - len(kept)
+        self._count_skipped(bucket, [file for file in files if file not in kept])
         ordered = sorted(kept, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0))
         groups = self._packed(ordered, lambda file: file.file_size)
         return [Split(replace(bucket, files=tuple(group)), False) for group in groups]
@@ -180,7 +183,7 @@ class _Planner:
             if self._keep_section(bucket, members):
                 sections.append(section)
             else:
-                self.counts.files_skipped_by_value += len(members)
+                self._count_skipped(bucket, members)
         groups = self._packed(sections, _size)
         return [
             Split(
@@ -195,7 +198,21 @@ class _Planner:
         return self._predicate is None or self._predicate.may_match(self._bounds.of_keys(bucket.partition, file))
 
     def _may_hold(self, bucket: BucketFiles, file: DataFileMeta) -> bool:
+        return self._may_hold_values(bucket, file) and self._may_hold_indexed(bucket, file)
+
+    def _may_hold_values(self, bucket: BucketFiles, file: DataFileMeta) -> bool:
         return self._predicate is None or self._predicate.may_match(self._bounds.of_file(bucket.partition, file))
+
+    def _may_hold_indexed(self, bucket: BucketFiles, file: DataFileMeta) -> bool:
+        """Only asked where statistics do not help: an index may lie in a file of its own."""
+        if self._predicate is None or not self._read_indexes or not FileFilters.has_any(file):
+            return True
+        return self._predicate.may_match(self._bounds.of_indexed(bucket.partition, bucket.bucket, file))
+
+    def _count_skipped(self, bucket: BucketFiles, files: Iterable[DataFileMeta]) -> None:
+        by_value = [not self._may_hold_values(bucket, file) for file in files]
+        self.counts.files_skipped_by_value += sum(by_value)
+        self.counts.files_skipped_by_index += len(by_value) - sum(by_value)
 
     def _keep_section(self, bucket: BucketFiles, members: list[DataFileMeta]) -> bool:
         """Values drop a section only as a whole: an old row that matches may be hidden by a newer one that does not.

@@ -78,8 +78,9 @@ def _limits_of_files(schema: TableSchema) -> list[str]:
     options = TableOptions(schema.options)
     formats = {options.file_format.lower(), *(text.lower() for text in options.file_format_per_level.values())}
     codecs = {options.file_compression, *options.file_compression_per_level.values()}
-    special = [*(column.type for column in schema.fields if _is_special(column.type)), *_odd_partitions(schema)]
-    if formats == {"parquet"} and codecs == {"zstd"} and not special:
+    special = [column.type for column in schema.fields if _is_special(column.type)] + _odd_partitions(schema)
+    indexes = [key for key in schema.options if key.startswith("file-index.")]
+    if formats == {"parquet"} and codecs == {"zstd"} and not special and not indexes:
         return []
     from paimon_cli.bucket.writable_types import check_writable  # loads Arrow, which most tables are created without
 

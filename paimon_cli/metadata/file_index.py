@@ -1,0 +1,89 @@
+"""The container of a data file's indexes: per column, index bodies by type (format section 7.4; Java FileIndexFormat)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+MAGIC, VERSION = 1493475289347502, 1
+EMPTY = -1
+_HEAD = struct.Struct(">qiii")
+_INT = struct.Struct(">i")
+
+Bodies = Mapping[str, Mapping[str, bytes | None]]
+"""Column -> index type -> body; None for an index without one (it says nothing of the column)."""
+
+
+def encode_file_index(columns: Bodies) -> bytes:
+    """The container's bytes."""
+    head_length = _HEAD.size + 4
+    for column, indexes in columns.items():
+        head_length += _name_size(column) + 4 + sum(_name_size(kind) + 8 for kind in indexes)
+    head = bytearray(_HEAD.pack(MAGIC, VERSION, head_length, len(columns)))
+    body = bytearray()
+    for column, indexes in columns.items():
+        head += _name(column) + _INT.pack(len(indexes))
+        for kind, content in indexes.items():
+            start = EMPTY if content is None else head_length + len(body)
+            head += _name(kind) + _INT.pack(start) + _INT.pack(len(content or b""))
+            body += content or b""
+    return bytes(head + _INT.pack(0) + body)
+
+
+def decode_file_index(data: bytes) -> dict[str, dict[str, bytes | None]]:
+    """`ValueError` that says what does not fit."""
+    try:
+        magic, version, head_length, count = _HEAD.unpack_from(data)
+        if (magic, version) != (MAGIC, VERSION) or not 0 <= head_length <= len(data):
+            raise ValueError(f"magic {magic}, version {version}, head of {head_length} bytes")
+        position = _HEAD.size
+        columns: dict[str, dict[str, bytes | None]] = {}
+        for _ in range(count):
+            name, position = _read_name(data, position)
+            (indexes,) = _INT.unpack_from(data, position)
+            position += 4
+            columns[name] = {}
+            for _ in range(indexes):
+                kind, position = _read_name(data, position)
+                start, length = struct.unpack_from(">ii", data, position)
+                position += 8
+                columns[name][kind] = None if start == EMPTY else _slice(data, start, length)
+    except struct.error as error:
+        raise ValueError(f"it is cut off: {error}") from error
+    return columns
+
+
+def _slice(data: bytes, start: int, length: int) -> bytes:
+    if start < 0 or length < 0 or start + length > len(data):
+        raise ValueError(f"an index from {start} with {length} bytes lies outside")
+    return data[start : start + length]
+
+
+def _name(text: str) -> bytes:
+    encoded = modified_utf8(text)
+    return struct.pack(">H", len(encoded)) + encoded
+
+
+def _name_size(text: str) -> int:
+    return 2 + len(modified_utf8(text))
+
+
+def _read_name(data: bytes, position: int) -> tuple[str, int]:
+    (size,) = struct.unpack_from(">H", data, position)
+    end = position + 2 + size
+    return from_modified_utf8(_slice(data, position + 2, size)), end
+
+
+def modified_utf8(text: str) -> bytes:
+    """Java's own UTF-8: U+0000 in two bytes, characters beyond U+FFFF as two surrogates of three bytes each."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    encoded = bytearray()
+    for (unit,) in struct.iter_unpack(">H", units):
+        encoded += b"\xc0\x80" if unit == 0 else chr(unit).encode("utf-8", "surrogatepass")
+    return bytes(encoded)
+
+
+def from_modified_utf8(data: bytes) -> str:
+    """Inverse of `modified_utf8`; `ValueError` for other bytes."""
+    units = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")

@@ -1,0 +1,118 @@
+"""Files that an index rules out are not read; embedded or beside the file, after compaction and renaming too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.bucket.stamped_files import delete_stamped_files
+from paimon_cli.errors import DamagedFile, NotSupported, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.read.predicate import parse_predicate
+from paimon_cli.read.scan_plan import ScanCounts, plan_scan
+from paimon_cli.read.split_reader import count_split
+from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.table.alter_table import alter_table
+from paimon_cli.table.schema_changes import RenameColumn
+from paimon_cli.table.table import Table
+from tests.goldens import golden_table
+from tests.tables import compact, data_files, make_table, write
+
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING", "n": "BIGINT", "t": "TIMESTAMP(6)"}
+SMALL = {
+    "file-index.bloom-filter.columns": "v, n,t",
+    "file-index.bloom-filter.v.items": "50",
+    "file-index.bloom-filter.n.items": "50",
+    "file-index.bloom-filter.t.items": "50",
+    "file-index.bloom-filter.v.fpp": "0.001",
+    "file-index.bloom-filter.n.fpp": "0.001",
+    "file-index.bloom-filter.t.fpp": "0.001",
+    "write-only": "true",
+}
+BESIDE = {**SMALL, "file-index.in-manifest-threshold": "10 b"}
+ABSENT = ("v = 'v21'", "n IN (21, 23)", "t = TIMESTAMP '2024-01-01 00:00:21'", "v = 'v21' AND k > 0", "v = 'v21' OR n = 21")
+PRESENT = ("v = 'v04'", "n IN (1, 10)", "v != 'v21'", "v = 'v21' OR k = 2", "n > 1", "v IS NULL")
+
+
+def table(path: Path, options: dict[str, str]) -> TableContext:
+    """Two files with keys apart; values 0, 4, 8, ... and 2, 6, 10, ..."""
+    context = make_table(path, COLUMNS, ["k"], options=options)
+    for first in (0, 2):
+        write(context, [row(1000 * first, i) for i in range(first, 40, 4)])
+    return context
+
+
+def row(base: int, i: int) -> dict[str, object]:
+    return {"k": base + i, "v": None if i == 12 else f"v{i:02}", "n": i, "t": f"2024-01-01T00:00:{i:02}"}
+
+
+def counts(context: TableContext, sql: str) -> tuple[int, ScanCounts]:
+    predicate = parse_predicate(sql, context.schema)
+    plan = plan_scan(context, context.snapshots.latest(), predicate)
+    return sum(count_split(context, split, predicate) for split in plan.splits), plan.counts
+
+
+def check(context: TableContext, files: int) -> None:
+    for sql in ABSENT:
+        assert counts(context, sql)[0] == 0
+        assert counts(context, sql)[1].files_skipped_by_index == files, sql
+    blind = TableContext.open(context.url, {"file-index.read.enabled": "false"})
+    for sql in (*PRESENT, *ABSENT):
+        assert counts(context, sql)[0] == counts(blind, sql)[0], sql
+        assert counts(blind, sql)[1].files_skipped_by_index == 0
+
+
+@pytest.mark.parametrize("options", [SMALL, BESIDE], ids=["embedded", "beside"])
+@pytest.mark.parametrize("file_format", ["parquet", "avro"])
+def test_pruning(options: dict[str, str], file_format: str, tmp_path: Path) -> None:
+    context = table(tmp_path / "t", {**options, "file.format": file_format})
+    assert sum(name.endswith(".index") for name in data_files(context)) == (2 if options is BESIDE else 0)
+    check(context, 2)
+    assert counts(context, "v = 'v04'")[1].files_skipped_by_index == 1
+    compact(context, strategy="full")
+    check(context, 1)
+
+
+def test_renamed_columns_are_found_by_their_old_name(tmp_path: Path) -> None:
+    table(tmp_path / "t", SMALL)
+    storage, root = storage_for_url(str(tmp_path / "t"))
+    alter_table(Table("t", root, storage), [RenameColumn(("n",), "m")])
+    context = TableContext.open(str(tmp_path / "t"))
+    assert counts(context, "m = 21")[1].files_skipped_by_index == 2
+    assert counts(context, "m = 4")[0] == 1
+
+
+def test_index_files_go_with_a_failed_job_and_stay_with_kept_files(tmp_path: Path) -> None:
+    context = table(tmp_path / "t", BESIDE)
+    before = data_files(context)
+    name = next(path for path in before if path.endswith(".parquet")).removeprefix("bucket-0/")
+    stamp = name.removeprefix("data-")[:18].replace("-", "")
+    assert delete_stamped_files(context, stamp, keep=[name]) == 0
+    assert delete_stamped_files(context, stamp) == 2
+    assert len(data_files(context)) == len(before) - 2
+
+
+def test_a_missing_or_damaged_index_is_named(tmp_path: Path) -> None:
+    context = table(tmp_path / "t", BESIDE)
+    (first, *_) = sorted(path for path in data_files(context) if path.endswith(".index"))
+    for damage in (b"", None):
+        path = tmp_path / "t" / first
+        path.unlink() if damage is None else path.write_bytes(damage)
+        with pytest.raises(DamagedFile, match=path.name):
+            counts(context, ABSENT[0])
+
+
+def test_what_cannot_be_indexed_is_refused(tmp_path: Path) -> None:
+    for number, (columns, error) in enumerate((("nope", UsageError), ("b", NotSupported))):
+        options = {"file-index.bloom-filter.columns": columns}
+        context = make_table(tmp_path / str(number), {"k": "INT NOT NULL", "b": "BOOLEAN"}, ["k"], options=options)
+        with pytest.raises(error):
+            write(context, [{"k": 1, "b": True}])
+
+
+def test_what_java_wrote(tmp_path: Path) -> None:
+    """Its rows are compared with the other goldens; here its index, where it wrote one."""
+    context = TableContext.open(str(golden_table("java-0.9", "file_index_bloom", tmp_path)))
+    rows, found = counts(context, "v = 'kn3j_charlie'")
+    assert (rows, found.files_skipped_by_index) == (1, 0)
