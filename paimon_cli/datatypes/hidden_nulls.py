@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_LARGEST_CELL = 32
 Convert = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
@@ -48,7 +49,7 @@ def _field(child: pa.Array, field: pa.Field, absent: pa.Array) -> pa.Array:
 
 
 def _unmarked(array: pa.Array) -> pa.Array:
-    """The array without its null marks: whatever its buffers hold there becomes the value."""
+    """The array without its null marks, zeros there."""
     t = array.type
     if pa.types.is_struct(t):
         children = [array.field(i) if field.nullable else _unmarked(array.field(i)) for i, field in enumerate(t)]
@@ -57,4 +58,11 @@ def _unmarked(array: pa.Array) -> pa.Array:
         return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=t)
     if pa.types.is_list(t):
         return pa.ListArray.from_arrays(array.offsets, array.values, type=t)
-    return pa.Array.from_buffers(t, len(array), [None, *array.buffers()[1:]], offset=array.offset)
+    return pc.if_else(array.is_valid(), array, _zero(t)) if array.null_count else array
+
+
+def _zero(t: pa.DataType) -> pa.Scalar:
+    """What nobody sees: a buffer may hold anything below a null, also what is no value of the type."""
+    of_bytes = pa.types.is_string(t) or pa.types.is_binary(t)
+    buffers = [None, pa.py_buffer(bytes(_LARGEST_CELL)), *([pa.py_buffer(b"")] if of_bytes else [])]
+    return pa.Array.from_buffers(t, 1, buffers)[0]
