@@ -30,6 +30,7 @@ from paimon_cli.cli import (
     repair_command,
     rollback_command,
     schema_commands,
+    simulate_command,
     snapshot_commands,
     stage_commands,
     tag_commands,
@@ -121,6 +122,7 @@ diff_command.register(snapshot_commands.snapshots)
 verify_command.register(app, SAFETY)
 repair_command.register(app, SAFETY)
 doctor_command.register(app, SAFETY)
+simulate_command.register(app, OTHER)
 app.add_typer(lab_commands.lab, name="lab", rich_help_panel=OTHER)
 version_command.register(app, OTHER)
 

@@ -29,10 +29,10 @@ class RunModel:
 def merged_run(runs: Sequence[RunModel], buckets: int) -> RunModel:
     """What a merge of the runs gives; whole-number keys spread evenly over so many buckets."""
     low, high = min(run.low for run in runs), max(run.high for run in runs)
-    most, total = max(run.rows for run in runs), sum(run.rows for run in runs)
+    most, total = _disjoint_rows(runs), sum(run.rows for run in runs)
     room = _possible_keys(low, high, buckets)
     if room is None:
-        rows = max(most, _disjoint_rows(runs))
+        rows = most
     else:
         absent = 1.0
         room = max(room, most)
@@ -50,9 +50,9 @@ def _possible_keys(low: Key, high: Key, buckets: int) -> int | None:
 
 
 def _disjoint_rows(runs: Sequence[RunModel]) -> int:
-    """Rows of runs whose ranges do not meet add up: the most that disjoint ones, taken greedily, hold together."""
+    """At least so many rows are left: those of the biggest run, or of runs whose ranges do not meet, taken greedily."""
     rows, reach = 0, None
     for run in sorted(runs, key=lambda run: run.high):
         if reach is None or run.low > reach:
             rows, reach = rows + run.rows, run.high
-    return rows
+    return max(rows, *(run.rows for run in runs))
