@@ -34,6 +34,8 @@ INVARIANT_COLUMNS = (
     Column("severity", "Severity"),
     Column("meaning", "What must hold"),
 )
+SHOWN_OF_A_CODE = 20
+"""Findings of one code in the text; -o json has up to a thousand."""
 SPARK_BYTES = 4 << 30
 """With `--engine` unsaid, tables whose rows are more than so many bytes are read on Spark."""
 
@@ -163,8 +165,16 @@ def _show_text(found: VerifyReport, table: str) -> None:
     print_table(
         [("Check", False), ("Result", False), ("Findings", True)], ([r.check, r.result, str(r.findings)] for r in found.checks)
     )
+    shown: dict[str, int] = {}
     for violation in found.violations:
-        print(f"{violation.severity.upper():<7}  {violation.code}  {printable(violation.path)}: {printable(violation.message)}")
+        shown[violation.code] = shown.get(violation.code, 0) + 1
+        if shown[violation.code] <= SHOWN_OF_A_CODE:
+            where = f"{printable(violation.path)}: {printable(violation.message)}"
+            print(f"{violation.severity.upper():<7}  {violation.code}  {where}")
+    for code, count in shown.items():
+        more = count - SHOWN_OF_A_CODE + found.omitted.get(code, 0)
+        if more > 0:
+            print(f"         {code}  and {more:,} more{'' if code in found.omitted else ', see -o json'}")
     on = f" on {found.engine}" if found.engine else ""
     print(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {found.seconds:.1f} s{on}")
     if found.errors:

@@ -60,13 +60,20 @@ def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violati
     for entry in version.delta:
         if entry.kind != ADD or entry.file.level != 0:
             continue
+        overlapping = [
+            older
+            for older in before.at((entry.partition, entry.bucket))
+            if older.file.max_sequence_number >= entry.file.min_sequence_number
+        ]
+        if not overlapping:
+            continue
         low, high = key_of(entry.file.min_key), key_of(entry.file.max_key)
-        for older in before.at((entry.partition, entry.bucket)):
-            shares_keys = key_of(older.file.min_key) <= high and low <= key_of(older.file.max_key)
-            if shares_keys and older.file.max_sequence_number >= entry.file.min_sequence_number:
-                yield Violation(
-                    "PV023",
-                    version.file_path(entry),
-                    f"user {version.snapshot.commit_user} numbered it from {entry.file.min_sequence_number}, but "
-                    f"{older.file.file_name} had reached {older.file.max_sequence_number}",
-                )
+        sharing = [e.file for e in overlapping if key_of(e.file.min_key) <= high and low <= key_of(e.file.max_key)]
+        if sharing:
+            newest = max(sharing, key=lambda file: file.max_sequence_number)
+            yield Violation(
+                "PV023",
+                version.file_path(entry),
+                f"user {version.snapshot.commit_user} numbered it from {entry.file.min_sequence_number}, but "
+                f"{newest.file_name} had reached {newest.max_sequence_number}",
+            )

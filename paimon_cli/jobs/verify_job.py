@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from paimon_cli.jobs.progress import Progress
 from paimon_cli.metadata.data_file import IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 
+MOST_OF_A_CODE = 1000
 LEVELS = (META, FILES, FULL)
 TASK_BYTES, TASK_FILES = 256 << 20, 500
 """Data files that one task looks at."""
@@ -80,6 +82,8 @@ class VerifyReport:
     engine: str = ""
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)
+    omitted: dict[str, int] = field(default_factory=dict)
+    """How many more there are of a code, beyond the first thousand."""
     request: VerifyRequest = field(default_factory=VerifyRequest)
 
     @property
@@ -127,13 +131,23 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
         report.engine = engine.name
     report.data_files = sum(len(task.entries) for task in gathered.tasks if task.place is None)
     report.size = sum(task.size for task in gathered.tasks if task.place is None)
-    report.violations = [v for v in dict.fromkeys(report.violations) if request.wants(v.code)]
     report.seconds = (context.clock.now_millis() - started) / 1000
     return report
 
 
 def _keep(report: VerifyReport, violations: Iterable[Violation]) -> None:
-    report.violations.extend(violations)
+    """Each finding once, and of each code so many that memory stays small."""
+    kept = Counter(violation.code for violation in report.violations)
+    seen = set(report.violations)
+    for violation in violations:
+        if not report.request.wants(violation.code) or violation in seen:
+            continue
+        if kept[violation.code] < MOST_OF_A_CODE:
+            kept[violation.code] += 1
+            seen.add(violation)
+            report.violations.append(violation)
+        else:
+            report.omitted[violation.code] = report.omitted.get(violation.code, 0) + 1
 
 
 def _of_the_table(context: TableContext, request: VerifyRequest) -> Iterator[Violation]:

@@ -11,7 +11,7 @@ import io
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import DamagedFile
@@ -113,9 +113,7 @@ def _decode(data: bytes, expected: AvroSchema) -> list[dict[str, Any]]:
     if source.read(len(MAGIC)) != MAGIC:
         raise ValueError("it does not begin as an Avro file")
     header = read_value(source, _HEADER)
-    schema = plain_times(json.loads(header["avro.schema"]))
-    refuse_endless(schema)
-    _check_fields(_plain(schema), expected, "record")
+    schema = _checked_schema(header["avro.schema"], _Same(expected))
     codec = header.get("avro.codec", b"null").decode()
     marker = source.read(SYNC_SIZE)
     if len(marker) < SYNC_SIZE:
@@ -128,6 +126,30 @@ def _decode(data: bytes, expected: AvroSchema) -> list[dict[str, Any]]:
             raise ValueError(f"the block behind byte {source.tell()} is cut off or its sync marker is wrong")
         records += _records(decompressed(block, codec, most_bytes(len(block))), count, schema)
     return records
+
+
+class _Same:
+    """An object as a key by its identity, which it keeps alive."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: AvroSchema) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+
+@lru_cache(maxsize=64)
+def _checked_schema(text: bytes, expected: _Same) -> AvroSchema:
+    """A file's schema, fit for what we expect. The files of one writer have one schema: looked at once."""
+    schema = plain_times(json.loads(text))
+    refuse_endless(schema)
+    _check_fields(_plain(schema), expected.value, "record")
+    return schema
 
 
 def _records(content: bytes, count: int, schema: AvroSchema) -> list[dict[str, Any]]:

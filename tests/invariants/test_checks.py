@@ -212,3 +212,12 @@ def test_codes_have_meanings() -> None:
     violation = Violation("PV012", "/t/bucket-0/f", "is missing")
     assert (violation.severity, violation.meaning) == (ERROR, "every live data file exists")
     assert str(violation) == "PV012 /t/bucket-0/f: is missing"
+
+
+def test_many_findings_are_counted_not_kept(tmp_path: Path) -> None:
+    from paimon_cli.jobs import verify_job
+
+    report = verify_job.VerifyReport("meta")
+    verify_job._keep(report, (Violation("PV012", f"f{number}", "is missing") for number in range(1500)))
+    verify_job._keep(report, [Violation("PV012", "f7", "is missing"), Violation("PV013", "f7", "has 1 byte")])
+    assert len(report.violations) == 1001 and report.omitted == {"PV012": 500}
