@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
+from paimon_cli.bucket.record_expiry import RecordExpiry
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.lsm.key_intervals import Section, key_sections
@@ -80,15 +81,18 @@ def merge_section(
     section: Section,
     columns: Sequence[str],
     memory: int | None = None,
+    expiry: RecordExpiry | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Merge the overlapping runs of one section; one row per key, retractions kept.
 
     A section of one run is passed through: `columns` then need not hold what a merge needs. `memory`: decoded bytes that
-    all runs may hold together, None for `MERGE_BYTES`.
+    all runs may hold together, None for `MERGE_BYTES`. `expiry`: rows that are too old are left out before they are merged.
     """
     runs = sorted(section, key=lambda run: max(file.max_sequence_number for file in run.files))
     rows = _batch_rows(runs, memory or MERGE_BYTES)
     streams = [_run_rows(context, partition, bucket, run, columns, rows) for run in runs]
+    if expiry is not None:
+        streams = [map(expiry.kept, stream) for stream in streams]
     return merge_sorted_runs(streams, context.schema.trimmed_primary_keys, merge_engine(context.schema, context.options))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
 from paimon_cli.bucket.merged_rows import merge_columns, merge_section, without_retractions
+from paimon_cli.bucket.record_expiry import RecordExpiry
 from paimon_cli.compact.compaction_plan import CompactionTask, task_steps
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_steps import Rewrite, Upgrade
@@ -61,8 +62,9 @@ def _alone(file: DataFileMeta) -> Rewrite:
 
 def _rewrite(context: TableContext, task: CompactionTask, rewrite: Rewrite, writer: DataFileWriter) -> tuple[DataFileMeta, ...]:
     columns = merge_columns(context, context.schema.field_names)
+    expiry = RecordExpiry.of(context)
     for section in rewrite.sections:
-        for batch in merge_section(context, task.partition, task.bucket, list(section), columns, task.memory):
+        for batch in merge_section(context, task.partition, task.bucket, list(section), columns, task.memory, expiry):
             writer.write(without_retractions(batch) if task.drop_deletes else batch)
     return writer.close()
 

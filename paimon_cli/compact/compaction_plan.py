@@ -100,8 +100,6 @@ def check_compactable(context: TableContext) -> None:
         raise NotSupported(
             f"compaction with changelog-producer={options.changelog_producer}", "it would have to write changelog files"
         )
-    if options.record_level_expire_time is not None:
-        raise NotSupported("compaction with record-level.expire-time", "this version does not expire single records")
     merge_engine(context.schema, options)
 
 
@@ -123,7 +121,8 @@ def plan_bucket(
     max_level = max(context.options.num_levels - 1, highest_level(bucket.files))
     known = _known(runs, max_level, state)
     now = context.clock.now_millis()
-    rewrite_all = context.options.force_rewrite_all_files
+    # rows may have grown too old in any file, also in one that would only change its level
+    rewrite_all = context.options.force_rewrite_all_files or context.options.record_level_expire_time is not None
 
     def left_alone(reason: str, then: PickState) -> LeftAlone:
         size = sum(run.size for run in runs)

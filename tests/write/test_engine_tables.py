@@ -73,6 +73,27 @@ def test_engine_from_write_to_compaction(case: str, tmp_path: Path) -> None:
     assert rows(context) == expected
 
 
+@pytest.mark.parametrize(
+    ("column_type", "old", "young"),
+    [
+        ("INT", 1_000, 2_000_000_000),
+        ("BIGINT", 1_000_000_000_001, 4_000_000_000_000),
+        ("TIMESTAMP(3)", "1970-01-02T00:00:00", "2500-01-01T00:00:00"),
+        ("TIMESTAMP_LTZ(6)", "1969-12-31T00:00:00Z", "2500-01-01T00:00:00Z"),
+    ],
+)
+def test_compaction_leaves_out_rows_that_are_too_old(column_type: str, old: Any, young: Any, tmp_path: Path) -> None:
+    options = {"record-level.expire-time": "30 d", "record-level.time-field": "at"}
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "at": column_type}, ["k"], options=options)
+    write(context, [{"k": 1, "at": old}, {"k": 2, "at": young}, {"k": 3, "at": None}])
+    assert len(rows(context)) == 3
+    compact(context)
+    assert [row["k"] for row in rows(context)] == [2, 3]
+    write(context, [{"k": 2, "at": old}])
+    compact(context)
+    assert rows(context)[0] == {"k": 2, "at": young}, "the older row is what is left when the newer one is too old"
+
+
 def test_sequence_groups_keep_their_columns_apart(tmp_path: Path) -> None:
     columns = {**COLUMNS, "ga": "INT", "gb": "INT"}
     options = {
