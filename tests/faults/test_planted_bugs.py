@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -13,7 +13,8 @@ from paimon_cli.commit import abort, committer, snapshot_publish
 from paimon_cli.commit.own_commits import OwnCommits
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain import expire_snapshots, snapshot_files
+from paimon_cli.maintain import expire_snapshots, rollback, snapshot_files, used_names
+from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.write.write_plan import WritePlan
@@ -89,8 +90,34 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
     "expiry forgets what the oldest snapshot left needs": (
         "expire", lambda: mock.patch.object(expire_snapshots, "metadata_paths", forgetful_metadata_paths),
     ),
+    "a roll-back deletes files before its snapshots": (
+        "rollback", lambda: mock.patch.object(rollback, "take_out", after_the_files),
+    ),
+    "a deleted tag may come back without its files": (
+        "rollback", lambda: mock.patch.object(FaultStorage, "sync_directory", lambda *_: None),
+    ),
+    "a cleaning knows the latest snapshot alone": (
+        "orphans", lambda: mock.patch.object(used_names, "_versions", latest_version_alone),
+    ),
     "expiry does not ask tags": ("expire", lambda: mock.patch.object(expire_snapshots, "tagged_snapshots", lambda _: [])),
 }  # fmt: skip
+
+TAKE_OUT, VERSIONS = rollback.take_out, used_names._versions
+
+
+def after_the_files(context: TableContext, snapshots: Sequence[int], target: int) -> None:
+    """What the later snapshots brought goes first."""
+    for number in snapshots:
+        for entry in context.manifests.delta_entries(context.snapshots.get(number)):
+            if entry.kind == ADD:
+                context.storage.delete(context.data_file_path(entry.partition, entry.bucket, entry.file))
+    TAKE_OUT(context, snapshots, target)
+
+
+def latest_version_alone(context: TableContext) -> Iterator[used_names.VersionFile]:
+    newest = context.layout.snapshot(context.snapshots.latest_id() or 0)
+    return (version for version in VERSIONS(context) if version.path == newest)
+
 
 METADATA_PATHS = snapshot_files.metadata_paths
 
