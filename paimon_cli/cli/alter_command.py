@@ -41,7 +41,7 @@ def _table(context: typer.Context, table: TableName) -> None:
 def set_options(
     call: Call,
     context: typer.Context,
-    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", show_default=False)],
+    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Options.", show_default=False)],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Set options.
@@ -58,7 +58,7 @@ def set_options(
 def unset_options(
     call: Call,
     context: typer.Context,
-    keys: Annotated[list[str], typer.Argument(metavar="KEY...", show_default=False)],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Names of options.", show_default=False)],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Take options away, so that their defaults count again."""
