@@ -160,6 +160,11 @@ def test_compact_a_database_and_choose_buckets(run: Run, tmp_path: Path) -> None
     done = run("compact", "--database", "shop", "--warehouse", tmp_path, *LOCAL, "-o", "json").json
     assert [(item["table"], item["files_before"]) for item in done["items"]] == [("shop.a", 9), ("shop.b", 9)]
     assert run("compact", "--database", "nope", "--warehouse", tmp_path, code=3)
+    shop = ("compact", "--database", "shop", "--warehouse", tmp_path, *LOCAL, "-o", "json")
+    assert [item["table"] for item in run(*shop, "--include", "a|b.*", "--exclude", "b").json["items"]] == ["shop.a"]
+    assert run(*shop, "--include", "(", code=2)
+    assert run("compact", tmp_path / "shop.db" / "a", "--include", "a", code=2)
+    assert run("compact", tmp_path / "shop.db" / "a", *LOCAL, "--memory", "1 kb", code=2)
     assert run("compact", code=2)
     assert run("compact", "shop.a", "--database", "shop", "--warehouse", tmp_path, code=2)
 

@@ -1,0 +1,155 @@
+"""The service: tables that come and go, what it tells, how signals are held back, tasks in threads."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from paimon_cli.cli.results import OutputFormat
+from paimon_cli.cli.service_display import LiveDisplay
+from paimon_cli.cli.service_log import RoundLines
+from paimon_cli.errors import FilesConflict, NotFound
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_job import CompactRequest
+from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, ServiceRound
+from paimon_cli.jobs.engine import TasksFailed
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.stop_signals import StopSignals, Terminated
+from tests.rivals import beside
+from tests.tables import compact, make_table, write
+
+COLUMNS = {"id": "INT NOT NULL", "n": "INT"}
+
+
+class Display(LiveDisplay):
+    """On a terminal of ours; keeps the rounds."""
+
+    def __init__(self) -> None:
+        self.text = io.StringIO()
+        super().__init__(RoundLines(OutputFormat.TABLE), Console(file=self.text, force_terminal=True, width=150))
+        self.rounds: list[ServiceRound] = []
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        super().round_done(done, pause_seconds)
+        self.rounds.append(done)
+
+    def drawn(self) -> str:
+        console = Console(file=io.StringIO(), width=150)
+        console.print(self.picture())
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+class Pause:
+    """A clock whose pauses are used: each does the next of `deeds`."""
+
+    def __init__(self, *deeds: object) -> None:
+        self.deeds = list(deeds)
+
+    def now_millis(self) -> int:
+        return 0
+
+    def sleep(self, seconds: float) -> None:
+        self.deeds.pop(0)()  # type: ignore[operator]
+
+
+def made(folder: Path, name: str, commits: int) -> TableContext:
+    context = make_table(folder / name, COLUMNS, ["id"], options={"write-only": "true"})
+    for number in range(commits):
+        write(context, [{"id": 1, "n": number}])
+    return context
+
+
+def serve(tables: dict[str, TableContext | Path], clock: Pause, rounds: int, on_conflict: str = "retry") -> Display:
+    display = Display()
+
+    def served(name: str, table: TableContext | Path) -> ServedTable:
+        return ServedTable(name, lambda: TableContext.open(str(table)) if isinstance(table, Path) else table)
+
+    with StopSignals() as signals:
+        service = CompactionService(
+            lambda: [served(*each) for each in tables.items()],
+            CompactRequest("full", on_conflict=on_conflict),
+            LocalEngine(2),
+            clock,
+            display,
+            signals.shield,
+        )
+        service.run(1.0, rounds)
+    return display
+
+
+def test_tables_come_go_and_fail_without_stopping_the_others(tmp_path: Path) -> None:
+    made(tmp_path, "a", 3)
+    made(tmp_path, "gone", 2)
+    tables: dict[str, TableContext | Path] = {"a": tmp_path / "a", "gone": tmp_path / "gone"}
+
+    def replace_one() -> None:
+        shutil.rmtree(tmp_path / "gone")
+        made(tmp_path, "new", 2)
+        tables["new"] = tmp_path / "new"
+
+    display = serve(tables, Pause(replace_one), 2)
+    states = [[(table.table, table.state) for table in done.tables] for done in display.rounds]
+    assert states[0] == [("a", "compacted"), ("gone", "compacted")]
+    assert states[1] == [("a", "nothing to do"), ("gone", "gone"), ("new", "compacted")]
+    drawn = display.drawn()
+    assert "3 -> 1" in drawn and "nothing to do" in drawn and "round 2 of 3 tables" in drawn
+    assert "no table at" in display.text.getvalue()
+
+
+def test_the_first_conflict_ends_a_service_that_is_to_fail(tmp_path: Path) -> None:
+    context = made(tmp_path, "a", 3)
+    rival = beside(context, lambda: compact(context))
+    with pytest.raises(FilesConflict):
+        serve({"a": rival}, Pause(), 5, on_conflict="fail")
+    other = made(tmp_path, "b", 3)
+    display = serve({"b": beside(other, lambda: compact(other))}, Pause(lambda: None), 2)
+    assert [done.tables[0].summary.conflicts for done in display.rounds] == [1, 0]
+
+
+def test_a_table_that_cannot_be_compacted_decides_the_exit_of_the_last_round(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        TableContext.open(str(tmp_path / "none"))
+    assert serve({"none": tmp_path / "none"}, Pause(), 1).rounds[0].tables[0].state == "gone"
+
+
+def test_signals_wait_for_the_end_of_the_outermost_shield() -> None:
+    seen = []
+    before = signal.getsignal(signal.SIGTERM)
+    with StopSignals() as signals:
+        with pytest.raises(Terminated):
+            os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Terminated), signals.shield():
+            with signals.shield():
+                os.kill(os.getpid(), signal.SIGTERM)
+                seen.append("inner")
+            seen.append("outer")
+        with pytest.raises(KeyboardInterrupt) as interrupt, signals.shield():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert not isinstance(interrupt.value, Terminated)
+    assert seen == ["inner", "outer"]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_tasks_in_threads_keep_their_order_and_all_have_ended_after_a_failure() -> None:
+    together = threading.Barrier(2, timeout=20)
+
+    def task(number: int) -> int:
+        together.wait()
+        if number == 3:
+            raise NotFound("three")
+        return number * 10
+
+    done: list[int] = []
+    assert LocalEngine(2).run_tasks(task, [0, 1], done.append) == [0, 10]
+    assert sorted(done) == [0, 10]
+    with pytest.raises(TasksFailed) as failure:
+        LocalEngine(2).run_tasks(task, [2, 3])
+    assert failure.value.finished == [20] and isinstance(failure.value.error, NotFound)
