@@ -58,13 +58,10 @@ def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violati
         return
     key_of = version.context.key_of
     for entry in version.delta:
-        if entry.kind != ADD or entry.file.level != 0:
+        place = (entry.partition, entry.bucket)
+        if entry.kind != ADD or entry.file.level != 0 or before.highest_sequence(place) < entry.file.min_sequence_number:
             continue
-        overlapping = [
-            older
-            for older in before.at((entry.partition, entry.bucket))
-            if older.file.max_sequence_number >= entry.file.min_sequence_number
-        ]
+        overlapping = [older for older in before.at(place) if older.file.max_sequence_number >= entry.file.min_sequence_number]
         if not overlapping:
             continue
         low, high = key_of(entry.file.min_key), key_of(entry.file.max_key)

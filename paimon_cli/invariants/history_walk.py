@@ -79,18 +79,27 @@ class WalkedVersion(Version):
 
 
 class FormerVersion(Version):
-    """What the version before said of the buckets that the next one touches."""
+    """The version before a step, told from the one behind it by what the step put and took; good until the next step."""
 
-    def __init__(self, version: WalkedVersion, buckets: dict[Place, Bucket]) -> None:
-        super().__init__(version.context, version.snapshot)
-        self.__dict__["index_entries"] = version.index_entries
-        self._touched = buckets
+    def __init__(self, walk: HistoryWalk, last: WalkedVersion) -> None:
+        super().__init__(last.context, last.snapshot)
+        self.__dict__["index_entries"] = last.index_entries
+        self._walk = walk
+        self.put: set[Identity] = set()
+        self.taken: dict[Place, Bucket] = {}
+        self.tops: dict[Place, int] = {}
 
     def at(self, place: Place) -> Iterable[ManifestEntry]:
-        return self._touched.get(place, {}).values()
+        yield from self.taken.get(place, {}).values()
+        yield from (entry for i, entry in self._walk.buckets.get(place, {}).items() if i not in self.put)
 
     def holds(self, entry: ManifestEntry) -> bool:
-        return entry.identity in self._touched.get((entry.partition, entry.bucket), {})
+        place, identity = (entry.partition, entry.bucket), entry.identity
+        is_kept = identity in self._walk.buckets.get(place, {}) and identity not in self.put
+        return is_kept or identity in self.taken.get(place, {})
+
+    def highest_sequence(self, place: Place) -> int:
+        return self.tops.get(place, -1)
 
 
 class HistoryWalk:
@@ -102,6 +111,8 @@ class HistoryWalk:
         self.row_count = 0
         self.totals: dict[bytes, dict[int, int]] = {}
         """Files of each partition by the number of buckets that they were written for."""
+        self._tops: dict[Place, int] = {}
+        """The greatest sequence number that a bucket has had since it was last empty."""
         self._manifests: dict[str, ReadManifest] = {}
         self._order: list[str] = []
         self._last: WalkedVersion | None = None
@@ -110,7 +121,7 @@ class HistoryWalk:
     def forget(self) -> None:
         """What comes next follows nothing."""
         self.buckets, self.totals, self.row_count, self._last = {}, {}, 0, None
-        self._manifests, self._order = {}, []
+        self._manifests, self._order, self._tops = {}, [], {}
 
     def step(self, snapshot: Snapshot) -> WalkedVersion:
         """The next version. Raises `DamagedFile` (or `NotSupported`) for what cannot be read: then `forget`."""
@@ -153,7 +164,7 @@ class HistoryWalk:
 
     def _begin(self, version: WalkedVersion, base: Sequence[str]) -> None:
         for entry in self._live(base).values():
-            self._put(entry)
+            self._put(entry, version)
         version._places.update(self.buckets)
         version._places.update((entry.partition, entry.bucket) for entry in version.index_entries)
 
@@ -184,41 +195,48 @@ class HistoryWalk:
         if version.index_changed:
             places |= {(entry.partition, entry.bucket) for entry in (*version.index_entries, *last.index_entries)}
         version._places = places
-        version.before = FormerVersion(last, {place: dict(self.buckets.get(place, {})) for place in places})
+        version.before = FormerVersion(self, last)
+        version.before.tops = {place: self._tops[place] for place in places if place in self._tops}
 
     def _apply(self, version: WalkedVersion) -> None:
         for entry in version.lost:
-            self._take(entry)
+            self._take(entry, version)
         for entry in version.smuggled:
-            self._put(entry)
-            version._fresh.append(entry)
+            self._put(entry, version)
         deleted = {entry.identity for entry in version.delta if entry.kind != ADD}
         for entry in version.delta:
             if entry.kind != ADD:
-                self._take(entry)
+                self._take(entry, version)
         for entry in version.delta:
             if entry.kind == ADD and entry.identity not in deleted:
-                self._put(entry)
-                version._fresh.append(entry)
+                self._put(entry, version)
         if version.before is None:
             version._places.update((entry.partition, entry.bucket) for entry in version.delta)
             version._fresh = [entry for bucket in self.buckets.values() for entry in bucket.values()]
 
-    def _put(self, entry: ManifestEntry) -> None:
-        bucket = self.buckets.setdefault((entry.partition, entry.bucket), {})
-        if bucket.setdefault(entry.identity, entry) is entry:
+    def _put(self, entry: ManifestEntry, version: WalkedVersion) -> None:
+        place = (entry.partition, entry.bucket)
+        version._fresh.append(entry)
+        if self.buckets.setdefault(place, {}).setdefault(entry.identity, entry) is entry:
             self.row_count += entry.file.row_count
             self._count(entry, 1)
+            self._tops[place] = max(self._tops.get(place, -1), entry.file.max_sequence_number)
+            if version.before is not None:
+                version.before.put.add(entry.identity)
 
-    def _take(self, entry: ManifestEntry) -> None:
+    def _take(self, entry: ManifestEntry, version: WalkedVersion) -> None:
         place = (entry.partition, entry.bucket)
         bucket = self.buckets.get(place, {})
         taken = bucket.pop(entry.identity, None)
-        if taken is not None:
-            self.row_count -= taken.file.row_count
-            self._count(taken, -1)
-            if not bucket:
-                del self.buckets[place]
+        if taken is None:
+            return
+        self.row_count -= taken.file.row_count
+        self._count(taken, -1)
+        if version.before is not None:
+            version.before.taken.setdefault(place, {})[entry.identity] = taken
+        if not bucket:
+            del self.buckets[place]
+            del self._tops[place]
 
     def _count(self, entry: ManifestEntry, change: int) -> None:
         totals = self.totals.setdefault(entry.partition, {})

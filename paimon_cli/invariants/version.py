@@ -78,6 +78,10 @@ class Version:
         """Live entries of a bucket."""
         return self.buckets.get(place, ())
 
+    def highest_sequence(self, place: Place) -> int:
+        """No live file of the bucket has a greater sequence number."""
+        return max((entry.file.max_sequence_number for entry in self.at(place)), default=-1)
+
     def holds(self, entry: ManifestEntry) -> bool:
         return entry.identity in self._identities
 
