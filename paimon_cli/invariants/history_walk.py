@@ -14,6 +14,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Identity, Place, Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.raw_manifest import RawManifest
 from paimon_cli.metadata.snapshot import Snapshot
 
 Entries = dict[Identity, ManifestEntry]
@@ -29,6 +30,8 @@ class ReadManifest:
     entries: list[ManifestEntry]
     net: Entries
     """What is left of them when each ADD is taken away by its DELETE."""
+    spelled: dict[Identity, bytes] | None = None
+    """The record of each of `net` as it stands in the file, where that is known."""
 
 
 class WalkedVersion(Version):
@@ -44,6 +47,7 @@ class WalkedVersion(Version):
         self.lost: list[ManifestEntry] = []
         self.smuggled: list[ManifestEntry] = []
         self.index_changed = False
+        self.recognised = False
 
     @property
     def fresh(self) -> Sequence[ManifestEntry]:
@@ -132,6 +136,8 @@ class HistoryWalk:
         base = reader.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
         delta = reader.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
         known, order = self._manifests, self._order
+        if self._last is not None:
+            self._recognise(base, version)
         self._read([*base, *delta], version)
         self._order = [meta.file_name for meta in (*base, *delta)]
         version.__dict__["delta"] = [entry for meta in delta for entry in self._manifests[meta.file_name].entries]
@@ -144,6 +150,19 @@ class HistoryWalk:
         self._apply(version)
         self._last = version
         return version
+
+    def _recognise(self, base: Sequence[ManifestFileMeta], version: WalkedVersion) -> None:
+        """A new manifest that holds the very records of those whose place it took is known without being decoded."""
+        names = {meta.file_name for meta in base}
+        new = [meta for meta in base if meta.file_name not in self._manifests]
+        gone = [self._manifests[name] for name in self._order if name not in names]
+        if len(new) != 1 or len(gone) < 2:
+            return
+        merged = merged_records(self.context, new[0], gone)
+        if merged is not None:
+            version.new_manifests.append(merged)
+            version.recognised = True
+            self._manifests = {**self._manifests, new[0].file_name: merged}
 
     def _read(self, metas: Sequence[ManifestFileMeta], version: WalkedVersion) -> None:
         """Decode what is new; keep only what this snapshot names."""
@@ -173,7 +192,7 @@ class HistoryWalk:
         now = set(base)
         gone = [name for name in order if name not in now]
         new = [name for name in base if name not in known]
-        if not gone and not new:
+        if version.recognised or (not gone and not new):
             return
         before = folded(entry for name in gone for entry in known[name].net.values())
         after = folded(entry for name in new for entry in self._manifests[name].net.values())
@@ -243,6 +262,44 @@ class HistoryWalk:
         totals[entry.total_buckets] = totals.get(entry.total_buckets, 0) + change
         if not totals[entry.total_buckets]:
             del totals[entry.total_buckets]
+
+
+def merged_records(context: TableContext, meta: ManifestFileMeta, parts: Sequence[ReadManifest]) -> ReadManifest | None:
+    """The manifest if it is the parts folded, record by record; None if it is not, or cannot be told."""
+    data = _bytes_of(context, meta)
+    found = None if data is None else RawManifest.read(data)
+    if found is None:
+        return None
+    net: Entries = {}
+    spelled: dict[Identity, bytes] = {}
+    for part in parts:
+        known = part.spelled
+        if known is None:
+            part_data = _bytes_of(context, part.meta)
+            raw = None if part_data is None else RawManifest.read(part_data)
+            records = None if raw is None or raw.schema != found.schema else raw.records()
+            if records is None or len(records) != len(part.entries):
+                return None
+            known = {entry.identity: record for entry, record in zip(part.entries, records, strict=True)}
+        if not net:
+            net, spelled = dict(part.net), dict(known)
+            continue
+        for identity, entry in part.net.items():
+            if identity not in net:
+                net[identity], spelled[identity] = entry, known[identity]
+            elif net[identity].kind == ADD and entry.kind != ADD:
+                del net[identity]
+    if b"".join([spelled[identity] for identity in net]) != found.content:
+        return None
+    return ReadManifest(meta, list(net.values()), net, {identity: spelled[identity] for identity in net})
+
+
+def _bytes_of(context: TableContext, meta: ManifestFileMeta) -> bytes | None:
+    try:
+        data = context.storage.read_bytes(context.layout.manifest(meta.file_name))
+    except FileNotFoundError:
+        return None
+    return data if len(data) == meta.file_size else None
 
 
 def folded(entries: Iterable[ManifestEntry]) -> Entries:

@@ -1,0 +1,71 @@
+"""The walk says of every snapshot what reading it alone would say, however manifests were merged on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.invariants.history_walk import WalkedVersion, walk
+from paimon_cli.invariants.version import Version
+from paimon_cli.metadata.raw_manifest import RawManifest
+from tests import tables
+from tests.goldens import GOLDENS, Golden, golden_table
+from tests.invariants.damaged_tables import Bench
+
+OPTIONS = {"manifest.merge-min-count": "3", "num-sorted-run.compaction-trigger": "3"}
+
+
+def busy_table(folder: Path, **options: str) -> Bench:
+    """Commits, compactions, an overwrite; manifests are merged every third time."""
+    context = tables.make_table(
+        folder / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], bucket=2, options={**OPTIONS, **options}
+    )
+    for number in range(8):
+        tables.write(context, [{"k": key, "v": f"{number}"} for key in range(number, number + 6)])
+        if number % 4 == 3:
+            tables.compact(context)
+    tables.write(context, [{"k": 1, "v": "over"}], overwrite=True)
+    tables.write(context, [{"k": 2, "v": "last"}])
+    return Bench(Path(context.url))
+
+
+def told(bench: Bench) -> list[WalkedVersion]:
+    """Every version, compared with itself read alone while the walk stands there."""
+    context, seen = bench.context, []
+    for version in walk(context, context.snapshots.ids()):
+        assert isinstance(version, WalkedVersion)
+        alone = Version(context, version.snapshot)
+        assert {e.identity for e in version.whole().live} == {e.identity for e in alone.live}
+        assert version.row_count == alone.row_count and version.delta == alone.delta
+        if version.before is not None:
+            before = Version(context, context.snapshots.get(version.snapshot.id - 1))
+            for place in version.places:
+                assert {e.identity for e in version.before.at(place)} == {e.identity for e in before.at(place)}
+                assert version.before.highest_sequence(place) >= before.highest_sequence(place)
+            assert all(version.before.holds(e) == before.holds(e) for e in (*alone.live, *alone.delta))
+        seen.append(version)
+    return seen
+
+
+def test_merged_manifests_are_recognised(tmp_path: Path) -> None:
+    assert sum(version.recognised for version in told(busy_table(tmp_path))) >= 2
+
+
+def test_merged_manifests_of_another_spelling_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RawManifest, "read", staticmethod(lambda data: None))
+    assert not any(version.recognised for version in told(busy_table(tmp_path)))
+
+
+def test_a_merged_manifest_with_a_lie(tmp_path: Path) -> None:
+    bench = busy_table(tmp_path)
+    bench.reforge(base=lambda entries: entries[:-1])
+    *_, last = walk(bench.context, bench.context.snapshots.ids())
+    assert isinstance(last, WalkedVersion) and len(last.lost) == 1 and not last.smuggled and not last.recognised
+
+
+@pytest.mark.parametrize(
+    "golden", [g for g in GOLDENS if g.name in ("sixty_commits", "rollback", "overwrite_drop_partition")], ids=str
+)
+def test_other_writers(tmp_path: Path, golden: Golden) -> None:
+    told(Bench(golden_table(golden.writer, golden.name, tmp_path)))
