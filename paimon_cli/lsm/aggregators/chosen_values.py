@@ -15,6 +15,8 @@ import pyarrow as pa
 from paimon_cli.lsm.aggregators.aggregator import first_position, last_position, picked, rows_at, validity
 from paimon_cli.lsm.column_history import ADD, RETRACT, REVERSED, SET, ColumnHistory
 
+STEPS_BACK = 6
+
 
 def steps(history: ColumnHistory) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Keys and their operations: first the first of every key, then the second of those that have one, and so on."""
@@ -23,6 +25,24 @@ def steps(history: ColumnHistory) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for step in range(history.longest):
         keys = longest_first[: np.searchsorted(-sizes, -step, side="left")]
         yield keys, history.starts[keys] + step
+
+
+def last_valid(history: ColumnHistory, valid: np.ndarray) -> np.ndarray:
+    """Of each key the last operation whose row is `valid`; -1 if there is none.
+
+    Most keys have a value near their end: a few steps back find it, and only then all operations are looked at.
+    """
+    found = np.where(history.sizes > 0, history.starts[1:] - 1, -1)
+    searching = np.flatnonzero(history.sizes)
+    for _ in range(STEPS_BACK):
+        searching = searching[~valid[history.rows[found[searching]]]]
+        found[searching] -= 1
+        ended = found[searching] < history.starts[searching]
+        found[searching[ended]] = -1
+        searching = searching[~ended]
+        if not len(searching):
+            return found
+    return last_position(history, valid[history.rows])
 
 
 @dataclass(frozen=True)
@@ -48,10 +68,10 @@ class LastNonNullValue:
     def merge(self, column: pa.Array, history: ColumnHistory) -> pa.Array:
         if column.null_count == 0 and not history.has_reversed:
             return LastValue().merge(column, history)
-        valid = validity(column)[history.rows]
+        valid = validity(column)
         if history.has_reversed:
-            return self._stepped(column, history, valid)
-        last = last_position(history, valid)
+            return self._stepped(column, history, valid[history.rows])
+        last = last_valid(history, valid)
         if history.has_retractions:
             last = np.where((last >= 0) & (history.codes[last] == RETRACT), -1, last)
         return picked(column, rows_at(history, last))
