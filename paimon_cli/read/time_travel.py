@@ -6,11 +6,13 @@ from datetime import datetime, timedelta, timezone
 
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import TAG_PREFIX
+from paimon_cli.metadata.snapshot import COMPACT, Snapshot
+from paimon_cli.read import scan_options
 from paimon_cli.read.literals import epoch_nanos
+from paimon_cli.read.scan_options import ScanOption, chosen_option
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+WATERMARK_VERSION = "watermark-"
 
 
 def travel(
@@ -18,35 +20,88 @@ def travel(
 ) -> tuple[TableContext, Snapshot | None]:
     """The snapshot to read and the context to read it with: the newest schema for a plain read, else the snapshot's own.
 
-    `as_of`: RFC 3339 (UTC where no zone is given) or epoch millis; the newest snapshot made until then. Raises NotFound for
-    what is expired, not there yet or unknown, UsageError for several choices at once.
+    `as_of`: RFC 3339 (UTC where no zone is given) or epoch millis; the newest snapshot made until then. Without any choice
+    the table's `scan.*` options decide. Raises NotFound for what is expired, not there yet or unknown, UsageError for
+    several choices at once.
     """
     if sum(choice is not None for choice in (snapshot_id, tag, as_of)) > 1:
         raise UsageError("choose one of --snapshot, --tag and --as-of")
     if snapshot_id is not None:
-        snapshot: Snapshot | None = context.snapshots.get(snapshot_id)
+        snapshot: Snapshot | None = snapshot_or_tagged(context, snapshot_id)
     elif tag is not None:
-        snapshot = _tagged(context, tag)
+        snapshot = context.tags.get(tag).snapshot
     elif as_of is not None:
-        snapshot = _as_of(context, as_of)
+        snapshot = _as_of(context, parse_moment(as_of), as_of)
     else:
-        return context, context.snapshots.latest()
+        option = chosen_option(context.options.raw)
+        if option is None:
+            return context, context.snapshots.latest()
+        if option.key == scan_options.MODE:
+            return context, newest_compacted(context)
+        snapshot = _by_option(context, option)
     return (context if snapshot is None else context.at_schema(snapshot.schema_id)), snapshot
 
 
-def _tagged(context: TableContext, tag: str) -> Snapshot:
-    path = context.layout.tag(tag)
-    try:
-        return Snapshot.from_json(context.storage.read_bytes(path), path)
-    except FileNotFoundError:
-        entries = context.storage.list_directory(context.layout.tag_directory)
-        tags = sorted(e.name[len(TAG_PREFIX) :] for e in entries if e.name.startswith(TAG_PREFIX))
-        why = f"its tags are {', '.join(tags)}" if tags else "it has no tags"
-        raise NotFound(f"no tag '{tag}' in {context.url}", why, "see `paimon-cli tags ls`", tag=tag) from None
+def snapshot_or_tagged(context: TableContext, snapshot_id: int) -> Snapshot:
+    """That snapshot; one that has expired may live on in a tag. NotFound."""
+    snapshot = context.snapshots.find(snapshot_id)
+    if snapshot is not None:
+        return snapshot
+    tagged = [tag.snapshot for tag in context.tags.all().values() if tag.snapshot.id == snapshot_id]
+    if not tagged:
+        raise context.snapshots.missing(snapshot_id)
+    return tagged[0]
 
 
-def _as_of(context: TableContext, text: str) -> Snapshot:
-    millis = parse_moment(text)
+def newest_compacted(context: TableContext) -> Snapshot | None:
+    """The newest COMPACT snapshot, with `full-compaction.delta-commits` the newest full one; else the newest of all."""
+    commits = context.options.full_compaction_delta_commits or 1
+    compacted = (s for s in context.snapshots.newest_first() if s.commit_kind == COMPACT and s.commit_identifier % commits == 0)
+    return next(compacted, None) or context.snapshots.latest()
+
+
+def _by_option(context: TableContext, option: ScanOption) -> Snapshot:
+    if option.key == scan_options.SNAPSHOT_ID:
+        return snapshot_or_tagged(context, option.number)
+    if option.key == scan_options.TAG:
+        return context.tags.get(option.value).snapshot
+    if option.key == scan_options.MILLIS:
+        return _as_of(context, option.number, option.value)
+    if option.key == scan_options.TIMESTAMP:
+        return _as_of(context, parse_moment(option.value), option.value)
+    if option.key == scan_options.WATERMARK:
+        return _at_watermark(context, option.number)
+    if option.key == scan_options.VERSION:
+        return _version(context, option)
+    raise UsageError(f"{option.key} does not name one snapshot", "it asks for what changed between two", "use `paimon-cli read`")
+
+
+def _version(context: TableContext, option: ScanOption) -> Snapshot:
+    """A tag of that name, else `watermark-N`, else the id of a snapshot."""
+    tag = context.tags.find(option.value)
+    if tag is not None:
+        return tag.snapshot
+    if option.value.startswith(WATERMARK_VERSION):
+        return _at_watermark(context, ScanOption(option.key, option.value.removeprefix(WATERMARK_VERSION)).number)
+    if option.value.isdecimal():
+        return snapshot_or_tagged(context, int(option.value))
+    return context.tags.get(option.value).snapshot
+
+
+def _at_watermark(context: TableContext, watermark: int) -> Snapshot:
+    """The earliest snapshot whose watermark has come that far."""
+    found: Snapshot | None = None
+    for snapshot in context.snapshots.newest_first():
+        if snapshot.watermark is not None:
+            if snapshot.watermark < watermark:
+                break
+            found = snapshot
+    if found is None:
+        raise NotFound(f"no snapshot of {context.url} with a watermark of {watermark} or more", "none has come that far")
+    return found
+
+
+def _as_of(context: TableContext, millis: int, text: str) -> Snapshot:
     snapshot = context.snapshots.at_time(millis)
     if snapshot is not None:
         return snapshot

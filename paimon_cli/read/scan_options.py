@@ -1,0 +1,65 @@
+"""The table options that choose a snapshot: `scan.snapshot-id` and its kin (format section 11.4; Java TimeTravelUtil)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paimon_cli.errors import NotSupported, UsageError
+
+SNAPSHOT_ID, TAG, VERSION, WATERMARK = "scan.snapshot-id", "scan.tag-name", "scan.version", "scan.watermark"
+MILLIS, TIMESTAMP, MODE = "scan.timestamp-millis", "scan.timestamp", "scan.mode"
+FILE_CREATION = "scan.file-creation-time-millis"
+BETWEEN, BETWEEN_TIMES = "incremental-between", "incremental-between-timestamp"
+BETWEEN_MODE = "incremental-between-scan-mode"
+COMPACTED = "compacted-full"
+
+_POSITIONS = (SNAPSHOT_ID, TAG, VERSION, WATERMARK, MILLIS, TIMESTAMP)
+_BY_VERSION, _BY_TIME, _INCREMENTS = (SNAPSHOT_ID, TAG, VERSION, WATERMARK), (MILLIS, TIMESTAMP), (BETWEEN, BETWEEN_TIMES)
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "latest-full": (),
+    "full": (),
+    "latest": (),
+    COMPACTED: (),
+    "from-timestamp": _BY_TIME,
+    "from-snapshot": _BY_VERSION,
+    "from-snapshot-full": _BY_VERSION,
+    "incremental": _INCREMENTS,
+}
+
+
+@dataclass(frozen=True)
+class ScanOption:
+    """The one option that says what to read, and its value."""
+
+    key: str
+    value: str
+
+    @property
+    def number(self) -> int:
+        """Its value as a whole number; UsageError."""
+        text = self.value.strip()
+        if not text.removeprefix("-").isdecimal():
+            raise UsageError(f"{self.key}={self.value}", "the value must be a whole number")
+        return int(text)
+
+
+def chosen_option(options: Mapping[str, str]) -> ScanOption | None:
+    """What the options choose; None for a read of the latest snapshot. Raises UsageError for choices that contradict."""
+    mode = options.get(MODE, "default").strip().lower()
+    if FILE_CREATION in options or mode == "from-file-creation-time":
+        raise NotSupported("reading files by their creation time", f"this version does not know {FILE_CREATION}")
+    if mode not in _NEEDED:
+        raise UsageError(f"{MODE}={mode}", f"the modes are {', '.join(_NEEDED)}")
+    given = [key for key in (*_POSITIONS, *_INCREMENTS) if key in options]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other", "a read has one position", "set one of them")
+    needed = _NEEDED[mode]
+    if needed and not given:
+        raise UsageError(f"{MODE}={mode} says not from where", hint=f"set one of {', '.join(needed)}")
+    if given and mode != "default" and given[0] not in needed:
+        raise UsageError(f"{MODE}={mode} does not go with {given[0]}", "the mode follows from it", f"leave {MODE} out")
+    if given:
+        return ScanOption(given[0], options[given[0]])
+    return ScanOption(MODE, COMPACTED) if mode == COMPACTED else None
