@@ -26,7 +26,7 @@ TAG_COLUMNS = (
 Tag = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.", show_default=False)]
 TaggedSnapshot = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Which snapshot; else the latest.")]
 TimeRetained = Annotated[
-    str | None, typer.Option("--time-retained", metavar="AGE", help="How long it stays, such as 7d; else until it is deleted.")
+    str | None, typer.Option("--time-retained", metavar="AGE", help="How long it stays, such as 7d; else as the table says.")
 ]
 
 

@@ -173,9 +173,9 @@ def snapshot_and_holder(context: TableContext, snapshot_id: int | None) -> tuple
 
 
 def _tag_content(context: TableContext, text: bytes, retained_millis: int | None) -> bytes:
-    if retained_millis is None:
-        return text
-    return tag_text(text, local_wall_clock(context.clock.now_millis()), retained_millis)
+    """What is not said is as `tag.default-time-retained` has it."""
+    retained = context.options.tag_default_time_retained if retained_millis is None else retained_millis
+    return text if retained is None else tag_text(text, local_wall_clock(context.clock.now_millis()), retained)
 
 
 def tags_above(context: TableContext, snapshot_id: int) -> list[str]:
