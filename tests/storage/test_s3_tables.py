@@ -72,6 +72,32 @@ class TestCommands:
         schema = run("schemas", "show", table, "latest", "-o", "json", *options).out
         assert "s3." not in schema, "where the catalog is does not belong into the table"
 
+    def test_versions(self, s3_server: S3Server) -> None:
+        """Tags, branches, ways back, expiry and orphans, where directories are only parts of names."""
+        table, options = f"{s3_server.new_bucket()}/wh/shop.db/orders", pairs(s3_server.options())
+        create_and_fill(table, options)
+        write = ("--format", "json", "--engine", "local", *options)
+        run("write", table, "-", *write, stdin='{"k": 3, "v": "second"}\n')
+        run("tags", "create", table, "one", "--snapshot", 1, *options)
+        run("branches", "create", table, "try", "--tag", "one", *options)
+        run("write", f"{table}$branch_try", "-", *write, stdin='{"k": 99, "v": "tried"}\n')
+        run("compact", table, "--engine", "local", *options)
+        run("rollback", table, "--to", "one", "--as-new", *options)
+        run("expire", table, "--retain-max", 1, "-y", *options)
+        counts = [run("read", name, "--count", *options).out.strip() for name in (table, f"{table}$branch_try")]
+        assert counts == ["20", "21"] and run("read", table, "--tag", "one", "--count", *options).out.strip() == "20"
+        run("branches", "fast-forward", table, "try", "-y", *options)
+        assert run("read", table, "--count", *options).out.strip() == "21"
+        run("rollback", table, "--to", "one", "-y", *options)
+        run("branches", "rm", table, "try", "-y", *options)
+        force = ("--older-than", "2999-01-01T00:00:00Z", "--force", *options)
+        assert run("orphans", "ls", table, "-o", "json", *force).json["items"]
+        run("orphans", "rm", table, "--apply", *force)
+        assert not run("orphans", "ls", table, "-o", "json", *force).json["items"]
+        assert run("read", table, "--count", *options).out.strip() == "20"
+        run("drop", table, "-y", *options)
+        run("read", table, *options, code=3)
+
     def test_settings_from_the_environment_and_from_the_catalog_file(
         self, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
