@@ -51,7 +51,8 @@ class DataFileNames:
 
 
 class DataFileWriter:
-    """Writes batches in `merge_schema`, sorted by primary key with one row per key, into files of about `target-file-size`.
+    """Writes batches in `merge_schema`, sorted by primary key with one row per key, into files of about `target-file-size`
+    and of at most `target-file-row-num` rows.
 
     `close` returns the metadata of all files; `abort` removes them. Files are durable when `close` returns.
     """
@@ -68,14 +69,22 @@ class DataFileWriter:
         self._files: list[DataFileMeta] = []
         self._open: _OpenDataFile | None = None
         self._target = context.options.target_file_size
+        self._row_target = context.options.target_file_row_num
         self._step = min(ROW_GROUP_BYTES, self._target)
         self._paths: list[str] = []
         self._has_index = bool(indexed_columns(context.schema, context.options))
 
     def write(self, batch: pa.RecordBatch) -> None:
         rows = max(1, batch.num_rows * self._step // max(1, batch.nbytes))
-        for start in range(0, batch.num_rows, rows):
-            self._write(batch.slice(start, rows))
+        start = 0
+        while start < batch.num_rows:
+            piece = batch.slice(start, min(rows, self._room()))
+            self._write(piece)
+            start += piece.num_rows
+
+    def _room(self) -> int:
+        """Rows that the open file, or else the next one, may still take."""
+        return self._row_target - (0 if self._open is None else self._open.rows)
 
     def _write(self, batch: pa.RecordBatch) -> None:
         if self._open is None:
@@ -86,7 +95,7 @@ class DataFileWriter:
                 self._paths.append(path + SUFFIX)
             self._open = _OpenDataFile(self._context, name, path, self._level, batch)
         self._open.write(batch)
-        if self._open.bytes_written >= self._target:
+        if self._open.bytes_written >= self._target or self._room() == 0:
             self._roll()
 
     def _roll(self) -> None:
@@ -132,6 +141,10 @@ class _OpenDataFile:
         self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
         self._first: pa.RecordBatch | None = None
         self._last: pa.RecordBatch | None = None
+
+    @property
+    def rows(self) -> int:
+        return self._rows
 
     @property
     def bytes_written(self) -> int:

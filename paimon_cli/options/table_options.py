@@ -56,6 +56,7 @@ class TableOptions:
     zstd_level = TypedOption("file.compression.zstd-level", 1, read.whole_number(-7, 22))
     file_block_size = TypedOption("file.block-size", None, read.optional(_positive_size))
     target_file_size = TypedOption("target-file-size", 128 * MB, _positive_size)
+    target_file_row_num = TypedOption("target-file-row-num", _MAX_LONG, read.whole_number(1, _MAX_LONG))
     append_target_file_size = TypedOption("target-file-size", 256 * MB, _positive_size)
     data_file_prefix = TypedOption("data-file.prefix", "data-", read.text)
     changelog_file_prefix = TypedOption("changelog-file.prefix", "changelog-", read.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -57,6 +58,17 @@ def test_files_roll_at_the_target_size(tmp_path: Path) -> None:
     assert len(files) > 2
     assert all(f.file_size < 40_000 for f in files)
     assert len(rows(context)) == 20000
+
+
+def test_files_roll_at_the_target_number_of_rows(tmp_path: Path) -> None:
+    """Sizes around the batch and the limit: full files but the last one, each a disjoint stretch of the keys."""
+    for count, sizes in ((6999, [3000, 3000, 999]), (6000, [3000, 3000]), (1, [1])):
+        context = make_table(tmp_path / str(count), COLUMNS, ["k"], options={"target-file-row-num": "3000"})
+        write(context, [{"k": k, "v": "x"} for k in reversed(range(count))])
+        files = sorted(live(context), key=lambda f: context.key_of(f.min_key))
+        assert [f.row_count for f in files] == sizes
+        assert all(context.key_of(a.max_key) < context.key_of(b.min_key) for a, b in itertools.pairwise(files))
+        assert sorted(row["k"] for row in rows(context)) == list(range(count))
 
 
 def test_a_bad_row_leaves_neither_snapshot_nor_file(tmp_path: Path) -> None:
