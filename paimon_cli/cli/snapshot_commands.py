@@ -10,7 +10,7 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import TableName
-from paimon_cli.cli.results import Column, Item, Listing
+from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import CHANGE, COUNT, ID, JSON, LONG, NAMES, TIME, counted
 
 snapshots = group("Versions of a table: what each commit did.")
@@ -44,6 +44,10 @@ SNAPSHOT_DETAILS = (
 )
 
 
+MOST_IN_TEXT = 1000
+"""Snapshots that people are shown unasked; machines get all."""
+
+
 class SnapshotKind(str, enum.Enum):
     """Choices of `--kind`."""
 
@@ -57,7 +61,9 @@ class SnapshotKind(str, enum.Enum):
 def list_snapshots(
     call: Call,
     table: TableName,
-    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest N.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest N; in text 1000 if not given.")
+    ] = None,
     kind: Annotated[SnapshotKind | None, typer.Option("--kind", case_sensitive=False, help="Only commits of this kind.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="Only commits of this user.")] = None,
 ) -> None:
@@ -65,9 +71,12 @@ def list_snapshots(
     from paimon_cli.table.snapshot_report import snapshot_rows
 
     opened = call.open(table)
-    rows = snapshot_rows(opened, limit, kind.value if kind else None, user)
+    most = MOST_IN_TEXT if limit is None and call.output is OutputFormat.TABLE else limit
+    rows = snapshot_rows(opened, most, kind.value if kind else None, user)
     ids = opened.snapshots.ids()
     footer = f"{len(rows)} of {counted(len(ids), 'snapshot')}, {ids[0]} to {ids[-1]}" if ids else "no snapshots yet"
+    if limit is None and len(rows) == most:
+        footer += f"; --limit {len(ids)} shows all"
     call.show(Listing("SnapshotList", opened.name, SNAPSHOT_COLUMNS, rows, footer=footer))
 
 
