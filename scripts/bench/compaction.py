@@ -1,0 +1,94 @@
+"""Full compaction of five overlapping runs in one bucket against a plain pyarrow copy of the same files.
+
+    python -m scripts.bench.compaction [--rows 2000000] [--rounds 5]
+
+ROWS is the sum over the runs; each run holds a random fifth of the keys, so that nearly every stretch of keys overlaps.
+The copy writes all rows, the compaction only the two thirds that are left: a ratio below 1 is no wonder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from paimon_cli.compact.bucket_compactor import run_compaction
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY, CompactionTask, plan_bucket
+from paimon_cli.datatypes.field_types import DataField, parse_sql_type
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.metadata.table_schema import TableSchema
+from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+
+KEYS = {"int": ("k",), "string": ("s",), "composite": ("s", "k")}
+COLUMNS = {"k": "INT NOT NULL", "s": "STRING NOT NULL", "a": "BIGINT", "b": "DOUBLE", "c": "STRING"}
+RUNS = 5
+
+
+def overlapping_runs(folder: Path, keys: tuple[str, ...], rows: int) -> TableContext:
+    """A table of one bucket with `RUNS` level-0 files; the same rows at every call."""
+    random = np.random.default_rng(7)
+    fields = tuple(DataField(i, name, parse_sql_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
+    options = {"bucket": "1", "file.format": "parquet", "write-only": "true", "write-buffer-size": "4 gb"}
+    schema = TableSchema(0, fields, len(fields) - 1, (), keys, options, None, 0)
+    (folder / "schema").mkdir(parents=True)
+    (folder / "schema" / "schema-0").write_text(schema.to_json())
+    context = TableContext.open(str(folder))
+    source = folder.parent / "rows.parquet"
+    for _ in range(RUNS):
+        k = pa.array(random.permutation(rows)[: rows // RUNS].astype(np.int32))
+        texts = pc.utf8_lpad(k.cast(pa.string()), 10, "0")
+        numbers = random.random(len(k))
+        columns = [k, texts, pa.array((numbers * 1e9).astype(np.int64)), pa.array(numbers), texts]
+        pq.write_table(pa.table(columns, names=list(COLUMNS)), source)
+        run_write(context, WriteRequest((str(source),)), LocalEngine(), NoProgress())
+    return context
+
+
+def comparison(folder: Path, name: str, rows: int) -> Comparison:
+    """Decoding, merging and writing, against decoding and writing."""
+    context = overlapping_runs(folder / name, KEYS[name], rows)
+    snapshot = context.snapshots.latest()
+    (bucket,) = bucket_files(context, snapshot).values()
+    task = plan_bucket(context, bucket, FULL_STRATEGY, snapshot.id if snapshot else 0)
+    assert isinstance(task, CompactionTask)
+    paths = [context.data_file_path(bucket.partition, bucket.bucket, file) for file in bucket.files]
+    made: list[Path] = []
+
+    def merge() -> None:
+        message = run_compaction(context, task)
+        made.extend(Path(context.data_file_path(task.partition, task.bucket, file)) for file in message.compact_after)
+
+    def copy() -> None:
+        for path in paths:
+            made.append(folder / Path(path).name)
+            pq.write_table(pq.read_table(path), made[-1], compression="zstd", compression_level=1, use_dictionary=False)
+
+    def reset() -> None:
+        while made:
+            made.pop().unlink()
+
+    return Comparison(f"compact {RUNS} runs, {name} key, {rows} rows", merge, copy, 1.35, reset)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        met = report((comparison(Path(folder), name, asked.rows) for name in KEYS), asked.rounds)
+    sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()

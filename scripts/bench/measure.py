@@ -1,0 +1,110 @@
+"""Ratios of two ways to do one thing, measured in turn in one process: absolute times mean little on a shared machine.
+
+A program states `Comparison`s and calls `report`, which prints a line for people and a JSON line for each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+FEWEST_ROUNDS = 5
+MACHINE = {
+    "cpus": os.cpu_count(),
+    "machine": platform.machine(),
+    "python": platform.python_version(),
+    "pyarrow": pa.__version__,
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`subject` against `floor`; `goal`: the ratio of subject to floor that must not be passed, None where none is set.
+
+    Both do their whole work anew at each call; `reset` runs before each, unmeasured.
+    """
+
+    name: str
+    subject: Callable[[], object]
+    floor: Callable[[], object]
+    goal: float | None = None
+    reset: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True)
+class Result:
+    """Medians over the rounds in seconds; `ratio` and `wall_ratio` are medians of each round's own ratio.
+
+    CPU seconds are those of this process with all its threads, so that neighbours on the machine count little.
+    """
+
+    name: str
+    ratio: float
+    wall_ratio: float
+    goal: float | None
+    subject_cpu: float
+    floor_cpu: float
+    subject_wall: float
+    floor_wall: float
+    rounds: int
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.goal is None else self.ratio <= self.goal
+
+
+def compare(comparison: Comparison, rounds: int = FEWEST_ROUNDS) -> Result:
+    """One round unmeasured, then `rounds` (at least 5) in which the two take turns in going first."""
+    if rounds < FEWEST_ROUNDS:
+        raise ValueError(f"a median of fewer than {FEWEST_ROUNDS} rounds says nothing")
+    subject: list[tuple[float, float]] = []
+    floor: list[tuple[float, float]] = []
+    sides = [(subject, comparison.subject), (floor, comparison.floor)]
+    for number in range(rounds + 1):
+        for times, work in sides if number % 2 else reversed(sides):
+            comparison.reset()
+            times.append(_seconds(work))
+    del subject[0], floor[0]
+    ratios = [[ours[i] / theirs[i] for ours, theirs in zip(subject, floor, strict=True)] for i in (0, 1)]
+    return Result(
+        name=comparison.name,
+        ratio=statistics.median(ratios[0]),
+        wall_ratio=statistics.median(ratios[1]),
+        goal=comparison.goal,
+        subject_cpu=statistics.median(cpu for cpu, _ in subject),
+        floor_cpu=statistics.median(cpu for cpu, _ in floor),
+        subject_wall=statistics.median(wall for _, wall in subject),
+        floor_wall=statistics.median(wall for _, wall in floor),
+        rounds=rounds,
+    )
+
+
+def report(comparisons: Iterable[Comparison], rounds: int = FEWEST_ROUNDS) -> bool:
+    """Measure and print them: text on stderr, JSON lines on stdout. Whether every goal was met."""
+    all_met = True
+    for comparison in comparisons:
+        result = compare(comparison, rounds)
+        goal = "" if result.goal is None else f" (goal {result.goal:.2f}, {'met' if result.met else 'MISSED'})"
+        print(
+            f"{result.name}: {result.ratio:.2f} x the floor's CPU{goal}, {result.wall_ratio:.2f} x its time; "
+            f"{result.subject_cpu:.2f} s against {result.floor_cpu:.2f} s",
+            file=sys.stderr,
+        )
+        print(json.dumps({**asdict(result), "met": result.met, "on": MACHINE}), flush=True)
+        all_met &= result.met is not False
+    return all_met
+
+
+def _seconds(work: Callable[[], object]) -> tuple[float, float]:
+    """CPU and wall seconds."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    work()
+    return time.process_time() - cpu, time.perf_counter() - wall
