@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -10,12 +11,12 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
+from paimon_cli.bucket.merge_passes import merge_in_passes
 from paimon_cli.bucket.record_expiry import RecordExpiry
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.lsm.key_intervals import Section, key_sections
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sort_merge import merge_sorted_runs
 from paimon_cli.lsm.sorted_run import SortedRun
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -24,6 +25,9 @@ RUN_BATCH_BYTES = 8 << 20
 """Decoded bytes that each run of a merge may hold."""
 MERGE_BYTES = 192 << 20
 """Decoded bytes that all runs of a merge may hold together."""
+LEAST_RUN_BYTES = 3 << 20
+"""What an open run needs at least: its batch, and its pages in the reader."""
+FEWEST_RUNS = 8
 DECODED_PER_STORED_BYTE = 4
 SMALLEST_BATCH, LARGEST_BATCH = 512, 65536
 
@@ -60,7 +64,7 @@ def _merged_rows(
     for section in key_sections(bucket.files, context.key_of):
         lone = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
         names = lone if len(section) == 1 else needed
-        for batch in merge_section(context, bucket.partition, bucket.bucket, section, names):
+        for batch in merge_section(context, bucket.partition, bucket.bucket, section, names, oldest_first=bucket.files):
             yield (batch if keep_kinds else without_retractions(batch)).select(list(columns))
 
 
@@ -82,18 +86,32 @@ def merge_section(
     columns: Sequence[str],
     memory: int | None = None,
     expiry: RecordExpiry | None = None,
+    *,
+    oldest_first: Sequence[DataFileMeta],
 ) -> Iterator[pa.RecordBatch]:
     """Merge the overlapping runs of one section; one row per key, retractions kept.
 
     A section of one run is passed through: `columns` then need not hold what a merge needs. `memory`: decoded bytes that
     all runs may hold together, None for `MERGE_BYTES`. `expiry`: rows that are too old are left out before they are merged.
+    `oldest_first`: the bucket's files, which decide between equal sequence numbers (of writers that did not know of each other).
     """
-    runs = sorted(section, key=lambda run: max(file.max_sequence_number for file in run.files))
+    ages = {file.file_name: age for age, file in enumerate(oldest_first)}
+    runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
     rows = _batch_rows(runs, memory or MERGE_BYTES)
-    streams = [_run_rows(context, partition, bucket, run, columns, rows) for run in runs]
-    if expiry is not None:
-        streams = [map(expiry.kept, stream) for stream in streams]
-    return merge_sorted_runs(streams, context.schema.trimmed_primary_keys, merge_engine(context.schema, context.options))
+
+    def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
+        stream = _run_rows(context, partition, bucket, run, columns, rows)
+        return stream if expiry is None else map(expiry.kept, stream)
+
+    opened = [functools.partial(open_run, run) for run in runs]
+    most = _most_runs(context, memory or MERGE_BYTES)
+    return merge_in_passes(opened, context.schema.trimmed_primary_keys, merge_engine(context.schema, context.options), most)
+
+
+def _most_runs(context: TableContext, memory: int) -> int:
+    """Runs to read at a time: as many as `sort-spill-threshold` allows, and as memory has room for small batches of."""
+    roomy = max(FEWEST_RUNS, memory // LEAST_RUN_BYTES)
+    return min(roomy, context.options.sort_spill_threshold or roomy)
 
 
 def _run_rows(

@@ -35,6 +35,10 @@ SUMMARY_COLUMNS = (
     Column("snapshots", "Snapshots", SNAPSHOT_IDS),
     Column("attempts", "Attempts", COUNT),
     Column("already_committed", "Committed before", FLAG),
+    Column("compacted", "Compacted", COUNT),
+    Column("compaction_lost", "Compaction lost"),
+    Column("stalls", "Stalls", COUNT),
+    Column("stall_seconds", "Stall seconds", TEXT),
     Column("engine", "Engine"),
     Column("seconds", "Seconds", TEXT),
 )
@@ -60,6 +64,7 @@ class CompactWhen(str, enum.Enum):
     """Choices of `--compact`."""
 
     NONE = "none"
+    INLINE = "inline"
     AFTER = "after"
 
 
@@ -107,7 +112,15 @@ def write(
             rich_help_panel=COMMIT_PANEL,
         ),
     ] = None,
-    compact: Annotated[CompactWhen, typer.Option("--compact", help="Compact the buckets behind the commit.")] = CompactWhen.NONE,
+    compact: Annotated[
+        CompactWhen | None,
+        typer.Option(
+            "--compact",
+            help="Compaction of the buckets that get rows: in the writer tasks (inline), as a job behind the commit (after), "
+            "or left to others (none). Without this: inline, unless the table is write-only.",
+            show_default=False,
+        ),
+    ] = None,
     parallelism: Annotated[
         int | None, typer.Option("--parallelism", metavar="N", min=1, help="Tasks that write at once.")
     ] = None,
@@ -119,12 +132,16 @@ def write(
     """
     from paimon_cli.jobs.write_job import WriteRequest
 
-    if stage is not None and compact is CompactWhen.AFTER:
-        raise UsageError("--stage does not go with --compact after", "there is nothing to compact before the commit")
+    if stage is not None and compact not in (None, CompactWhen.NONE):
+        raise UsageError(f"--stage does not go with --compact {compact.value}", "there is nothing to compact before the commit")
     if op_column is not None and op is not RowOperation.UPSERT:
         raise UsageError("--op does not go with --op-column", "the column says what each row does")
     checked = call.with_check(data_conflict_check)
     opened = checked.open_to_commit(checked.locate(table, allow_unsafe_commit))
+    if compact is CompactWhen.INLINE and opened.context.options.write_only:
+        raise UsageError(
+            "--compact inline on a write-only table", "a dedicated compaction has the table to itself", "use --compact after"
+        )
     request = WriteRequest(
         sources=tuple(sources),
         format=source_format.value if source_format else None,
@@ -136,6 +153,7 @@ def write(
         commit_id=commit_id,
         read_snapshot=read_snapshot,
         parallelism=parallelism,
+        inline_compaction=compact in (None, CompactWhen.INLINE),
         storage_options=opened.store_options,
     )
     if read_snapshot is not None and opened.context.options.commit_data_conflict_check == "off":
@@ -146,7 +164,7 @@ def write(
         _stage(checked, opened, request, stage)
 
 
-def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhen) -> None:
+def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhen | None) -> None:
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.write_job import run_write
 
@@ -156,6 +174,8 @@ def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhe
             print(_summary_text(summary))
         else:
             call.show(Item("WriteSummary", opened.name, SUMMARY_COLUMNS, summary))
+        if summary.compaction_lost:
+            print(f"note: the rows are committed, their inline compaction is not: {summary.compaction_lost}", file=sys.stderr)
         if compact is CompactWhen.AFTER and summary.touched:
             from paimon_cli.cli.compact_command import compact_behind_write
 
@@ -197,7 +217,10 @@ def _summary_text(summary: WriteSummary) -> str:
     ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
     deletes = f" ({counted(summary.delete_rows, 'delete')})" if summary.delete_rows else ""
     rows = f"{counted(summary.rows, 'row')}{deletes}"
+    compacted = f", {counted(summary.compacted, 'bucket')} compacted" if summary.compacted else ""
+    stalled = f", stalled {summary.stall_seconds:.1f} s in {counted(summary.stalls, 'time')}" if summary.stalls else ""
+    took = f"{counted(summary.attempts, 'attempt')}, {summary.seconds:.1f} s on {summary.engine}{stalled}"
     return (
         f"snapshot {ids}: {rows} in {counted(summary.files, 'file')} of {counted(summary.buckets, 'bucket')}, "
-        f"{human_size(summary.size)}, {counted(summary.attempts, 'attempt')}, {summary.seconds:.1f} s on {summary.engine}"
+        f"{human_size(summary.size)}{compacted}, {took}"
     )

@@ -112,8 +112,8 @@ class Committer:
         for step in steps:
             try:
                 done = done.followed_by(self._publish(step, identity, own, watermark))
-            except Conflict as conflict:
-                conflict.details["published_snapshots"] = [snapshot.id for snapshot in done.snapshots]
+            except (Conflict, StorageUnavailable) as refusal:
+                refusal.details["published_snapshots"] = [snapshot.id for snapshot in done.snapshots]
                 raise
             if done.already_committed:
                 break

@@ -27,7 +27,7 @@ Place = tuple[bytes, int]
 class CompactionTask:
     """One bucket's compaction as plain data, for this process or a Spark executor.
 
-    `state`: what to remember of the bucket once it is done; `memory`: bytes that its merge may hold, None for the default.
+    `files`: oldest first. `state`: what to remember of the bucket once it is done; `memory`: bytes that its merge may hold, None for the default.
     `bucket_size`, `oldest_size`: bytes of the whole bucket and of its oldest run.
     """
 
@@ -103,6 +103,15 @@ def check_compactable(context: TableContext) -> None:
     merge_engine(context.schema, options)
 
 
+def is_compactable(context: TableContext) -> bool:
+    """Whether `check_compactable` finds nothing; a writer leaves the compaction of other tables to those who can."""
+    try:
+        check_compactable(context)
+    except NotSupported:
+        return False
+    return True
+
+
 def plan_bucket(
     context: TableContext,
     bucket: BucketFiles,
@@ -140,7 +149,8 @@ def plan_bucket(
     if context.options.merge_engine == "first-row" and strategy != FULL_STRATEGY:
         # readers of first-row tables read each file above level 0 for itself: no key may be in two of them
         pick = replace(pick, output_level=max_level, run_count=len(runs))
-    picked = tuple(file for run in runs[: pick.run_count] for file in run.files)
+    chosen = {file.file_name for run in runs[: pick.run_count] for file in run.files}
+    picked = tuple(file for file in bucket.files if file.file_name in chosen)
     if len(picked) == 1 and picked[0].level == pick.output_level and not (rewrite_all and strategy == FULL_STRATEGY):
         return left_alone(f"one file, at level {pick.output_level} already", then)
     return CompactionTask(

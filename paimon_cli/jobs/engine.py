@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.metadata.commit_message import CommitMessage
 
 if TYPE_CHECKING:
+    from paimon_cli.write.table_writer import WrittenBucket
     from paimon_cli.write.write_plan import WritePlan
 
 T = TypeVar("T")
@@ -48,8 +48,10 @@ class Engine(Protocol):
         """
         ...
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> list[CommitMessage]:
-        """Read, route, sort and write all rows of the plan. When this raises, no task of the job is running any more.
+    def write_rows(self, plan: WritePlan, progress: Progress) -> list[WrittenBucket]:
+        """Read, route, sort and write all rows of the plan, compact inline if it says so.
+
+        When this raises, no task of the job is running any more.
 
         Files of tasks that had finished may be left: the caller deletes what bears the plan's `file_stamp`.
         """

@@ -9,8 +9,7 @@ from typing import TypeVar
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.write.table_writer import write_rows
+from paimon_cli.write.table_writer import WrittenBucket, write_rows
 from paimon_cli.write.write_plan import WritePlan
 
 Task = TypeVar("Task")
@@ -42,7 +41,7 @@ class LocalEngine:
                 on_done(result)
         return results
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> list[CommitMessage]:
+    def write_rows(self, plan: WritePlan, progress: Progress) -> list[WrittenBucket]:
         progress.start("Writing rows", None)
         try:
             return write_rows(plan, progress.advance)

@@ -13,8 +13,8 @@ from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark_job import Reports, SparkJob
 from paimon_cli.jobs.spark_session import RunningSpark, SparkRequest, start_spark
-from paimon_cli.jobs.spark_write import READ, check_messages, shuffle_of, write_on_spark
-from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.jobs.spark_write import READ, check_places, shuffle_of, write_on_spark
+from paimon_cli.write.table_writer import WrittenBucket
 from paimon_cli.write.write_plan import WritePlan
 
 T = TypeVar("T")
@@ -65,14 +65,14 @@ class SparkEngine:
             raise TasksFailed(seen.results(), error_of_task)
         return seen.results()
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> list[CommitMessage]:
+    def write_rows(self, plan: WritePlan, progress: Progress) -> list[WrittenBucket]:
         running = self._spark()
         shuffle = shuffle_of(plan, running.context.defaultParallelism)
         reports: Accumulator[list[str]] = running.context.accumulator([], Reports())
         job = SparkJob(running.context, "write", lambda: write_on_spark(running.session, shuffle, reports))
         steps = _WriteSteps(reports, progress, len(plan.splits), shuffle.writer_tasks)
         try:
-            return check_messages(job.wait(steps.poll))
+            return check_places(job.wait(steps.poll))
         except BaseException:
             self._abandon()
             raise

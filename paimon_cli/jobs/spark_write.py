@@ -18,10 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.spark_errors import carrying_errors
-from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.write.bucket_router import BucketRouter
-from paimon_cli.write.table_writer import TableWriter
+from paimon_cli.write.table_writer import TableWriter, WrittenBucket
 from paimon_cli.write.write_plan import WritePlan
 
 READ, WRITTEN = "read", "written"
@@ -88,11 +87,11 @@ def shuffled_chunks(session: SparkSession, shuffle: Shuffle, reports: Accumulato
     return chunks.repartitionById(shuffle.writer_tasks, "writer").sortWithinPartitions("arrival")
 
 
-def write_on_spark(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[str]]) -> list[CommitMessage]:
+def write_on_spark(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[str]]) -> list[WrittenBucket]:
     """Run the whole write as one Spark job of two stages."""
     chunks = shuffled_chunks(session, shuffle, reports)
-    messages = chunks.mapInArrow(writer_task(shuffle.plan, reports), "message binary").collect()
-    return [pickle.loads(row.message) for row in messages]
+    buckets = chunks.mapInArrow(writer_task(shuffle.plan, reports), "bucket binary").collect()
+    return [pickle.loads(row.bucket) for row in buckets]
 
 
 def reader_task(shuffle: Shuffle, reports: Accumulator[list[str]]) -> Task:
@@ -114,19 +113,15 @@ def reader_task(shuffle: Shuffle, reports: Accumulator[list[str]]) -> Task:
 
 
 def writer_task(plan: WritePlan, reports: Accumulator[list[str]]) -> Task:
-    """Chunks -> files; gives one pickled commit message per bucket."""
+    """Chunks -> files; gives one pickled `WrittenBucket` each."""
 
     def write(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
-            writer = TableWriter(plan)
-            try:
+            with TableWriter(plan) as writer:
                 for rows in unpacked(chunks):
                     writer.write(rows)
-                for message in writer.close():
-                    yield pa.record_batch([pa.array([pickle.dumps(message)], pa.binary())], names=["message"])
-            except BaseException:
-                writer.abort()
-                raise
+                for bucket in writer.finish():
+                    yield pa.record_batch([pa.array([pickle.dumps(bucket)], pa.binary())], names=["bucket"])
             reports.add([WRITTEN])
 
     return write
@@ -166,9 +161,9 @@ def _packed(rows: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-def check_messages(messages: list[CommitMessage]) -> list[CommitMessage]:
+def check_places(buckets: list[WrittenBucket]) -> list[WrittenBucket]:
     """Each bucket must come from exactly one task; anything else would lose the order of its rows."""
-    places = {(message.partition, message.bucket) for message in messages}
-    if len(places) != len(messages):
+    places = {(bucket.message.partition, bucket.message.bucket) for bucket in buckets}
+    if len(places) != len(buckets):
         raise PaimonError("rows of one bucket were written by several tasks", "the shuffle did not keep them together")
-    return messages
+    return buckets

@@ -66,8 +66,8 @@ def stage_write(
     identity = _identity(context, request)
     if Committer(context).is_committed(identity):
         raise UsageError(f"commit {identity.identifier} of user {identity.user} was made before", "there is nothing to stage")
-    plan = plan_write(context, request)
-    messages = write_files(plan, engine, progress)
+    plan = plan_write(context, replace(request, inline_compaction=False))
+    messages = [bucket.message for bucket in write_files(plan, engine, progress)]
     try:
         if request.overwrite:
             overwritten(context, messages, request.static_partition)  # rows outside of it are refused now, not at the commit

@@ -9,8 +9,10 @@ from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.compact.compaction_plan import is_compactable
+from paimon_cli.compact.inline_compaction import InlineCompaction
 from paimon_cli.datatypes import row_kind
-from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
@@ -21,6 +23,7 @@ from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.write.incoming_rows import IncomingRows, plan_sources
 from paimon_cli.write.row_kind_filter import RowKindFilter
+from paimon_cli.write.table_writer import WrittenBucket
 from paimon_cli.write.write_plan import WritePlan
 
 
@@ -29,7 +32,8 @@ class WriteRequest:
     """What the user asked for. `op_column`: input column with +I, +U, -U, -D; `static_partition`: values as typed.
 
     `read_snapshot`: what the rows were made from (0: the empty table), where that is not the latest snapshot; the data
-    conflict check begins there. `storage_options`: of the catalog, for sources that lie in a store.
+    conflict check begins there. `inline_compaction`: compact what the triggers ask for behind the flush, unless the table is
+    write-only. `storage_options`: of the catalog, for sources that lie in a store.
     """
 
     sources: tuple[str, ...]
@@ -42,12 +46,17 @@ class WriteRequest:
     commit_id: int | None = None
     read_snapshot: int | None = None
     parallelism: int | None = None
+    inline_compaction: bool = True
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
 class WriteSummary:
-    """What was done. `rows`, `size` (bytes): of the new files, after merging equal keys of this write."""
+    """What was done. `rows`, `size` (bytes): of the new files, after merging equal keys of this write.
+
+    `compacted`: buckets that were compacted inline; `compaction_lost`: why that half of the commit was refused, while the
+    rows were committed. `stalls`: how often buckets had to be compacted before they could take more runs.
+    """
 
     rows: int = 0
     delete_rows: int = 0
@@ -60,6 +69,10 @@ class WriteSummary:
     engine: str = ""
     seconds: float = 0.0
     touched: tuple[tuple[bytes, int], ...] = field(default=(), repr=False)
+    compacted: int = 0
+    compaction_lost: str | None = None
+    stalls: int = 0
+    stall_seconds: float = 0.0
 
 
 def run_write(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
@@ -71,8 +84,9 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     if committer.is_committed(identity):
         return WriteSummary(already_committed=True, engine=engine.name)
     plan = plan_write(context, request)
-    messages = write_files(plan, engine, progress)
-    result = _commit(committer, plan, messages, request, identity)
+    written = write_files(plan, engine, progress)
+    messages = [bucket.message for bucket in written]
+    result, lost = _commit(committer, plan, messages, request, identity)
     if result.already_committed:
         return WriteSummary(attempts=result.attempts, already_committed=True, engine=engine.name)
     files = [file for message in messages for file in message.new_files]
@@ -87,6 +101,10 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         engine=engine.name,
         seconds=(context.clock.now_millis() - started) / 1000,
         touched=tuple((message.partition, message.bucket) for message in messages),
+        compacted=0 if lost else sum(message.has_compact for message in messages),
+        compaction_lost=str(lost) if lost else None,
+        stalls=sum(bucket.stalls for bucket in written),
+        stall_seconds=sum(bucket.stall_millis for bucket in written) / 1000,
     )
 
 
@@ -108,6 +126,9 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     state = {} if request.overwrite else bucket_files(context, snapshot)
     for bucket in state.values():
         _check_bucket_count(context, bucket.partition, bucket.total_buckets)
+    read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
+    file_stamp = context.names.uuid().replace("-", "")[:16]
+    compacts = request.inline_compaction and not context.options.write_only and is_compactable(context)
     return WritePlan(
         context=context,
         incoming=IncomingRows(
@@ -120,9 +141,11 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         splits=tuple(plan_sources(request.sources, request.format, request.storage_options)),
         total_buckets=context.options.bucket,
         first_sequences={key: max(f.max_sequence_number for f in bucket.files) + 1 for key, bucket in state.items()},
-        read_snapshot_id=_read_snapshot_id(context, snapshot, request.read_snapshot),
-        file_stamp=context.names.uuid().replace("-", "")[:16],
+        read_snapshot_id=read_snapshot_id,
+        file_stamp=file_stamp,
         parallelism=request.parallelism,
+        compact_bucket=InlineCompaction(snapshot.id if snapshot else 0, file_stamp) if compacts else None,
+        existing=state if compacts else {},
     )
 
 
@@ -152,32 +175,45 @@ def identity_of(context: TableContext, commit_user: str | None, commit_id: int |
     return CommitIdentity(commit_user, BATCH_IDENTIFIER if commit_id is None else commit_id)
 
 
-def write_files(plan: WritePlan, engine: Engine, progress: Progress) -> list[CommitMessage]:
+def write_files(plan: WritePlan, engine: Engine, progress: Progress) -> list[WrittenBucket]:
     """Run the writer tasks; when one fails, remove whatever file the job has made."""
     try:
-        messages = engine.write_rows(plan, progress)
+        written = engine.write_rows(plan, progress)
     except BaseException:
         delete_stamped_files(plan.context, plan.file_stamp)
         raise
     if engine.retries_tasks:
-        delete_stamped_files(plan.context, plan.file_stamp, {file.file_name for m in messages for file in m.new_files})
-    return messages
+        made = {file.file_name for bucket in written for file in bucket.message.created_files()}
+        delete_stamped_files(plan.context, plan.file_stamp, made)
+    return written
 
 
 def _commit(
     committer: Committer, plan: WritePlan, messages: list[CommitMessage], request: WriteRequest, identity: CommitIdentity
-) -> CommitResult:
-    """Publish; after a refusal, and when a twin was faster, the data files are nobody's and go."""
-    with removed_on_refusal(plan.context, messages):
-        if request.overwrite:
-            covered = overwritten(plan.context, messages, request.static_partition)
-            read = plan.read_snapshot_id
-            result = committer.overwrite(messages, identity, keep_partition=covered.matches, read_snapshot_id=read)
-        else:
-            result = committer.commit(messages, identity)
+) -> tuple[CommitResult, PaimonError | None]:
+    """Publish; after a refusal, and when a twin was faster, the data files are nobody's and go.
+
+    The rows come first, as a snapshot of their own. If then another job has compacted the same files, only the work of the
+    inline compaction is lost: second, why.
+    """
+    lost = None
+    try:
+        with removed_on_refusal(plan.context, messages):
+            if request.overwrite:
+                covered = overwritten(plan.context, messages, request.static_partition)
+                read = plan.read_snapshot_id
+                result = committer.overwrite(messages, identity, keep_partition=covered.matches, read_snapshot_id=read)
+            else:
+                result = committer.commit(messages, identity)
+    except (Conflict, StorageUnavailable) as refusal:
+        published = refusal.details.get("published_snapshots")
+        if not published:
+            raise
+        lost = refusal
+        result = CommitResult(tuple(plan.context.snapshots.get(number) for number in published), len(published))
     if result.already_committed:
         delete_created_files(plan.context, messages)
-    return result
+    return result, lost
 
 
 def overwritten(

@@ -66,6 +66,10 @@ class TableOptions:
     # writing and merging
     write_only = TypedOption("write-only", False, read.boolean, ("write.compaction-skip",))
     write_buffer_size = TypedOption("write-buffer-size", 256 * MB, _positive_size)
+    write_buffer_spillable = TypedOption("write-buffer-spillable", True, read.boolean)
+    write_buffer_spill_max_disk_size = TypedOption("write-buffer-spill.max-disk-size", _MAX_LONG, read.size)
+    local_sort_max_file_handles = TypedOption("local-sort.max-num-file-handles", 128, read.whole_number(2))
+    sort_spill_threshold = TypedOption("sort-spill-threshold", None, read.optional(read.whole_number(2)))
     merge_engine = TypedOption(
         "merge-engine", "deduplicate", read.one_of("deduplicate", "partial-update", "aggregation", "first-row")
     )

@@ -1,70 +1,136 @@
-"""Routed rows -> sort buffers -> level-0 files: what a write in this process does, and a writer task on Spark."""
+"""Routed rows -> sort buffers -> level-0 files -> inline compaction: a write in this process, or a writer task on Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
+from paimon_cli.bucket.spilled_runs import SpillDirectory
+from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.write.bucket_router import BucketRouter
-from paimon_cli.write.level_0_flush import flush_rows, numbered
+from paimon_cli.write.bucket_tree import BucketTree
+from paimon_cli.write.sequence_numbers import numbered
+from paimon_cli.write.sort_buffer import SortBuffer
 from paimon_cli.write.write_plan import WritePlan
 
 BucketKey = tuple[bytes, int]
 
 
-def write_rows(plan: WritePlan, on_rows: Callable[[int], None] = lambda rows: None) -> list[CommitMessage]:
-    """Write all splits; `on_rows` hears of progress. When it fails, its files are removed."""
+@dataclass(frozen=True)
+class WrittenBucket:
+    """What a write did to one bucket. `stalls`: how often it had to compact before it could go on; `stall_millis` in all."""
+
+    message: CommitMessage
+    stalls: int = 0
+    stall_millis: int = 0
+
+
+def write_rows(plan: WritePlan, on_rows: Callable[[int], None] = lambda rows: None) -> list[WrittenBucket]:
+    """Write all splits; `on_rows` hears of progress. When it fails, its level-0 files are removed."""
     check_writable(plan.context)
-    writer = TableWriter(plan)
-    try:
+    with TableWriter(plan) as writer:
         for split in plan.splits:
             for batch in plan.incoming.read(split):
                 writer.write(batch)
                 on_rows(batch.num_rows)
-        return writer.close()
-    except BaseException:
-        writer.abort()
-        raise
+        return writer.finish()
 
 
 class TableWriter:
-    """Buffers of all buckets share `write-buffer-size`; when it is full, the bucket with most rows in memory is flushed."""
+    """Writes the buckets of one task; leave its `with` block by an exception, and the files are removed.
+
+    Buffers of all buckets share `write-buffer-size`. When it is full the biggest buffer is spilled, so that a bucket gets
+    one sorted run however much is written; without `write-buffer-spillable`, or with `write-buffer-spill.max-disk-size`
+    spent, it is flushed. A bucket with `num-sorted-run.stop-trigger` runs is compacted before its next flush (a stall), and
+    every bucket is offered to the compaction at the end.
+    """
 
     def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
-        self._router = BucketRouter(plan.context.schema, plan.context.options)
-        self._limit = plan.context.options.write_buffer_size
-        self._buffers: dict[BucketKey, list[pa.RecordBatch]] = {}
-        self._sizes: dict[BucketKey, int] = {}
-        self._names: dict[BucketKey, DataFileNames] = {}
-        self._files: dict[BucketKey, tuple[DataFileMeta, ...]] = {}
-        self._writers: list[DataFileWriter] = []
+        self._options = plan.context.options
+        self._router = BucketRouter(plan.context.schema, self._options)
+        self._spill = SpillDirectory()
+        self._buckets: dict[BucketKey, _BucketWriter] = {}
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self._spill.close()
+        if kind is not None:
+            for bucket in self._buckets.values():
+                bucket.abort()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        for partition, bucket, rows in self._router.split(batch):
-            key = (partition, bucket)
-            self._buffers.setdefault(key, []).append(numbered(rows, self._plan.first_sequence(partition, bucket)))
-            self._sizes[key] = self._sizes.get(key, 0) + rows.nbytes
-        while sum(self._sizes.values()) > self._limit:
-            self._flush(max(self._sizes, key=lambda key: self._sizes[key]))
+        """Take rows in `merge_schema` in the order of arrival, in pieces that a buffer has room for."""
+        step = max(1, batch.num_rows * self._options.write_buffer_size // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, step):
+            self._write(batch.slice(start, step))
 
-    def _flush(self, key: BucketKey) -> None:
-        names = self._names.setdefault(key, DataFileNames(self._plan.context, self._plan.file_stamp))
-        writer = self._plan.level_0_writer(*key, names)
+    def _write(self, batch: pa.RecordBatch) -> None:
+        for partition, number, rows in self._router.split(batch):
+            key = (partition, number)
+            if key not in self._buckets:
+                self._buckets[key] = _BucketWriter(self._plan, key, self._spill)
+            self._buckets[key].buffer.add(numbered(rows, self._plan.first_sequence(*key)))
+        while sum(bucket.buffer.size for bucket in self._buckets.values()) > self._options.write_buffer_size:
+            biggest = max(self._buckets.values(), key=lambda bucket: bucket.buffer.size)
+            if self._may_spill():
+                biggest.buffer.spill()
+            else:
+                biggest.flush()
+
+    def _may_spill(self) -> bool:
+        options = self._options
+        return options.write_buffer_spillable and self._spill.size < options.write_buffer_spill_max_disk_size
+
+    def finish(self) -> list[WrittenBucket]:
+        """Flush what is left and compact; one result per bucket that got rows."""
+        return [bucket.finish() for bucket in self._buckets.values()]
+
+
+class _BucketWriter:
+    """One bucket: its buffer, its tree and the files of this task in it."""
+
+    def __init__(self, plan: WritePlan, key: BucketKey, spill: SpillDirectory) -> None:
+        self._plan = plan
+        self._key = key
+        self._tree = BucketTree(plan.context, plan.existing.get(key, BucketFiles(*key, plan.total_buckets, ())))
+        self._names = DataFileNames(plan.context, plan.file_stamp)
+        self._writers: list[DataFileWriter] = []
+        self._stalls = 0
+        self._stall_millis = 0
+        self.buffer = SortBuffer(plan.context, spill)
+
+    def flush(self) -> None:
+        self._wait_for_room()
+        writer = self._plan.level_0_writer(*self._key, self._names)
         self._writers.append(writer)
-        self._sizes.pop(key)
-        flush_rows(self._plan.context, self._buffers.pop(key), writer)
-        self._files[key] = self._files.get(key, ()) + writer.close()
+        self.buffer.flush(writer)
+        self._tree.flushed(writer.close())
 
-    def close(self) -> list[CommitMessage]:
-        for key in list(self._buffers):
-            self._flush(key)
-        return [self._plan.message(*key, files) for key, files in self._files.items()]
+    def _wait_for_room(self) -> None:
+        """Back pressure: more runs would make every read, and the compaction itself, slower than this write is worth."""
+        compact_bucket, clock = self._plan.compact_bucket, self._plan.context.clock
+        if compact_bucket is None or self._tree.run_count < self._plan.context.options.stop_trigger:
+            return
+        started = clock.now_millis()
+        self._tree.compact(compact_bucket)
+        self._stalls += 1
+        self._stall_millis += clock.now_millis() - started
+
+    def finish(self) -> WrittenBucket:
+        if not self.buffer.is_empty:
+            self.flush()
+        if self._plan.compact_bucket is not None:
+            self._tree.compact(self._plan.compact_bucket)
+        return WrittenBucket(self._tree.message(self._plan.read_snapshot_id), self._stalls, self._stall_millis)
 
     def abort(self) -> None:
+        """Remove the level-0 files; compacted ones bear the job's stamp and go with it."""
         for writer in self._writers:
             writer.abort()

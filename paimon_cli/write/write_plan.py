@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta
+from paimon_cli.write.bucket_tree import CompactBucket
 from paimon_cli.write.incoming_rows import IncomingRows, SourceSplit
 
 
@@ -17,7 +20,8 @@ class WritePlan:
 
     `first_sequences`: committed maximum + 1 of each (partition, bucket) that has files; 0 for the others. An incoming row
     gets that number plus its place in the order of arrival, so numbers rise, with gaps, whichever task writes the bucket.
-    `file_stamp`: 16 hex digits in the names of all data files of this job.
+    `file_stamp`: 16 hex digits in the names of all data files of this job. `compact_bucket`: compacts buckets inline, None
+    for a write that leaves that to others; then `existing` (the buckets at the read snapshot) is not needed.
     """
 
     context: TableContext
@@ -28,6 +32,8 @@ class WritePlan:
     read_snapshot_id: int | None = None
     file_stamp: str = ""
     parallelism: int | None = None
+    compact_bucket: CompactBucket | None = None
+    existing: Mapping[tuple[bytes, int], BucketFiles] = field(default_factory=dict)
 
     def first_sequence(self, partition: bytes, bucket: int) -> int:
         return self.first_sequences.get((partition, bucket), 0)

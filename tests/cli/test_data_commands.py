@@ -193,7 +193,7 @@ def test_watch_goes_round_by_round(run: Run, tmp_path: Path) -> None:
 
 def test_write_with_compaction_behind(run: Run, orders: Path, tmp_path: Path) -> None:
     for number in range(5):
-        run("write", orders, jsonl(tmp_path, row(1, f"v{number}")), *LOCAL)
+        run("write", orders, jsonl(tmp_path, row(1, f"v{number}")), "--compact", "none", *LOCAL)
     done = run("write", orders, jsonl(tmp_path, row(1, "last")), "--compact", "after", *LOCAL)
     assert "snapshot 6" in done.out and "snapshot 7" in done.err
     (file,) = run("files", "ls", orders, "-o", "json").json["items"]

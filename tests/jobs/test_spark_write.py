@@ -65,7 +65,7 @@ def test_several_sources_and_buckets_give_the_rows_of_a_local_write(spark_engine
 
 def test_rows_arrive_in_their_order_however_they_are_split(spark_engine: SparkEngine, tmp_path: Path) -> None:
     """Many flushes of a tiny buffer: a merge that saw rows out of order would keep an old one."""
-    options = {"write-buffer-size": "16 kb", "merge-engine": "deduplicate"}
+    options = {"write-buffer-size": "16 kb", "write-buffer-spillable": "false", "write-only": "true"}
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2, options=options)
     run_write(context, json_sources(tmp_path, count=4, rows_each=500, keys=500), spark_engine, NoProgress())
     assert len(live_files(context)) > 2

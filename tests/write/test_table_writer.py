@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -43,12 +44,52 @@ def test_sequence_numbers_go_on_from_the_committed_maximum(tmp_path: Path) -> No
         highest = newest.max_sequence_number
 
 
-def test_a_small_buffer_flushes_several_files_with_the_same_rows(tmp_path: Path) -> None:
+def given_rows() -> list[dict[str, object]]:
+    return [{"k": k % 5000, "v": f"value {k}"} for k in range(60_000)]
+
+
+def test_a_small_buffer_spills_and_still_gives_one_sorted_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=3, options={"write-buffer-size": "64 kb"})
-    given = [{"k": k % 5000, "v": f"value {k}"} for k in range(150_000)]
-    write(context, given)
-    assert len(live(context)) > 3
-    assert sorted(rows(context), key=lambda row: row["k"]) == given[145_000:]
+    write(context, given_rows())
+    assert len(live(context)) == 3
+    assert sorted(rows(context), key=lambda row: row["k"]) == given_rows()[55_000:]
+    assert not list((tmp_path / "temporary").iterdir()), "nothing spilled is left"
+
+
+@pytest.mark.parametrize("most", [2, 3, 128])
+def test_many_spilled_runs_are_merged_in_passes(tmp_path: Path, most: int) -> None:
+    options = {"write-buffer-size": "32 kb", "local-sort.max-num-file-handles": str(most)}
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options=options)
+    write(context, given_rows())
+    assert len(live(context)) == 1
+    assert sorted(rows(context), key=lambda row: row["k"]) == given_rows()[55_000:]
+
+
+@pytest.mark.parametrize("limit", [{"write-buffer-spillable": "false"}, {"write-buffer-spill.max-disk-size": "100 kb"}])
+def test_what_may_not_spill_is_flushed(tmp_path: Path, limit: dict[str, str]) -> None:
+    options = {"write-buffer-size": "64 kb", "write-only": "true", **limit}
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=3, options=options)
+    write(context, given_rows())
+    assert len(live(context)) > 6
+    assert sorted(rows(context), key=lambda row: row["k"]) == given_rows()[55_000:]
+
+
+def test_a_failed_write_leaves_nothing_spilled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"write-buffer-size": "1 kb"})
+    with pytest.raises(BadInput):
+        write(context, [*({"k": k, "v": "x" * 50} for k in range(500)), {"k": None, "v": "bad"}])
+    assert not list((tmp_path / "temporary").iterdir())
+    assert not data_files(context)
+
+
+def test_files_roll_at_the_target_number_of_rows(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"target-file-row-num": "700"})
+    write(context, [{"k": k, "v": "x"} for k in range(2000)])
+    assert sorted(f.row_count for f in live(context)) == [600, 700, 700]
 
 
 def test_files_roll_at_the_target_size(tmp_path: Path) -> None:

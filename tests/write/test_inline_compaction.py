@@ -1,0 +1,89 @@
+"""Writers of tables without `write-only` compact what their flushes have grown, and wait when there are too many runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.metadata.data_file import DataFileMeta
+from tests.tables import compact, data_files, live_files, make_table, rows, write
+
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
+TINY_BUFFER = {"write-buffer-size": "4 kb", "write-buffer-spillable": "false"}
+
+
+def live(context: TableContext) -> list[DataFileMeta]:
+    return [f for bucket in bucket_files(context, context.snapshots.latest()).values() for f in bucket.files]
+
+
+def kinds(context: TableContext) -> list[str]:
+    return [snapshot.commit_kind for snapshot in context.snapshots.newest_first()][::-1]
+
+
+def test_the_fifth_run_brings_a_compaction(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    for number in range(5):
+        summary = write(context, [{"k": k, "v": f"{number}"} for k in range(10)])
+    assert kinds(context) == ["APPEND"] * 5 + ["COMPACT"]
+    assert summary.compacted == 1 and len(summary.snapshots) == 2
+    assert [(f.level, f.row_count) for f in live(context)] == [(5, 10)]
+    assert rows(context) == [{"k": k, "v": "4"} for k in range(10)]
+    assert data_files(context) >= live_files(context)
+
+
+@pytest.mark.parametrize("quiet", [{"write-only": "true"}, {}])
+def test_who_does_not_want_it_gets_none(tmp_path: Path, quiet: dict[str, str]) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options=quiet)
+    for number in range(7):
+        write(context, [{"k": number, "v": ""}], inline_compaction=bool(quiet))
+    assert kinds(context) == ["APPEND"] * 7
+
+
+def test_back_pressure_bounds_the_runs_of_one_write(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={**TINY_BUFFER, "num-sorted-run.stop-trigger": "6"})
+    given = [{"k": k % 900, "v": f"value {k}"} for k in range(40_000)]
+    summary = write(context, given)
+    assert summary.stalls > 3
+    assert kinds(context) == ["APPEND", "COMPACT"]
+    levels = [f.level for f in live(context)]
+    assert levels.count(0) <= 6
+    assert sorted(rows(context), key=lambda row: row["k"]) == sorted(given[-900:], key=lambda row: row["k"])  # type: ignore[arg-type,return-value]
+    append = context.snapshots.get(1)
+    flushed = {entry.file.file_name for entry in context.manifests.delta_entries(append)}
+    on_disk = {Path(name).name for name in data_files(context)}
+    assert on_disk == flushed | {f.file_name for f in live(context)}, "what was made and consumed in between is gone"
+
+
+def test_rows_outlive_a_compaction_that_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    for number in range(4):
+        write(context, [{"k": number, "v": "old"}])
+    real = Committer.commit
+    rivals: list[int] = []
+
+    def behind_a_rival(self: Committer, *args: object, **named: object) -> object:
+        if not rivals:
+            rivals.append(1)
+            compact(TableContext.open(context.layout.root), strategy="full")
+        return real(self, *args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Committer, "commit", behind_a_rival)
+    summary = write(context, [{"k": 9, "v": "new"}])
+    assert summary.compaction_lost is not None and summary.compacted == 0
+    assert rows(context) == [{"k": k, "v": "old"} for k in range(4)] + [{"k": 9, "v": "new"}]
+    assert kinds(context) == ["APPEND"] * 4 + ["COMPACT", "APPEND"]
+    named = {e.file.file_name for s in context.snapshots.newest_first() for e in context.manifests.delta_entries(s)}
+    assert {Path(name).name for name in data_files(context)} <= named, "the lost compaction's files are removed"
+
+
+def test_overwrites_compact_only_what_they_wrote(tmp_path: Path) -> None:
+    options = {**TINY_BUFFER, "num-sorted-run.stop-trigger": "5"}
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options=options)
+    write(context, [{"k": k, "v": "old"} for k in range(2000)])
+    write(context, [{"k": k, "v": "new"} for k in range(1000, 3000)], overwrite=True)
+    assert sorted(row["k"] for row in rows(context)) == list(range(1000, 3000))
+    assert kinds(context)[-2:] == ["OVERWRITE", "COMPACT"]
