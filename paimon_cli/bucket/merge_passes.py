@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from paimon_cli.bucket.spilled_runs import SpillDirectory
-from paimon_cli.lsm.merge_engine import MergeEngine
 from paimon_cli.lsm.interleave import Interleave
+from paimon_cli.lsm.merge_engine import MergeEngine
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
 
 OpenRun = Callable[[], Iterator[pa.RecordBatch]]

@@ -64,7 +64,10 @@ def _rewrite(context: TableContext, task: CompactionTask, rewrite: Rewrite, writ
     columns = merge_columns(context, context.schema.field_names)
     expiry = RecordExpiry.of(context)
     for section in rewrite.sections:
-        for batch in merge_section(context, task.partition, task.bucket, list(section), columns, task.memory, expiry):
+        merged = merge_section(
+            context, task.partition, task.bucket, list(section), columns, task.memory, expiry, oldest_first=task.files
+        )
+        for batch in merged:
             writer.write(without_retractions(batch) if task.drop_deletes else batch)
     return writer.close()
 

@@ -8,8 +8,8 @@ from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.merge_passes import OpenRun, merge_in_passes
 from paimon_cli.bucket.spilled_runs import SpillDirectory, SpilledRun
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.interleave import Interleave
+from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import SortedRows
 

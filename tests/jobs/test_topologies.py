@@ -43,7 +43,9 @@ WRITERS, ROUNDS = 4, 4
 
 @pytest.mark.parametrize("check", [OFF, ON])
 def test_writers_with_a_bucket_each_need_no_check(tmp_path: Path, check: dict[str, str]) -> None:
-    table = make_table(tmp_path / "t", COLUMNS, ["id"], bucket=WRITERS, options={"commit.max-retries": "50", "write-only": "true", **check})
+    table = make_table(
+        tmp_path / "t", COLUMNS, ["id"], bucket=WRITERS, options={"commit.max-retries": "50", "write-only": "true", **check}
+    )
     write(table, [person(number) for number in range(40)])
     keys = {place[1]: _keys(table, place[1]) for place in bucket_files(table, table.snapshots.latest())}
 

@@ -24,7 +24,7 @@ COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 
 
 def table_of_five(folder: Path) -> TableContext:
-    context = make_table(folder / "t", COLUMNS, ["k"])
+    context = make_table(folder / "t", COLUMNS, ["k"], options={"write-only": "true"})
     for number in (1, 2, 3):
         write(context, [{"k": number, "v": str(number)}])
     compact(context)
