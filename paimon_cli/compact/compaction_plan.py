@@ -27,7 +27,8 @@ Place = tuple[bytes, int]
 class CompactionTask:
     """One bucket's compaction as plain data, for this process or a Spark executor.
 
-    `files`: oldest first. `state`: what to remember of the bucket once it is done; `memory`: bytes that its merge may hold, None for the default.
+    `files`: oldest first. `state`: what to remember of the bucket once it is done; `memory`: bytes that its merge may hold,
+    None for the default.
     `bucket_size`, `oldest_size`: bytes of the whole bucket and of its oldest run.
     """
 

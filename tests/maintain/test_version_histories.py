@@ -46,7 +46,7 @@ class Versions(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.bench.make_table()
+        self.bench.make_table(options={"write-only": "true"})
         self.known, self.tagged = {MAIN_BRANCH: {}}, {MAIN_BRANCH: {}}
         self.write(MAIN_BRANCH, {0, 1}, set())
 

@@ -65,7 +65,8 @@ def test_statistics_of_a_file(tmp_path: Path) -> None:
 
 
 def test_runs_show_where_they_overlap(tmp_path: Path) -> None:
-    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"], options={"num-sorted-run.compaction-trigger": "3"})
+    options = {"num-sorted-run.compaction-trigger": "3", "write-only": "true"}
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"], options=options)
     for keys in ([0, 100], [25, 50], [75, 80]):
         write(context, [{"id": key} for key in keys])
     (bucket,) = lsm_rows(context, context.snapshots.latest())

@@ -86,12 +86,6 @@ def test_a_failed_write_leaves_nothing_spilled(tmp_path: Path, monkeypatch: pyte
     assert not data_files(context)
 
 
-def test_files_roll_at_the_target_number_of_rows(tmp_path: Path) -> None:
-    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"target-file-row-num": "700"})
-    write(context, [{"k": k, "v": "x"} for k in range(2000)])
-    assert sorted(f.row_count for f in live(context)) == [600, 700, 700]
-
-
 def test_files_roll_at_the_target_size(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"target-file-size": "10 kb"})
     write(context, [{"k": k, "v": f"{k * 104729 % 1000003:x}"} for k in range(20000)])
