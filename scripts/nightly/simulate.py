@@ -215,7 +215,7 @@ def keep(measure: Measure) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--schedules", type=int, default=1_000_000, help="random schedules of three and four actors")
+    parser.add_argument("--schedules", type=int, default=1_002_000, help="random schedules of three and four actors")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="measures whose name holds this word")
