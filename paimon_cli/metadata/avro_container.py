@@ -11,6 +11,7 @@ import io
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, BinaryIO
 
@@ -22,7 +23,7 @@ AvroSchema = Any
 
 MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
-_BLOCK_RECORDS = 1000
+_BLOCK_RECORDS = 200
 _ZSTD_LEVEL = 1
 _NAMESPACE = "org.apache.paimon.avro.generated"
 _HEADER = {"type": "map", "values": "bytes"}
@@ -103,12 +104,26 @@ def decode_container(data: bytes, path: str, expected: AvroSchema) -> list[dict[
     try:
         return _decode(data, expected)
     except MemoryError as error:
-        raise _damaged(path, "a length in it exceeds the memory") from error
+        raise damaged(path, "a length in it exceeds the memory") from error
     except damage_errors() as error:
-        raise _damaged(path, f"{error}" or type(error).__name__) from error
+        raise damaged(path, f"{error}" or type(error).__name__) from error
 
 
 def _decode(data: bytes, expected: AvroSchema) -> list[dict[str, Any]]:
+    content = container_content(data, expected)
+    return [record for count, block in content.blocks for record in _records(block, count, content.schema)]
+
+
+@dataclass(frozen=True)
+class ContainerContent:
+    """A container taken apart: the writer's schema without logical times, and (records, decompressed bytes) of each block."""
+
+    schema: AvroSchema
+    blocks: list[tuple[int, bytes]]
+
+
+def container_content(data: bytes, expected: AvroSchema) -> ContainerContent:
+    """Raises one of `damage_errors` for bytes that are no container, or one of records that we cannot use."""
     source = io.BytesIO(data)
     if source.read(len(MAGIC)) != MAGIC:
         raise ValueError("it does not begin as an Avro file")
@@ -118,14 +133,14 @@ def _decode(data: bytes, expected: AvroSchema) -> list[dict[str, Any]]:
     marker = source.read(SYNC_SIZE)
     if len(marker) < SYNC_SIZE:
         raise ValueError("its header is cut off")
-    records: list[dict[str, Any]] = []
+    found: list[tuple[int, bytes]] = []
     while source.tell() < len(data):
         count, size = read_value(source, "long"), read_value(source, "long")
         block = source.read(size) if 0 <= size <= len(data) else b""
         if len(block) != size or source.read(SYNC_SIZE) != marker:
             raise ValueError(f"the block behind byte {source.tell()} is cut off or its sync marker is wrong")
-        records += _records(decompressed(block, codec, most_bytes(len(block))), count, schema)
-    return records
+        found.append((count, decompressed(block, codec, most_bytes(len(block)))))
+    return ContainerContent(schema, found)
 
 
 class _Same:
@@ -281,5 +296,6 @@ def damage_errors() -> tuple[type[BaseException], ...]:
     return (*broken, zlib.error, zstd_module().ZstdError, SchemaParseException, UnknownType)
 
 
-def _damaged(path: str, why: str) -> DamagedFile:
+def damaged(path: str, why: str) -> DamagedFile:
+    """The error for a file that is no Avro, or not of our types."""
     return DamagedFile(f"{path} is not a readable Avro file", why, "restore the file, or go back to an older snapshot", path=path)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.avro_container import (
+    AvroSchema,
     ContainerWriter,
     array,
     blocks,
+    damage_errors,
+    damaged,
     decode_container,
     encode_container,
     nullable,
+    read_value,
     record,
 )
 from paimon_cli.metadata.data_file import SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta, ManifestEntry
@@ -46,7 +51,7 @@ _DATA_FILE = record(
         ("_WRITE_COLS", nullable(array("string"))),
     ],
 )
-_ENTRY = record(
+ENTRY = record(
     "record",
     [
         ("_VERSION", "int"),
@@ -62,18 +67,18 @@ _SOURCE_NAMES = {"APPEND": SOURCE_APPEND, "COMPACT": SOURCE_COMPACT}
 
 def encode_manifest(entries: Sequence[ManifestEntry]) -> bytes:
     """One manifest with all entries, in their order."""
-    return encode_container(_ENTRY, [_entry_record(entry) for entry in entries])
+    return encode_container(ENTRY, [_entry_record(entry) for entry in entries])
 
 
 def encode_manifests(entries: Sequence[ManifestEntry], target_size: int) -> Iterator[tuple[bytes, Sequence[ManifestEntry]]]:
-    """Manifests of about `target_size` bytes with the entries of each; the size is looked at every 1000 entries."""
-    writer, first, end = ContainerWriter(_ENTRY), 0, 0
+    """Manifests of about `target_size` bytes with the entries of each; the size is looked at every 200 entries."""
+    writer, first, end = ContainerWriter(ENTRY), 0, 0
     for block in blocks(entries):
         writer.append([_entry_record(entry) for entry in block])
         end += len(block)
         if writer.size >= target_size:
             yield writer.finish(), entries[first:end]
-            writer, first = ContainerWriter(_ENTRY), end
+            writer, first = ContainerWriter(ENTRY), end
     if end > first:
         yield writer.finish(), entries[first:end]
 
@@ -81,16 +86,26 @@ def encode_manifests(entries: Sequence[ManifestEntry], target_size: int) -> Iter
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
     """Entries in the order of the file. `DamagedFile` on malformed bytes, `NotSupported` on manifests before version 2."""
     partitions: dict[bytes, bytes] = {}  # the same partition repeats in most entries: keep one object of it
-    entries = []
-    for content in decode_container(data, path, _ENTRY):
-        if content["_VERSION"] != VERSION:
-            raise NotSupported(
-                f"{path} has manifest version {content['_VERSION']}", f"only version {VERSION} can be read", "recreate the table"
-            )
-        partition = partitions.setdefault(content["_PARTITION"], content["_PARTITION"])
-        file = _data_file(content["_FILE"], path)
-        entries.append(ManifestEntry(content["_KIND"], partition, content["_BUCKET"], content["_TOTAL_BUCKETS"], file))
-    return entries
+    return [_entry(content, path, partitions) for content in decode_container(data, path, ENTRY)]
+
+
+def entry_of(encoded: bytes, schema: AvroSchema, path: str) -> ManifestEntry:
+    """One entry from its Avro bytes, in a schema that `container_content` has checked. Errors as `decode_manifest`."""
+    try:
+        content = read_value(io.BytesIO(encoded), schema)
+    except damage_errors() as error:
+        raise damaged(path, f"{error}") from error
+    return _entry(content, path, {})
+
+
+def _entry(content: dict[str, Any], path: str, partitions: dict[bytes, bytes]) -> ManifestEntry:
+    if content["_VERSION"] != VERSION:
+        raise NotSupported(
+            f"{path} has manifest version {content['_VERSION']}", f"only version {VERSION} can be read", "recreate the table"
+        )
+    partition = partitions.setdefault(content["_PARTITION"], content["_PARTITION"])
+    file = _data_file(content["_FILE"], path)
+    return ManifestEntry(content["_KIND"], partition, content["_BUCKET"], content["_TOTAL_BUCKETS"], file)
 
 
 def _entry_record(entry: ManifestEntry) -> dict[str, Any]:

@@ -1,0 +1,229 @@
+"""Entries of many manifests as columns, for plans over more files than Python objects could be made of in time.
+
+The few entries that a plan is left with become `ManifestEntry` objects again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, NotColumnar, decode_columns
+from paimon_cli.metadata.avro_container import ContainerContent, container_content, damage_errors
+from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.metadata.manifest_file import ENTRY, VERSION, decode_manifest, entry_of
+
+_FEWEST_BLOCKS = 16
+"""With fewer blocks side by side than this, one record after the other is as fast."""
+
+_NUMBERS = {
+    "kinds": "_KIND",
+    "buckets": "_BUCKET",
+    "total_buckets": "_TOTAL_BUCKETS",
+    "levels": "_FILE._LEVEL",
+    "sizes": "_FILE._FILE_SIZE",
+    "row_counts": "_FILE._ROW_COUNT",
+    "min_sequences": "_FILE._MIN_SEQUENCE_NUMBER",
+    "max_sequences": "_FILE._MAX_SEQUENCE_NUMBER",
+    "creation_times": "_FILE._CREATION_TIME",
+}
+_RANGES = {
+    "partitions": "_PARTITION",
+    "names": "_FILE._FILE_NAME",
+    "min_keys": "_FILE._MIN_KEY",
+    "max_keys": "_FILE._MAX_KEY",
+}
+_WANTED = ("_VERSION", *_NUMBERS.values(), *_RANGES.values())
+
+
+@dataclass(frozen=True)
+class ByteRanges:
+    """Byte strings that lie somewhere in a buffer (uint8)."""
+
+    data: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, row: int) -> bytes:
+        return self.data[self.begins[row] : self.ends[row]].tobytes()
+
+    def take(self, rows: np.ndarray) -> ByteRanges:
+        return replace(self, begins=self.begins[rows], ends=self.ends[rows])
+
+    def words(self, offsets: np.ndarray | int) -> np.ndarray:
+        """The eight bytes at `offsets` of each string, little-endian, as int64; bytes behind its end are zeros."""
+        places = self.begins + offsets
+        left = np.clip(self.ends - places, 0, 8)
+        view = np.ndarray((max(len(self.data) - 7, 0),), dtype="<u8", buffer=self.data.data, strides=(1,))
+        words = view[np.where(left > 0, places, 0)]
+        masks = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)
+        return (words & masks[left]).view(np.int64)
+
+    def hashes(self) -> np.ndarray:
+        """One int64 each; equal strings have equal ones."""
+        lengths = self.ends - self.begins
+        hashed = lengths.astype(np.uint64)
+        for offset in range(0, int(lengths.max(initial=0)), 8):
+            hashed = (hashed ^ self.words(offset).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+            hashed ^= hashed >> np.uint64(29)
+        return hashed.view(np.int64)
+
+    @staticmethod
+    def of(values: Sequence[bytes]) -> ByteRanges:
+        sizes = np.array([len(value) for value in values], dtype=np.int64)
+        ends = np.cumsum(sizes)
+        return ByteRanges(np.frombuffer(b"".join(values) + bytes(8), dtype=np.uint8), ends - sizes, ends)
+
+
+@dataclass(frozen=True)
+class EntryColumns:
+    """Entries as columns of equal length; `ABSENT` where a number is null. `records` makes the entries themselves."""
+
+    kinds: np.ndarray
+    buckets: np.ndarray
+    total_buckets: np.ndarray
+    levels: np.ndarray
+    sizes: np.ndarray
+    row_counts: np.ndarray
+    min_sequences: np.ndarray
+    max_sequences: np.ndarray
+    creation_times: np.ndarray
+    partitions: ByteRanges
+    names: ByteRanges
+    min_keys: ByteRanges
+    max_keys: ByteRanges
+    records: Records
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def take(self, rows: np.ndarray) -> EntryColumns:
+        """Only some entries, in the order of `rows`."""
+        taken = {
+            f.name: column[rows] if isinstance(column := getattr(self, f.name), np.ndarray) else column.take(rows)
+            for f in fields(self)
+        }
+        return EntryColumns(**taken)
+
+    def entry(self, row: int) -> ManifestEntry:
+        return self.records.entry(row)
+
+
+@dataclass(frozen=True)
+class Records:
+    """Entries still in Avro, each with the number of its manifest; or `decoded` where they were read one by one."""
+
+    bytes: ByteRanges
+    schema: object = None
+    paths: tuple[str, ...] = ()
+    path_of: np.ndarray | None = None
+    decoded: Sequence[ManifestEntry] = ()
+    rows: np.ndarray | None = None
+
+    def take(self, rows: np.ndarray) -> Records:
+        if self.rows is not None:
+            return replace(self, rows=self.rows[rows])
+        assert self.path_of is not None
+        return replace(self, bytes=self.bytes.take(rows), path_of=self.path_of[rows])
+
+    def entry(self, row: int) -> ManifestEntry:
+        """`DamagedFile` for names that are none."""
+        if self.rows is not None:
+            return self.decoded[self.rows[row]]
+        assert self.path_of is not None
+        path = self.paths[self.path_of[row]]
+        return entry_of(self.bytes[row], self.schema, path)
+
+
+def columns_of(entries: Sequence[ManifestEntry]) -> EntryColumns:
+    """The same columns from entries that are there already."""
+    files = [entry.file for entry in entries]
+
+    def numbers(values: Iterable[int | None]) -> np.ndarray:
+        return np.array([ABSENT if value is None else value for value in values], dtype=np.int64)
+
+    return EntryColumns(
+        numbers(e.kind for e in entries),
+        numbers(e.bucket for e in entries),
+        numbers(e.total_buckets for e in entries),
+        numbers(f.level for f in files),
+        numbers(f.file_size for f in files),
+        numbers(f.row_count for f in files),
+        numbers(f.min_sequence_number for f in files),
+        numbers(f.max_sequence_number for f in files),
+        numbers(f.creation_time_millis for f in files),
+        ByteRanges.of([e.partition for e in entries]),
+        ByteRanges.of([f.file_name.encode() for f in files]),
+        ByteRanges.of([f.min_key for f in files]),
+        ByteRanges.of([f.max_key for f in files]),
+        Records(ByteRanges.of([]), decoded=entries, rows=np.arange(len(entries))),
+    )
+
+
+def decode_manifest_columns(manifests: Sequence[tuple[str, bytes]]) -> Iterator[EntryColumns]:
+    """Columns of the entries of manifests, (path, content) each, in their order; errors as `decode_manifest`.
+
+    Neighbours of one writer's schema make one piece.
+    """
+    broken: tuple[type[BaseException], ...] = (MemoryError, *damage_errors())
+    group: list[tuple[str, bytes, ContainerContent]] = []
+    for path, data in manifests:
+        try:
+            content = container_content(data, ENTRY)
+        except broken:
+            decode_manifest(data, path)  # says what is wrong
+            raise
+        if group and json.dumps(group[0][2].schema) != json.dumps(content.schema):
+            yield from _decoded(group)
+            group = []
+        group.append((path, data, content))
+    if group:
+        yield from _decoded(group)
+
+
+def _decoded(group: Sequence[tuple[str, bytes, ContainerContent]]) -> Iterator[EntryColumns]:
+    blocks = [block for _, _, content in group for block in content.blocks]
+    records = sum(max(count, 0) for count, _ in blocks)
+    if records >= _FEWEST_BLOCKS * max((count for count, _ in blocks), default=0):
+        try:
+            yield _side_by_side(group)
+            return
+        except NotColumnar:
+            pass  # below, each manifest is judged alone
+    yield columns_of([entry for path, data, _ in group for entry in decode_manifest(data, path)])
+
+
+def _side_by_side(group: Sequence[tuple[str, bytes, ContainerContent]]) -> EntryColumns:
+    contents = [content for _, _, content in group]
+    blocks = [block for content in contents for block in content.blocks]
+    counts = np.array([count for count, _ in blocks], dtype=np.int64)
+    sizes = np.array([len(block) for _, block in blocks], dtype=np.int64)
+    data = np.frombuffer(b"".join([block for _, block in blocks] + [bytes(8)]), dtype=np.uint8)
+    found = decode_columns(data, contents[0].schema, counts, sizes, _WANTED)
+    nothing = np.full(int(counts.sum()), ABSENT)
+    if (found.get("_VERSION", nothing) != VERSION).any():
+        raise NotColumnar
+    numbers = {name: found.get(path, nothing) for name, path in _NUMBERS.items()}
+    ranges = {
+        name: ByteRanges(data, found.get(f"{path}.{BEGIN}", nothing), found.get(f"{path}.{END}", nothing))
+        for name, path in _RANGES.items()
+    }
+    for name, column in {**numbers, **{name: r.begins for name, r in ranges.items()}}.items():
+        if name != "creation_times" and (column == ABSENT).any():
+            raise NotColumnar
+    per_manifest = [sum(count for count, _ in content.blocks) for content in contents]
+    path_of = np.repeat(np.arange(len(group)), per_manifest)
+    paths = tuple(path for path, _, _ in group)
+    records = Records(ByteRanges(data, found.get(BEGIN, nothing), found.get(END, nothing)), contents[0].schema, paths, path_of)
+    columns: dict[str, Any] = {**numbers, **ranges}
+    return EntryColumns(**columns, records=records)

@@ -1,0 +1,145 @@
+"""Manifests decoded side by side say exactly what decoding them one entry after the other says."""
+
+from __future__ import annotations
+
+import random
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paimon_cli.errors import DamagedFile, PaimonError
+from paimon_cli.metadata import manifest_columns
+from paimon_cli.metadata.avro_columns import ABSENT, NotColumnar, decode_columns
+from paimon_cli.metadata.avro_container import SYNC_SIZE, ContainerWriter, encode_value, zstd_module
+from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry, SimpleStats
+from paimon_cli.metadata.manifest_columns import ByteRanges, EntryColumns, columns_of, decode_manifest_columns
+from paimon_cli.metadata.manifest_file import ENTRY, _entry_record, decode_manifest
+from tests.goldens import GOLDENS, golden_table
+
+LONGS = st.one_of(st.integers(-(2**54), 2**54 - 1), st.integers(-70, 70))
+INTS = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(0, 9))
+BYTES = st.binary(max_size=40)
+NAMES = st.text(alphabet="abcé-.0", min_size=3, max_size=90).filter(lambda name: name not in (".", ".."))
+STATS = st.builds(SimpleStats, BYTES, BYTES, st.one_of(st.none(), st.lists(st.one_of(st.none(), LONGS), max_size=4).map(tuple)))
+NAME_LISTS = st.one_of(st.none(), st.lists(NAMES, max_size=3).map(tuple))
+FILES = st.builds(
+    DataFileMeta, NAMES, LONGS, LONGS, BYTES, BYTES, STATS, STATS, LONGS, LONGS, LONGS, INTS,
+    st.lists(NAMES, max_size=2).map(tuple), st.one_of(st.none(), LONGS), st.one_of(st.none(), LONGS), st.one_of(st.none(), BYTES),
+    st.one_of(st.none(), st.integers(0, 1)), NAME_LISTS, st.one_of(st.none(), NAMES), st.one_of(st.none(), LONGS), NAME_LISTS,
+)  # fmt: skip
+ENTRIES = st.builds(ManifestEntry, st.integers(0, 1), BYTES, INTS, INTS, FILES)
+
+
+@pytest.fixture(autouse=True)
+def _side_by_side_always(monkeypatch):
+    monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", 0)
+
+
+def manifest(entries: list[ManifestEntry], per_block: int) -> bytes:
+    writer = ContainerWriter(ENTRY)
+    for start in range(0, len(entries), per_block):
+        writer.append([_entry_record(entry) for entry in entries[start : start + per_block]])
+    return writer.finish()
+
+
+def assert_same(found: list[EntryColumns], expected: list[ManifestEntry]) -> None:
+    plain = columns_of(expected)
+    entries = [columns.entry(row) for columns in found for row in range(len(columns))]
+    assert entries == expected
+    for name in ("kinds", "buckets", "total_buckets", "levels", "sizes", "row_counts", "min_sequences", "max_sequences"):
+        assert np.concatenate([getattr(c, name) for c in found] or [[]]).tolist() == getattr(plain, name).tolist(), name
+    times = [None if t == ABSENT else t for c in found for t in c.creation_times.tolist()]
+    assert times == [entry.file.creation_time_millis for entry in expected]
+    for name in ("partitions", "names", "min_keys", "max_keys"):
+        ranges = [getattr(c, name) for c in found]
+        assert [r[row] for r in ranges for row in range(len(r))] == [
+            r[row] for r in [getattr(plain, name)] for row in range(len(r))
+        ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.lists(ENTRIES, max_size=6), st.integers(1, 3)), max_size=3))
+def test_columns_are_those_of_the_entries(manifests):
+    files = [(f"manifest-{number}", manifest(entries, size)) for number, (entries, size) in enumerate(manifests)]
+    expected = list(chain.from_iterable(entries for entries, _ in manifests))
+    assert_same(list(decode_manifest_columns(files)), expected)
+    for columns in decode_manifest_columns(files):
+        backwards = columns.take(np.arange(len(columns))[::-1])
+        assert [backwards.entry(row) for row in range(len(columns))] == [columns.entry(row) for row in range(len(columns))][::-1]
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=str)
+def test_manifests_of_other_writers(golden, tmp_path):
+    table = golden_table(golden.writer, golden.name, tmp_path)
+    paths = sorted(
+        path for path in (table / "manifest").iterdir() if path.name.startswith("manifest-") and "list" not in path.name
+    )
+    files = [(str(path), path.read_bytes()) for path in paths]
+    try:
+        expected = [entry for path, data in files for entry in decode_manifest(data, path)]
+    except PaimonError as refused:
+        with pytest.raises(type(refused)):
+            list(decode_manifest_columns(files))
+        return
+    assert_same(list(decode_manifest_columns(files)), expected)
+
+
+def test_long_numbers_fall_back():
+    entry = _entry(sequence=2**62)
+    [columns] = decode_manifest_columns([("m", manifest([entry], 1))])
+    assert columns.entry(0) == entry and columns.max_sequences.tolist() == [2**62]
+
+
+def test_damaged_blocks_are_refused_as_the_plain_reader_refuses_them():
+    """Never a hang or another error; what is accepted is what the plain reader gives."""
+    source, entries = random.Random(5), [_entry(sequence=number * 999) for number in range(12)]
+    records = [encode_value(ENTRY, _entry_record(entry)) for entry in entries]
+    refused = 0
+    for _ in range(400):
+        block = bytearray(b"".join(records))
+        for _ in range(source.randrange(1, 4)):
+            block[source.randrange(len(block))] = source.choice([0, 1, 0x7F, 0x80, 0xFF, source.randrange(256)])
+        content = _framed(bytes(block), len(entries))
+        try:
+            expected = decode_manifest(content, "m")
+        except PaimonError as error:
+            refused += 1
+            with pytest.raises(type(error)):
+                for columns in decode_manifest_columns([("m", content)]):
+                    [columns.entry(row) for row in range(len(columns))]
+            continue
+        assert_same(list(decode_manifest_columns([("m", content)])), expected)
+    assert 50 < refused < 350
+
+
+def test_a_record_that_holds_itself():
+    schema = {"type": "record", "name": "r", "fields": [{"name": "next", "type": ["null", "r"]}]}
+    with pytest.raises(NotColumnar):
+        decode_columns(np.zeros(4, np.uint8), schema, np.array([1]), np.array([4]), ())
+
+
+def test_what_is_no_manifest():
+    with pytest.raises(DamagedFile, match="some/path"):
+        list(decode_manifest_columns([("some/path", b"Obj\x01nonsense")]))
+
+
+@given(st.lists(BYTES, max_size=20))
+def test_equal_bytes_have_equal_hashes(values):
+    hashes = ByteRanges.of(values).hashes().tolist()
+    assert all((a == b) == (x == y) for a, x in zip(values, hashes, strict=True) for b, y in zip(values, hashes, strict=True))
+
+
+def _entry(sequence: int) -> ManifestEntry:
+    stats = SimpleStats(bytes(20), bytes(20), (0, None, sequence))
+    file = DataFileMeta(f"data-{sequence}.parquet", 5000, 70, b"low", b"high", stats, stats, 0, sequence, 0, 3, (), 17 * 10**11)
+    return ManifestEntry(0, bytes(12), 1, 2, file)
+
+
+def _framed(block: bytes, count: int) -> bytes:
+    """A container with that block, as if it had been written so."""
+    header = ContainerWriter(ENTRY).finish()
+    packed = zstd_module().compress(block, 1)
+    return header + encode_value("long", count) + encode_value("long", len(packed)) + packed + header[-SYNC_SIZE:]
