@@ -21,6 +21,7 @@ ABSENT = np.iinfo(np.int64).min
 _WORD = 8
 _STOP_BITS = np.uint64(0x8080808080808080)
 _MOST_NUMBERS = 500
+_DEEPEST = 10
 _FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _SHORT = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], dtype=np.int64)
 _Reader = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, dict[str, np.ndarray]]]
@@ -83,8 +84,8 @@ class _SideBySide:
         if isinstance(schema, str) and schema in self._named:
             return self._compiled(self._named[schema], path)
         self._numbers += 1
-        if self._numbers > _MOST_NUMBERS:
-            raise NotColumnar  # a record that holds itself
+        if self._numbers > _MOST_NUMBERS or path.count(".") > _DEEPEST:
+            raise NotColumnar  # it may be a record that holds itself
         if isinstance(schema, list):
             return self._union([self._compiled(branch, path) for branch in schema])
         kind = schema["type"] if isinstance(schema, dict) else schema
