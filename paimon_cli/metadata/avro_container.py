@@ -23,7 +23,10 @@ AvroSchema = Any
 
 MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
+_ROLLED_RECORDS = 1000
+"""After so many a writer looks at the size of its file (Java does so too)."""
 _BLOCK_RECORDS = 200
+"""Small blocks, so that a single file already decodes side by side (`avro_columns`)."""
 _ZSTD_LEVEL = 1
 _NAMESPACE = "org.apache.paimon.avro.generated"
 _HEADER = {"type": "map", "values": "bytes"}
@@ -60,7 +63,11 @@ class ContainerWriter:
         return self._out.tell()
 
     def append(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """One block of records; the first block also fixes the sync marker."""
+        """Blocks of these records; the first block also fixes the sync marker."""
+        for start in range(0, max(len(records), 1), _BLOCK_RECORDS):
+            self._append_block(records[start : start + _BLOCK_RECORDS])
+
+    def _append_block(self, records: Sequence[Mapping[str, Any]]) -> None:
         content = encode_value(array(self._schema), records)
         # An array is its count, its items and a zero: what lies between is the block.
         items = content[encoded_long_size(content) : -1] if records else b""
@@ -93,7 +100,7 @@ def encode_container(schema: AvroSchema, records: Sequence[Mapping[str, Any]]) -
 
 def blocks(records: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """Cut into the portions after which a writer looks at the size of its file."""
-    return (records[start : start + _BLOCK_RECORDS] for start in range(0, len(records), _BLOCK_RECORDS))
+    return (records[start : start + _ROLLED_RECORDS] for start in range(0, len(records), _ROLLED_RECORDS))
 
 
 def decode_container(data: bytes, path: str, expected: AvroSchema) -> list[dict[str, Any]]:

@@ -71,7 +71,7 @@ def encode_manifest(entries: Sequence[ManifestEntry]) -> bytes:
 
 
 def encode_manifests(entries: Sequence[ManifestEntry], target_size: int) -> Iterator[tuple[bytes, Sequence[ManifestEntry]]]:
-    """Manifests of about `target_size` bytes with the entries of each; the size is looked at every 200 entries."""
+    """Manifests of about `target_size` bytes with the entries of each; the size is looked at every 1000 entries."""
     writer, first, end = ContainerWriter(ENTRY), 0, 0
     for block in blocks(entries):
         writer.append([_entry_record(entry) for entry in block])
