@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.metadata.data_file import ADD, DELETE, IndexManifestEntry, ManifestEntry, ManifestFileMeta
@@ -15,12 +16,21 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
 
+if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
+    import numpy as np
+
+    from paimon_cli.metadata.manifest_columns import EntryColumns
+
 KeepManifest = Callable[[ManifestFileMeta], bool]
 KeepEntry = Callable[[ManifestEntry], bool]
+ChosenRows = Callable[["EntryColumns"], "np.ndarray"]
+"""Which entries are worth making: their rows, ascending."""
 
 _FEW = 4
 """So many manifests are read one after the other."""
 _LISTS_KEPT = 8
+_GROUP_BYTES = 16 << 20
+"""So many bytes of manifests are decoded side by side: they unfold to some 20 times that."""
 
 
 class SnapshotGone(NotFound):
@@ -81,6 +91,17 @@ class ManifestReader:
         with ThreadPoolExecutor(self.threads) as pool:
             yield from pool.map(self.manifest, names, sizes)
 
+    def entries_at(self, manifests: Sequence[ManifestFileMeta], chosen: ChosenRows) -> Iterator[list[ManifestEntry]]:
+        """The entries that `chosen` selects, in order; of the others no objects are made."""
+        group: list[tuple[str, bytes]] = []
+        for meta in manifests:
+            path = self.layout.manifest(meta.file_name)
+            group.append((path, self._content(path, meta.file_size)))
+            if sum(len(content) for _, content in group) >= _GROUP_BYTES:
+                yield from _chosen(group, chosen)
+                group = []
+        yield from _chosen(group, chosen)
+
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """What the commit of this snapshot added and deleted."""
         try:
@@ -89,16 +110,20 @@ class ManifestReader:
             raise self.gone_or_damaged(snapshot, error) from error
 
     def live_entries(
-        self, snapshot: Snapshot, keep_manifest: KeepManifest | None = None, keep_entry: KeepEntry | None = None
+        self,
+        snapshot: Snapshot,
+        keep_manifest: KeepManifest | None = None,
+        keep_entry: KeepEntry | None = None,
+        chosen: ChosenRows | None = None,
     ) -> list[ManifestEntry]:
         """ADD entries of the files that are alive, oldest first.
 
         `keep_manifest` may only drop by partition, bucket or level (a file's ADD and DELETE agree on them); `keep_entry`
-        sees ADD entries only and may look at anything.
+        sees ADD entries only and may look at anything. `chosen` selects by partition and bucket before entries are made.
         """
         manifests = [meta for meta in self.manifests_of(snapshot) if keep_manifest is None or keep_manifest(meta)]
         try:
-            return live(self.entries(manifests), keep_entry)
+            return live(self.entries(manifests) if chosen is None else self.entries_at(manifests, chosen), keep_entry)
         except DamagedFile as error:
             raise self.gone_or_damaged(snapshot, error) from error
 
@@ -120,6 +145,13 @@ class ManifestReader:
         return SnapshotGone(
             f"snapshot {snapshot.id} of {self.layout.root} is gone", "it was probably expired while it was read", "start again"
         )
+
+
+def _chosen(group: Sequence[tuple[str, bytes]], chosen: ChosenRows) -> Iterator[list[ManifestEntry]]:
+    from paimon_cli.metadata.manifest_columns import decode_manifest_columns
+
+    for columns in decode_manifest_columns(group):
+        yield [columns.entry(row) for row in chosen(columns).tolist()]
 
 
 def live(batches: Iterable[Sequence[ManifestEntry]], keep_entry: KeepEntry | None = None) -> list[ManifestEntry]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import ADD, DataFileMeta, IndexFileMeta, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from paimon_cli.metadata.manifest_columns import EntryColumns
 
 KeepPartition = Callable[[bytes], bool]
 
@@ -45,11 +51,12 @@ def bucket_files(
             return True
         return any(meta.min_bucket <= bucket <= meta.max_bucket for bucket in buckets)
 
-    def wanted(entry: ManifestEntry) -> bool:
-        return (buckets is None or entry.bucket in buckets) and (keep_partition is None or keep_partition(entry.partition))
+    def chosen(columns: EntryColumns) -> np.ndarray:
+        return _rows_at(columns, keep_partition, buckets)
 
     grouped: dict[tuple[bytes, int], list[ManifestEntry]] = {}
-    for entry in context.manifests.live_entries(snapshot, may_hold_buckets, wanted):
+    pruned = keep_partition is not None or buckets is not None
+    for entry in context.manifests.live_entries(snapshot, may_hold_buckets, chosen=chosen if pruned else None):
         grouped.setdefault((entry.partition, entry.bucket), []).append(entry)
     indexes: dict[tuple[bytes, int], list[IndexFileMeta]] = {}
     for index in context.manifests.index_entries(snapshot):
@@ -60,3 +67,20 @@ def bucket_files(
         )
         for place, entries in grouped.items()
     }
+
+
+def _rows_at(columns: EntryColumns, keep_partition: KeepPartition | None, buckets: Collection[int] | None) -> np.ndarray:
+    """Entries of some partitions and buckets; `keep_partition` is asked once for each file that is added."""
+    import numpy as np
+
+    rows = np.arange(len(columns))
+    if buckets is not None:
+        rows = rows[np.isin(columns.buckets, list(buckets))]
+    if keep_partition is None:
+        return rows
+    codes, partitions = columns.partitions.coded()
+    codes, adds = codes[rows], columns.kinds[rows] == ADD
+    kept = np.ones(len(rows), dtype=bool)
+    kept[adds] = [keep_partition(partitions[code]) for code in codes[adds].tolist()]
+    kept[~adds] = ~np.isin(codes[~adds], codes[~kept])
+    return rows[kept]

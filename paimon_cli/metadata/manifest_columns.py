@@ -78,6 +78,17 @@ class ByteRanges:
             hashed ^= hashed >> np.uint64(29)
         return hashed.view(np.int64)
 
+    def coded(self) -> tuple[np.ndarray, list[bytes]]:
+        """For each string the place of its value in the list of distinct ones."""
+        _, firsts, codes = np.unique(self.hashes(), return_index=True, return_inverse=True)
+        values = [self[int(row)] for row in firsts]
+        same = self.take(firsts[codes])
+        longest = int((self.ends - self.begins).max(initial=0))
+        if all((self.words(offset) == same.words(offset)).all() for offset in range(0, longest, 8)):
+            return codes, values
+        places = {value: place for place, value in enumerate(dict.fromkeys(self))}  # two values of one hash
+        return np.array([places[value] for value in self], dtype=np.int64), list(places)
+
     @staticmethod
     def of(values: Sequence[bytes]) -> ByteRanges:
         sizes = np.array([len(value) for value in values], dtype=np.int64)
@@ -204,6 +215,8 @@ def _decoded(group: Sequence[tuple[str, bytes, ContainerContent]]) -> Iterator[E
 
 
 def _side_by_side(group: Sequence[tuple[str, bytes, ContainerContent]]) -> EntryColumns:
+    from fastavro.schema import parse_schema
+
     contents = [content for _, _, content in group]
     blocks = [block for content in contents for block in content.blocks]
     counts = np.array([count for count, _ in blocks], dtype=np.int64)
@@ -224,6 +237,7 @@ def _side_by_side(group: Sequence[tuple[str, bytes, ContainerContent]]) -> Entry
     per_manifest = [sum(count for count, _ in content.blocks) for content in contents]
     path_of = np.repeat(np.arange(len(group)), per_manifest)
     paths = tuple(path for path, _, _ in group)
-    records = Records(ByteRanges(data, found.get(BEGIN, nothing), found.get(END, nothing)), contents[0].schema, paths, path_of)
+    schema = parse_schema(contents[0].schema)  # once: it is given with every record
+    records = Records(ByteRanges(data, found.get(BEGIN, nothing), found.get(END, nothing)), schema, paths, path_of)
     columns: dict[str, Any] = {**numbers, **ranges}
     return EntryColumns(**columns, records=records)

@@ -143,3 +143,9 @@ def _framed(block: bytes, count: int) -> bytes:
     header = ContainerWriter(ENTRY).finish()
     packed = zstd_module().compress(block, 1)
     return header + encode_value("long", count) + encode_value("long", len(packed)) + packed + header[-SYNC_SIZE:]
+
+
+@given(st.lists(BYTES, max_size=20))
+def test_coded_values_are_the_values(values):
+    codes, distinct = ByteRanges.of(values).coded()
+    assert [distinct[code] for code in codes.tolist()] == values and len(set(distinct)) == len(distinct)
