@@ -1,0 +1,189 @@
+"""One table under any sequence of operations, held against the oracle after each of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.update_job import UpdateRequest, run_update
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
+from paimon_cli.read.predicate import parse_predicate
+from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.split_reader import count_split, read_split
+from paimon_cli.read.time_travel import travel
+from paimon_cli.storage.memory_storage import MemoryStorage
+from tests.properties.oracle import Change, Row, current_rows
+from tests.properties.shapes import Layout, random_changes
+from tests.tables import compact, make_table, write
+
+_NUMBERS = itertools.count()
+PREDICATES = (("k < 3", lambda row: row["k"] < 3), ("k = 5 OR k = 0", lambda row: row["k"] in (0, 5)))
+PREDICATES_OF_N = (
+    ("n > 0", lambda row: row["n"] is not None and row["n"] > 0),
+    ("n IS NULL AND k > 1", lambda row: row["n"] is None and row["k"] > 1),
+)
+
+
+class Trial:
+    """`steps` tells what was really done, one text each.
+
+    `states` holds, for each snapshot that must be there, the changes until then and the rows that it must show."""
+
+    def __init__(self, folder: Path, layout: Layout) -> None:
+        self.layout = layout
+        partitions = ("p",) if layout.partitioned else ()
+        made = make_table(folder / f"t{next(_NUMBERS)}", layout.columns, layout.key, partitions, layout.buckets, layout.options)
+        # Commits to memory cost half of those to a disk; what is written is the same.
+        storage = MemoryStorage(f"trial-{made.url}")
+        storage.write_new(made.layout.schema(0), made.storage.read_bytes(made.layout.schema(0)))
+        self.context = replace(TableContext.open(made.url, storage=storage), read_threads=1)
+        self.changes: tuple[Change, ...] = ()
+        self.states: dict[int, tuple[tuple[Change, ...], list[Row]]] = {}
+        self.compacted: tuple[Change, ...] | None = ()
+        self.steps: list[str] = []
+
+    @property
+    def hides_level_0(self) -> bool:
+        return self.layout.options["merge-engine"] == "first-row"
+
+    def write(self, changes: list[Change], overwrite: bool = False) -> None:
+        """An overwrite takes the place of the partitions that it brings rows for."""
+        if self.layout.shape.name == "retracting":
+            # What is retracted must have been there: a lone retraction passes through, or is dropped at the top level.
+            there = {row["k"] if "p" not in row else (row["p"], row["k"]) for row in self.expected()}
+            changes = [c for c in changes if c.is_add or (c.row["k"] if "p" not in c.row else (c.row["p"], c.row["k"])) in there]
+        if overwrite:
+            changes = [change for change in changes if change.is_add]
+        if not changes:
+            return
+        self.steps.append(f"write({[(c.kind, c.row) for c in changes]}, overwrite={overwrite})")
+        write(self.context, [{**change.row, "_op": change.kind} for change in changes], overwrite=overwrite)
+        if overwrite:
+            replaced = {change.row.get("p") for change in changes}
+            self.changes = tuple(change for change in self.changes if change.row.get("p") not in replaced)
+            self.compacted = None
+        self.changes += tuple(changes)
+        self.look()
+
+    def compact(self, strategy: str) -> None:
+        self.steps.append(f"compact({strategy})")
+        compact(self.context, strategy=strategy)
+        self.compacted = self.changes if strategy == "full" else None
+        self.look()
+
+    def update(self, key: int, value: int | None) -> None:
+        """SET n, or delete the rows where it is None; for deduplicate alone, where that is what a later write would do."""
+        if self.layout.shape.name != "plain" or self.layout.options["merge-engine"] != "deduplicate":
+            return
+        self.steps.append(f"update({key}, {value})")
+        assignments = () if value is None else (f"n = {value}",)
+        run_update(self.context, UpdateRequest(f"k = {key}", assignments), LocalEngine(), NoProgress())
+        rows = [row for row in self.expected() if row["k"] == key]
+        kind = "-D" if value is None else "+U"
+        self.changes += tuple(Change(kind, {**row, "n": row["n"] if value is None else value}) for row in rows)
+        self.look()
+
+    def expire(self, keep: int) -> None:
+        self.steps.append(f"expire({keep})")
+        expire_snapshots(self.context, Retention(keep, keep, 0, None))
+        left = sorted(self.states)[-keep:]
+        assert self.context.snapshots.ids() == left, self.story()
+        self.states = {number: self.states[number] for number in left}
+
+    def expected(self) -> list[Row]:
+        return list(current_rows(self.changes, self.layout.key, self.layout.options).values())
+
+    def look(self) -> None:
+        """The newest rows must be right; what was seen of a snapshot stays as it was."""
+        found = self.read()
+        expected = self.expected()
+        if not self.hides_level_0:
+            assert sorted(map(_text, found)) == sorted(map(_text, expected)), self.story(found, expected)
+        elif self.compacted is not None:
+            expected = list(current_rows(self.compacted, self.layout.key, self.layout.options).values())
+            assert sorted(map(_text, found)) == sorted(map(_text, expected)), self.story(found, expected)
+        else:
+            assert set(map(_text, found)) <= set(map(_text, expected)), self.story(found, expected)
+        newest = self.context.snapshots.latest_id()
+        if newest is not None:
+            for number in range(max(self.states, default=0) + 1, newest + 1):
+                self.states[number] = (self.changes, found if number == newest else self.read(number))
+
+    def read(self, snapshot: int | None = None, where: str | None = None, read_optimized: bool = False) -> list[Row]:
+        context, chosen = travel(self.context, snapshot)
+        predicate = None if where is None else parse_predicate(where, context.schema)
+        plan = plan_scan(context, chosen, predicate, read_optimized=read_optimized)
+        names = context.schema.field_names
+        batches = [batch for split in plan.splits for batch in read_split(context, split, names, predicate)]
+        rows = [row for batch in batches for row in canonical_rows(batch, context.schema.fields)]
+        return rows
+
+    def look_back(self, which: int) -> None:
+        """An older snapshot, whatever has happened since."""
+        self.steps.append(f"look_back({which})")
+        if self.states:
+            number = sorted(self.states)[which % len(self.states)]
+            found, expected = self.read(number), self.states[number][1]
+            assert sorted(map(_text, found)) == sorted(map(_text, expected)), self.story(found, expected)
+
+    def filter(self, which: int) -> None:
+        self.steps.append(f"filter({which})")
+        choices = PREDICATES + (PREDICATES_OF_N if "n" in self.layout.shape.columns else ())
+        where, matches = choices[which % len(choices)]
+        found, expected = self.read(where=where), [row for row in self.read() if matches(row)]
+        assert sorted(map(_text, found)) == sorted(map(_text, expected)), self.story(where, found, expected)
+        predicate = parse_predicate(where, self.context.schema)
+        plan = plan_scan(self.context, self.context.snapshots.latest(), predicate)
+        counted = sum(count_split(self.context, split, predicate) for split in plan.splits)
+        assert counted == len(found), self.story(where, counted, found)
+
+    def look_at_top(self) -> None:
+        """The read-optimised view: what the last full compaction saw, whatever was written since."""
+        self.steps.append("look_at_top()")
+        found = self.read(read_optimized=True)
+        if self.compacted is not None:
+            expected = list(current_rows(self.compacted, self.layout.key, self.layout.options).values())
+            assert sorted(map(_text, found)) == sorted(map(_text, expected)), self.story(found, expected)
+
+    def close(self) -> None:
+        self.context.storage.delete_directory(self.context.url)
+
+    def check(self) -> None:
+        violations = [str(v) for v in check_table(self.context, rows=True)]
+        assert not violations, self.story(violations)
+
+    def story(self, *figures: object) -> str:
+        """What happened, for a failure that nobody shrinks."""
+        return "\n".join([str(self.layout), *self.steps[-60:], *map(str, figures)])
+
+    def random_step(self, dice: random.Random) -> None:
+        chance = dice.random()
+        if chance < 0.42:
+            self.write(random_changes(self.layout, dice), overwrite=dice.random() < 0.06)
+        elif chance < 0.54:
+            self.compact("minor")
+        elif chance < 0.62:
+            self.compact("full")
+        elif chance < 0.70:
+            self.update(dice.randrange(8), dice.choice((None, 1, 7)))
+        elif chance < 0.74:
+            self.expire(dice.randrange(1, 5))
+        elif chance < 0.84:
+            self.look_back(dice.randrange(100))
+        elif chance < 0.94:
+            self.filter(dice.randrange(100))
+        else:
+            self.look_at_top()
+
+
+def _text(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False, sort_keys=True)
