@@ -1,4 +1,4 @@
-"""Every merge engine under sequences of operations that hypothesis chooses, beside the oracle; and planted bugs that it must find."""
+"""Every merge engine under operations that hypothesis chooses, beside the oracle; and planted bugs that it must find."""
 
 from __future__ import annotations
 
