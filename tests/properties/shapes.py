@@ -103,7 +103,10 @@ def random_layout(engine: str, dice: random.Random) -> Layout:
         options["source.split.target-size"], options["source.split.open-file-cost"] = "1 b", "1 b"
     if dice.random() < 0.3:
         options["file.format.per.level"] = f"0:{dice.choice(('avro', 'orc', 'parquet'))}"
-    return Layout(shape, dice.random() < 0.4, dice.choice((1, 1, 2, 3)), options)
+    if dice.random() < 0.3:
+        options["write-only"] = "true"
+    options["manifest.merge-min-count"] = dice.choice(("2", "5", "30"))
+    return Layout(shape, dice.random() < 0.3, dice.choice((1, 1, 1, 2, 3)), options)
 
 
 def random_changes(layout: Layout, dice: random.Random) -> list[Change]:

@@ -16,6 +16,7 @@ from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
+from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
@@ -36,7 +37,8 @@ PREDICATES_OF_N = (
 class Trial:
     """`steps` tells what was really done, one text each.
 
-    `states` holds, for each snapshot that must be there, the changes until then and the rows that it must show."""
+    `states` holds the rows of each snapshot that must be there, `compacted` what the top level must show where that is known.
+    """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
         self.layout = layout
@@ -47,7 +49,7 @@ class Trial:
         storage.write_new(made.layout.schema(0), made.storage.read_bytes(made.layout.schema(0)))
         self.context = replace(TableContext.open(made.url, storage=storage), read_threads=1)
         self.changes: tuple[Change, ...] = ()
-        self.states: dict[int, tuple[tuple[Change, ...], list[Row]]] = {}
+        self.states: dict[int, list[Row]] = {}
         self.compacted: tuple[Change, ...] | None = ()
         self.steps: list[str] = []
 
@@ -77,13 +79,12 @@ class Trial:
     def compact(self, strategy: str) -> None:
         self.steps.append(f"compact({strategy})")
         compact(self.context, strategy=strategy)
-        self.compacted = self.changes if strategy == "full" else None
-        self.look()
+        self.look(fully_compacted=strategy == "full")
 
     def update(self, key: int, value: int | None) -> None:
-        """SET n, or delete the rows where it is None; for deduplicate alone, where that is what a later write would do."""
+        """SET n, or delete the rows where it is None; a look back where the engine would not do as told."""
         if self.layout.shape.name != "plain" or self.layout.options["merge-engine"] != "deduplicate":
-            return
+            return self.look_back(key)
         self.steps.append(f"update({key}, {value})")
         assignments = () if value is None else (f"n = {value}",)
         run_update(self.context, UpdateRequest(f"k = {key}", assignments), LocalEngine(), NoProgress())
@@ -102,8 +103,13 @@ class Trial:
     def expected(self) -> list[Row]:
         return list(current_rows(self.changes, self.layout.key, self.layout.options).values())
 
-    def look(self) -> None:
-        """The newest rows must be right; what was seen of a snapshot stays as it was."""
+    def look(self, fully_compacted: bool = False) -> None:
+        """The newest rows must be right; what was seen of a snapshot stays as it was. Writes may compact, too."""
+        fresh = range(max(self.states, default=0) + 1, (self.context.snapshots.latest_id() or 0) + 1)
+        if fully_compacted:
+            self.compacted = self.changes
+        elif any(self.context.snapshots.get(number).commit_kind == COMPACT for number in fresh):
+            self.compacted = None
         found = self.read()
         expected = self.expected()
         if not self.hides_level_0:
@@ -113,10 +119,8 @@ class Trial:
             assert sorted(map(_text, found)) == sorted(map(_text, expected)), self.story(found, expected)
         else:
             assert set(map(_text, found)) <= set(map(_text, expected)), self.story(found, expected)
-        newest = self.context.snapshots.latest_id()
-        if newest is not None:
-            for number in range(max(self.states, default=0) + 1, newest + 1):
-                self.states[number] = (self.changes, found if number == newest else self.read(number))
+        for number in fresh:
+            self.states[number] = found if number == fresh[-1] else self.read(number)
 
     def read(self, snapshot: int | None = None, where: str | None = None, read_optimized: bool = False) -> list[Row]:
         context, chosen = travel(self.context, snapshot)
@@ -132,7 +136,7 @@ class Trial:
         self.steps.append(f"look_back({which})")
         if self.states:
             number = sorted(self.states)[which % len(self.states)]
-            found, expected = self.read(number), self.states[number][1]
+            found, expected = self.read(number), self.states[number]
             assert sorted(map(_text, found)) == sorted(map(_text, expected)), self.story(found, expected)
 
     def filter(self, which: int) -> None:
