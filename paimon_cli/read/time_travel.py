@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.read import scan_options
@@ -73,7 +73,8 @@ def _by_option(context: TableContext, option: ScanOption) -> Snapshot:
         return _at_watermark(context, option.number)
     if option.key == scan_options.VERSION:
         return _version(context, option)
-    raise UsageError(f"{option.key} does not name one snapshot", "it asks for what changed between two", "use `paimon-cli read`")
+    what = "this version does not read what changed between two snapshots by an option"
+    raise NotSupported(f"{option.key}={option.value}", what, "see `paimon-cli snapshots diff --rows`")
 
 
 def _version(context: TableContext, option: ScanOption) -> Snapshot:
