@@ -9,7 +9,7 @@ from typing import Any
 
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.datatypes.field_types import DataField, parse_sql_type
+from paimon_cli.datatypes.field_types import DataField, DataType, parse_sql_type, parse_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact
@@ -24,14 +24,14 @@ Row = dict[str, Any]
 
 def make_table(
     folder: Path,
-    columns: Mapping[str, str],
+    columns: Mapping[str, str | dict[str, Any]],
     primary_key: Sequence[str],
     partition_by: Sequence[str] = (),
     bucket: int = 1,
     options: Mapping[str, str] | None = None,
 ) -> TableContext:
-    """A new table in `folder`; `columns` maps names to types in SQL."""
-    fields, highest = numbered(tuple(DataField(0, name, parse_sql_type(text)) for name, text in columns.items()))
+    """A new table in `folder`; `columns` maps names to types, in SQL or as in schema files."""
+    fields, highest = numbered(tuple(DataField(0, name, _type(text)) for name, text in columns.items()))
     schema = TableSchema(
         id=0,
         fields=fields,
@@ -46,6 +46,10 @@ def make_table(
     path.parent.mkdir(parents=True)
     path.write_text(schema.to_json())
     return TableContext.open(str(folder))
+
+
+def _type(given: str | dict[str, Any]) -> DataType:
+    return parse_sql_type(given) if isinstance(given, str) else parse_type(given)
 
 
 def write(context: TableContext, rows: Sequence[Row], op: str = "upsert", **request: Any) -> WriteSummary:

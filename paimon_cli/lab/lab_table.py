@@ -55,7 +55,7 @@ class LabNames:
 
     def uuid(self) -> str:
         self._count += 1
-        return f"{self._number:04x}{self._count:04x}-0000-4000-8000-000000000000"
+        return f"{self._number:04x}{self._count:04x}-0000-4000-8000-00000000{self._count:04x}"
 
     def jitter(self) -> float:
         return 0.5

@@ -16,6 +16,8 @@ from tests.tables import compact, data_files, live_files, make_table, rows, writ
 
 COLUMNS = {"k": "INT NOT NULL", "s": "STRING", "n": "BIGINT"}
 
+WRITE_ONLY = {"write-only": "true"}
+
 
 def random_commits(context: TableContext, seed: int, commits: int) -> dict[int, dict[str, object]]:
     """Random upserts and deletes; returns what the table must hold."""
@@ -38,7 +40,7 @@ def random_commits(context: TableContext, seed: int, commits: int) -> dict[int, 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("strategy", ["full", "minor"])
 def test_rows_are_the_same_before_and_after(tmp_path: Path, seed: int, strategy: str) -> None:
-    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2, options=WRITE_ONLY)
     expected = random_commits(context, seed, 7)
     wanted = sorted(expected.values(), key=lambda row: row["k"])
     assert sorted(rows(context), key=lambda row: row["k"]) == wanted
@@ -67,7 +69,7 @@ def test_minor_compaction_keeps_deletes_that_may_hide_older_rows(tmp_path: Path)
 
 
 def test_a_big_file_that_overlaps_nothing_is_upgraded_not_rewritten(tmp_path: Path) -> None:
-    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"target-file-size": "1 kb"})
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"target-file-size": "1 kb", **WRITE_ONLY})
     write(context, [{"k": k, "s": f"{k * 7919 % 1000003}", "n": k} for k in range(3000)])
     before = live_files(context)
     compact(context)
@@ -99,7 +101,7 @@ def test_a_second_compaction_finds_nothing_to_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("buckets", [1, 2])
 def test_a_failed_compaction_leaves_no_file_and_costs_its_bucket_only(tmp_path: Path, buckets: int) -> None:
-    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=buckets, options={"target-file-size": "1 kb"})
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=buckets, options={"target-file-size": "1 kb", **WRITE_ONLY})
     for start in range(3):
         write(context, [{"k": k, "s": f"{k * 7919}", "n": k} for k in range(start, 3000)])
     damaged = sorted(live_files(context))[-1]

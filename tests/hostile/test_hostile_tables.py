@@ -111,7 +111,7 @@ def test_links_out_of_the_table(run: Run, tmp_path: Path, bench: Bench, link: Ca
     before = _content(tmp_path / "canary")
     answer = run("read", bench.root, code=10)
     assert "lies outside of the table" in answer.err and str(tmp_path / "canary") in answer.err
-    run("compact", bench.root, "--engine", "local", code=10)
+    assert run("compact", bench.root, "--engine", "local", code=None).code in (9, 10), "9: the other bucket was compacted"
     run("expire", bench.root, "--retain-max", 1, "--retain-min", 1, "--older-than", "0s", "-y", code=None)
     assert _content(tmp_path / "canary") == before
 

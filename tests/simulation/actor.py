@@ -122,16 +122,19 @@ class ActorClock:
 
 
 class ActorNames:
-    """UUIDs that tell actor, count and life in their first digits, so that a name in a message can be read."""
+    """UUIDs that tell actor, count and life in their first digits, so that a name in a message can be read.
+
+    The count ends them, too: files of one job have their first half in common.
+    """
 
     def __init__(self, number: int, life: int) -> None:
         self._number = number
-        self._end = f"-{life:04x}-4000-8000-000000000000"
+        self._middle = f"-{life:04x}-4000-8000-00000000"
         self._count = 0
 
     def uuid(self) -> str:
         self._count += 1
-        return f"{self._number:04x}{self._count:04x}{self._end}"
+        return f"{self._number:04x}{self._count:04x}{self._middle}{self._count:04x}"
 
     def jitter(self) -> float:
         return 0.5
