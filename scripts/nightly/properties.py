@@ -58,7 +58,7 @@ def play_many(task: tuple[str, str, int]) -> tuple[str, int, list[tuple[str, str
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=1_000_000, help="at least so many over all engines")
+    parser.add_argument("--steps", type=int, default=1_000_000, help="to try, over all engines; a few turn out to do nothing")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--table", help="ENGINE:SEED of a difference")

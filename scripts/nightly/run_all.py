@@ -55,7 +55,7 @@ KILL, RACE, PAIRS = "scripts.nightly.kill_processes", "scripts.nightly.race_put_
 TESTS = ("-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600")
 PROGRAMS = (
     Program("simulate", "scripts.nightly.simulate", cores=2, minutes=75),
-    Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 1_000_000, cores=2, minutes=240),
+    Program("properties", "scripts.nightly.properties", ("--jobs", "2"), "--steps", 1_020_000, cores=2, minutes=240),
     Program("kills-local", KILL, ("--store", "local"), "--kills", 500, cores=2),
     Program("kills-s3", KILL, ("--store", "s3"), "--kills", 250, cores=2, minutes=40),
     Program("kills-s3-lock", KILL, ("--store", "s3-lock"), "--kills", 60, cores=2),
