@@ -85,7 +85,7 @@ def _stored_batches(
     form = file_format(file.file_name)
     with context.storage.open_input(path) as source:
         if form == "parquet":
-            reader = pq.ParquetFile(source, buffer_size=READ_BUFFER_BYTES, page_checksum_verification=True)
+            reader = pq.ParquetFile(source, buffer_size=READ_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True)
             batches = reader.iter_batches(batch_rows, columns=physical, use_threads=False)
             wide = int96_columns(reader.schema, physical)
             if wide:
