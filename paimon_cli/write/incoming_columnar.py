@@ -13,6 +13,7 @@ from paimon_cli.errors import BadInput
 from paimon_cli.write.incoming_splits import SourceSplit
 
 BATCH_ROWS = 65536
+READ_BUFFER_BYTES = 1 << 20
 
 
 def columnar_batches(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
@@ -24,7 +25,7 @@ def columnar_batches(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.Record
 
 
 def _parquet(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
-    file = pq.ParquetFile(stream)
+    file = pq.ParquetFile(stream, buffer_size=READ_BUFFER_BYTES, pre_buffer=False)  # read-ahead would hold the whole split
     end = file.num_row_groups if split.length is None else split.start + split.length
     if file.metadata.num_rows == 0:
         yield _no_rows(file.schema_arrow)
