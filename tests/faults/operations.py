@@ -48,6 +48,8 @@ USER, IDENTIFIER = "job", 7
 CHANGES: dict[int, str | None] = {0: "job", 3: None, 6: "job", 7: "job"}
 RIVALS: dict[int, str | None] = {1: "rival", 5: None, 9: "rival"}
 CHECKED = {"commit.data-conflict-check": "bucket"}
+EAGER = {"num-sorted-run.compaction-trigger": "1", "num-sorted-run.stop-trigger": "2"}
+FLUSHING = {"write-buffer-size": "1 b", "write-buffer-spillable": "false"}
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,16 @@ def write_job(actor: Actor, options: Mapping[str, str] | None = None) -> None:
 
 def write_checked(actor: Actor) -> None:
     write_job(actor, CHECKED)
+
+
+def write_inline(actor: Actor) -> None:
+    """One commit of two snapshots: the rows, and the compaction that they set off in their writer."""
+    write_job(actor, EAGER)
+
+
+def write_inline_over_compactions(actor: Actor) -> None:
+    """Each flush is compacted at once: files that no snapshot ever names come and go."""
+    write_job(actor, {**EAGER, **FLUSHING})
 
 
 def write_under_lock(actor: Actor) -> None:
@@ -392,6 +404,7 @@ def _operations() -> list[Operation]:
     changes: dict[str, Any] = {"done": times_job, "effect": lambda rows: changed(rows, CHANGES)}
     rival: dict[str, Any] = {"rival": write_of, "rival_effect": lambda rows: changed(rows, RIVALS)}
     compacts: dict[str, Any] = {"act": compaction, "done": times_compacted, "may_be_needless": True}
+    compacted: dict[str, Any] = {"rival": lambda bench: bench.healthy().compact()}
     updates: dict[str, Any] = {"act": update, "done": times_job, "effect": updated}
     return [
         Operation("create", lambda bench: {}, create, times_created),
@@ -401,6 +414,10 @@ def _operations() -> list[Operation]:
         Operation("write-merging-manifests", merging_table, write_job, **changes),
         Operation("write-behind-rival", two_writes, write_job, **changes, **rival),
         Operation("write-checked-behind-rival", two_writes, write_checked, **changes, **rival),
+        Operation("write-inline", two_writes, write_inline, **changes, is_gradual=True),
+        Operation("write-inline-many-flushes", two_writes, write_inline_over_compactions, **changes, is_gradual=True),
+        Operation("write-inline-behind-rival", two_writes, write_inline, **changes, **rival, is_gradual=True),
+        Operation("write-inline-behind-compaction", two_writes, write_inline, **changes, **compacted, is_gradual=True),
         Operation("write-under-lock", two_writes, write_under_lock, **changes),
         Operation("stage-and-commit", two_writes, stage_and_commit, **changes, is_gradual=True),
         Operation("write-anonymous", two_writes, write_anonymously, **{**changes, "done": times_anonymous}, is_repeatable=False),

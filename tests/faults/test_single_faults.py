@@ -15,7 +15,7 @@ from tests.faults.runs import FaultRuns, Pairs, memory_runs
 
 EVERY_TIME = (
     "create", "write", "write-behind-rival", "compact", "compact-behind-compaction", "overwrite", "update", "alter", "expire",
-    "tag", "fast-forward",
+    "tag", "fast-forward", "write-inline-behind-compaction",
 )  # fmt: skip
 AT_NIGHT = [pytest.param(name, marks=pytest.mark.nightly) for name in sorted(OPERATIONS.keys() - set(EVERY_TIME))]
 

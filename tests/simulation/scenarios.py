@@ -302,6 +302,21 @@ def _() -> Scenario:
     return made.after((before,))
 
 
+@_scenario("real-inline-writers")
+def _() -> Scenario:
+    """Both writers compact behind each flush, and so does a dedicated job: whoever comes late keeps its rows."""
+    jobs = (
+        real_writer("a", rows(0, 1, 2, value="a"), rows(0, 1, kind=DELETE)),
+        real_writer("b", rows(0, 11, 12, value="b")),
+        real_compactor(),
+        expirer(),
+    )
+    before = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, value="s")))
+    options = {"bucket": "1", "num-sorted-run.compaction-trigger": "1", "num-levels": "3", **CHECKED}
+    made = Scenario("real-inline-writers", jobs, options, faults=ALL_FAULTS, most_faults=1, files_vanish=True, real_files=True)
+    return made.after((before,))
+
+
 # what unchecked tables suffer: violations are wanted
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.exploration import explain, explore, sample
 from tests.simulation.scenarios import scenario
 
-NAMES = ["real-writers-compactor", "real-compactors-expiry", "real-updates"]
+NAMES = ["real-writers-compactor", "real-compactors-expiry", "real-updates", "real-inline-writers"]
 
 
 @pytest.mark.parametrize("name", NAMES)
