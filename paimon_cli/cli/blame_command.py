@@ -47,7 +47,7 @@ def blame(
     """
     from paimon_cli.read.key_history import key_history, key_predicate
 
-    keys = split_partitions(key)
+    keys = split_partitions(key, "--key")
     if len(keys) > 1:
         raise UsageError("one key at a time", "a column is given twice")
     opened = call.open(table)

@@ -71,6 +71,8 @@ class Call:
         opened = self.open_at(location)
         if warning := opened.check_commits():
             print(f"warning: {warning}", file=sys.stderr)
+        if self.options:
+            _check_options(opened, self.options)
         return opened
 
     def with_check(self, granularity: ConflictGranularity | None) -> Call:
@@ -122,6 +124,16 @@ def command(
         return function
 
     return register
+
+
+def _check_options(table: Table, given: dict[str, str]) -> None:
+    """A merge engine or key for one write only would spoil the table for good; a misspelled option would do nothing."""
+    from paimon_cli.table.option_changes import check_options_of_call
+    from paimon_cli.table.option_values import misspelled_keys
+
+    check_options_of_call(table.schemas.latest().options, given, table.snapshots.latest_id() is not None)
+    for warning in misspelled_keys(given):
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def _with_shared_options(function: Callable[..., None], shared: list[inspect.Parameter]) -> Callable[..., None]:

@@ -122,11 +122,11 @@ def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
     return {key.strip(): value for key, _, value in split}
 
 
-def split_partitions(typed: Iterable[str] | None) -> list[dict[str, str]]:
+def split_partitions(typed: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]]:
     """['dt=1,hr=2', 'dt=3'] -> two partitions; ['dt=1', 'hr=2'] -> one: a key that is there already begins the next partition."""
     partitions: list[dict[str, str]] = []
     for text in typed or ():
-        pairs = split_pairs(_BETWEEN_PAIRS.split(text), "--partition")
+        pairs = split_pairs(_BETWEEN_PAIRS.split(text), flag)
         if partitions and not pairs.keys() & partitions[-1].keys():
             partitions[-1].update(pairs)
         else:

@@ -35,6 +35,7 @@ def parsed(sql: str, what: str, prefix: str = "") -> exp.Expr:
 
 def _first_line(problem: SqlglotError) -> str:
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(problem)).strip()
+    text = re.sub(r"Required keyword: '\w+' missing for <class '[\w.]+'>", "something is missing", text)
     return text.splitlines()[0] if text else ""
 
 

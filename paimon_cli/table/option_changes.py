@@ -32,6 +32,16 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
     return {**options, key: value}
 
 
+def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], has_snapshots: bool) -> None:
+    """UsageError where `given`, for one call that commits, would go against what the files of the table were made by."""
+    for key, value in given.items():
+        known = find_option(key)
+        if known is not None and options.get(key, known.default) != value:
+            _refuse_never(key)
+            if has_snapshots:
+                _refuse_immutable(key)
+
+
 def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) -> dict[str, str]:
     """UsageError for a key that is not set, or may not go."""
     if key not in options:

@@ -143,3 +143,24 @@ def test_kind_is_read_in_any_case(run: Run, tmp_path: Path) -> None:
     table = golden_table("java-0.9", "dedup_partitioned", tmp_path)
     kinds = {item["kind"] for item in run("snapshots", "ls", table, "--kind", "compact", "-o", "json").json["items"]}
     assert kinds == {snapshot_commands.SnapshotKind.COMPACT.value}
+
+
+def test_options_of_one_call_cannot_go_against_the_table(run: Run, tmp_path: Path) -> None:
+    table, source = tmp_path / "t", tmp_path / "rows.jsonl"
+    source.write_text('{"id": 1, "a": 5}\n')
+    run("create", table, "-C", "id INT NOT NULL", "-C", "a INT", "--primary-key", "id", "--bucket", 1)
+    write = ("write", table, source, "--engine", "local", "--option")
+    assert "did you mean 'write-buffer-size'" in run(*write, "write-bufer-size=1 mb").err
+    assert "option merge-engine cannot be changed" in run(*write, "merge-engine=aggregation", code=2).err
+    run(*write, "merge-engine=deduplicate")
+
+
+def test_a_condition_that_breaks_off_is_told_without_names_of_the_parser(run: Run, tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "dedup_partitioned", tmp_path)
+    answer = run("read", table, "-w", "id =", code=2)
+    assert "something is missing" in answer.err and "sqlglot" not in answer.err
+
+
+def test_blame_names_its_own_flag(run: Run, tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "dedup_partitioned", tmp_path)
+    assert "--key 3 is no KEY=VALUE pair" in run("blame", table, "--key", "3", code=2).err
