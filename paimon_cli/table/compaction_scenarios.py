@@ -53,11 +53,12 @@ class ScenarioRow:
 def scenarios(
     workload: SimulatedWorkload[Any], options: TableOptions, changed: Mapping[str, str], compare: bool, rounds_every: int
 ) -> list[ScenarioRow]:
-    """The options as they are, with what is `changed`, and with each of `COMPARED` on top."""
-    sets: list[dict[str, str]] = [{}, *([dict(changed)] if changed else [])]
+    """The options as they are, with what is `changed`, and with each of `COMPARED` on top; each set of options once."""
+    sets: list[dict[str, str]] = [{}, dict(changed)]
     if compare:
         sets += [{**changed, key: value} for key, value in COMPARED]
-    return [_row(workload, options, each, rounds_every) for each in sets]
+    different = [each for number, each in enumerate(sets) if each not in sets[:number]]
+    return [_row(workload, options, each, rounds_every) for each in different]
 
 
 def _row(
