@@ -68,15 +68,24 @@ class Soak:
                 self.faults.append(f"a writer ended with {writer.returncode}")
         time.sleep(2.0)  # a round or two without writers
         service.send_signal(signal.SIGTERM)
-        output, errors = service.communicate(timeout=120)
-        if service.returncode != 0:
-            self.faults.append(f"the service ended with {service.returncode}: {errors}")
-        return self._figures(context, [json.loads(line) for line in output.splitlines()])
+        if service.wait(timeout=120) != 0:
+            self.faults.append(f"the service ended with {service.returncode}: {self.errors.read_text()}")
+        return self._figures(context, [json.loads(line) for line in self.rounds.read_text().splitlines()])
 
-    def _start_service(self) -> subprocess.Popen[str]:
+    @property
+    def rounds(self) -> Path:
+        """A line of each round. A file: nobody reads a pipe for ten minutes, and the service would wait when it is full."""
+        return self.folder / "rounds.ndjson"
+
+    @property
+    def errors(self) -> Path:
+        return self.folder / "errors.txt"
+
+    def _start_service(self) -> subprocess.Popen[bytes]:
         watch = ("--dedicated", "--watch", "--interval", "500 ms", "--engine", self.engine, "-o", "ndjson")
         command = [sys.executable, "-m", "paimon_cli", "compact", str(self.table), *watch]
-        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with self.rounds.open("wb") as output, self.errors.open("wb") as errors:
+            return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=errors)
 
     def _start_writer(self, number: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "scripts.nightly.soak_compaction", "--writer", str(number)]
