@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check nightly clean
+.PHONY: help setup demo test check nightly bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ check: $(STAMP) ## Lint, type check, check the layers
 
 nightly: $(STAMP) ## Run every proof at full size (up to 90 minutes), figures into build/reliability.json
 	@$(BIN)/python -m scripts.nightly.run_all
+
+bench: $(STAMP) ## Measure against floors, side by side; lines into build/bench.json
+	@$(BIN)/python -m scripts.bench.run_all
 
 clean: ## Remove caches and build results, keep .venv
 	rm -rf build dist spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Full compaction of five overlapping runs in one bucket against a plain pyarrow copy of the same files.
+"""Full compaction of five overlapping runs in one bucket, by key and merge engine, against a plain pyarrow copy of the files.
 
     python -m scripts.bench.compaction [--rows 2000000] [--rounds 5]
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -29,16 +30,32 @@ from paimon_cli.jobs.write_job import WriteRequest, run_write
 from paimon_cli.metadata.table_schema import TableSchema
 from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
 
-KEYS = {"int": ("k",), "string": ("s",), "composite": ("s", "k")}
-COLUMNS = {"k": "INT NOT NULL", "s": "STRING NOT NULL", "a": "BIGINT", "b": "DOUBLE", "c": "STRING"}
+SHAPES: dict[str, tuple[tuple[str, ...], dict[str, str], float]] = {
+    "int key": (("k",), {}, 1.35),
+    "string key": (("s",), {}, 1.35),
+    "composite key": (("s", "k"), {}, 1.35),
+    "partial-update": (("k",), {"merge-engine": "partial-update"}, 1.7),
+    "sums": (
+        ("k",),
+        {
+            "merge-engine": "aggregation",
+            "fields.a.aggregate-function": "sum",
+            "fields.b.aggregate-function": "sum",
+            "fields.d.aggregate-function": "sum",
+        },
+        1.5,
+    ),
+}
+"""Key columns, options, and how many times the copy a compaction may cost."""
+COLUMNS = {"k": "INT NOT NULL", "s": "STRING NOT NULL", "a": "BIGINT", "b": "DOUBLE", "c": "STRING", "d": "BIGINT"}
 RUNS = 5
 
 
-def overlapping_runs(folder: Path, keys: tuple[str, ...], rows: int) -> TableContext:
+def overlapping_runs(folder: Path, keys: tuple[str, ...], chosen: Mapping[str, str], rows: int) -> TableContext:
     """A table of one bucket with `RUNS` level-0 files; the same rows at every call."""
     random = np.random.default_rng(7)
     fields = tuple(DataField(i, name, parse_sql_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
-    options = {"bucket": "1", "file.format": "parquet", "write-only": "true", "write-buffer-size": "4 gb"}
+    options = {"bucket": "1", "file.format": "parquet", "write-only": "true", "write-buffer-size": "4 gb", **chosen}
     schema = TableSchema(0, fields, len(fields) - 1, (), keys, options, None, 0)
     (folder / "schema").mkdir(parents=True)
     (folder / "schema" / "schema-0").write_text(schema.to_json())
@@ -48,7 +65,8 @@ def overlapping_runs(folder: Path, keys: tuple[str, ...], rows: int) -> TableCon
         k = pa.array(random.permutation(rows)[: rows // RUNS].astype(np.int32))
         texts = pc.utf8_lpad(k.cast(pa.string()), 10, "0")
         numbers = random.random(len(k))
-        columns = [k, texts, pa.array((numbers * 1e9).astype(np.int64)), pa.array(numbers), texts]
+        amounts = pa.array((numbers * 1e9).astype(np.int64))
+        columns = [k, texts, amounts, pa.array(numbers), texts, amounts]
         pq.write_table(pa.table(columns, names=list(COLUMNS)), source)
         run_write(context, WriteRequest((str(source),)), LocalEngine(), NoProgress())
     return context
@@ -56,7 +74,8 @@ def overlapping_runs(folder: Path, keys: tuple[str, ...], rows: int) -> TableCon
 
 def comparison(folder: Path, name: str, rows: int) -> Comparison:
     """Decoding, merging and writing, against decoding and writing."""
-    context = overlapping_runs(folder / name, KEYS[name], rows)
+    keys, options, goal = SHAPES[name]
+    context = overlapping_runs(folder / name, keys, options, rows)
     snapshot = context.snapshots.latest()
     (bucket,) = bucket_files(context, snapshot).values()
     task = plan_bucket(context, bucket, FULL_STRATEGY, snapshot.id if snapshot else 0)
@@ -77,7 +96,7 @@ def comparison(folder: Path, name: str, rows: int) -> Comparison:
         while made:
             made.pop().unlink()
 
-    return Comparison(f"compact {RUNS} runs, {name} key, {rows} rows", merge, copy, 1.35, reset)
+    return Comparison(f"compact {RUNS} runs, {name}, {rows} rows", merge, copy, goal, reset)
 
 
 def main() -> None:
@@ -86,7 +105,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        met = report((comparison(Path(folder), name, asked.rows) for name in KEYS), asked.rounds)
+        met = report((comparison(Path(folder), name, asked.rows) for name in SHAPES), asked.rounds)
     sys.exit(0 if met else 1)
 
 
