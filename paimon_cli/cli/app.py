@@ -15,6 +15,7 @@ from paimon_cli.cli import (
     alter_command,
     blame_command,
     branch_commands,
+    changelog_commands,
     compact_command,
     consumer_commands,
     create_command,
@@ -99,6 +100,7 @@ DATA, INSPECT, MAINTAIN, SAFETY, OTHER = "Data", "Inspect", "Maintain", "Safety"
 for _command in (create_command, write_command, update_commands, read_command, compact_command, drop_commands):
     _command.register(app, DATA)
 app.add_typer(alter_command.alter, name="alter", rich_help_panel=DATA)
+app.add_typer(changelog_commands.changelog, name="changelog", rich_help_panel=DATA)
 for _command in (expire_command, rollback_command):
     _command.register(app, MAINTAIN)
 app.add_typer(orphans_commands.orphans, name="orphans", rich_help_panel=MAINTAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, TEXT, counted, human_siz
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.table.row_scan import RowScan
+    from paimon_cli.table.row_scan import Increment, RowScan
     from paimon_cli.table.table import Table
 
 COUNT_COLUMNS = (Column("count", "Rows", COUNT),)
@@ -26,6 +27,14 @@ EXPORT_COLUMNS = (
     Column("seconds", "Seconds", TEXT),
     Column("files", "Files", records("path", "rows", "size")),
 )
+
+
+class IncrementMode(str, enum.Enum):
+    """Choices of `--incremental-mode`."""
+
+    AUTO = "auto"
+    DELTA = "delta"
+    CHANGELOG = "changelog"
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -49,6 +58,17 @@ def read(
         str | None,
         typer.Option("--as-of", metavar="TIME", help="At the newest snapshot made until this time (RFC 3339 or epoch millis)."),
     ] = None,
+    incremental: Annotated[
+        str | None,
+        typer.Option(
+            "--incremental",
+            metavar="A..B",
+            help="Only what the snapshots behind A up to B brought (ids, tags or times; without B: up to the latest).",
+        ),
+    ] = None,
+    incremental_mode: Annotated[
+        IncrementMode, typer.Option("--incremental-mode", help="From the changelog, from what was added, or as the table has it.")
+    ] = IncrementMode.AUTO,
     row_kind: Annotated[bool, typer.Option("--row-kind", help="Show deleted keys too, with the kind of each row.")] = False,
     count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Only show what would be read and what is skipped.")] = False,
@@ -63,10 +83,13 @@ def read(
     from paimon_cli.cli.row_output import print_rows
     from paimon_cli.table.row_scan import ReadRequest, plan_rows
 
+    if incremental is not None and not (snapshot is None and tag is None and as_of is None):
+        raise UsageError("--incremental does not go with --snapshot, --tag or --as-of", "it names its own snapshots")
     if count + explain + (output_path is not None) > 1:
         raise UsageError("choose one of --count, --explain and --output-path")
     opened = call.open(table)
-    scan = plan_rows(opened, ReadRequest(select, where, limit, snapshot, tag, as_of, row_kind))
+    increment = None if incremental is None else _increment(incremental, incremental_mode)
+    scan = plan_rows(opened, ReadRequest(select, where, limit, snapshot, tag, as_of, row_kind, increment))
     if explain:
         _show_plan(call, opened, scan)
     elif count:
@@ -75,6 +98,15 @@ def read(
         _export(call, opened, scan, output_path)
     else:
         print_rows(scan, opened.name, call.output)
+
+
+def _increment(text: str, mode: IncrementMode) -> Increment:
+    from paimon_cli.table.row_scan import Increment
+
+    begin, dots, end = text.partition("..")
+    if not dots or not begin:
+        raise UsageError(f"--incremental {text}", "it takes two snapshots", "write them as 3..7")
+    return Increment(begin, end, mode.value)
 
 
 @dataclass(frozen=True)

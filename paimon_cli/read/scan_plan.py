@@ -90,10 +90,20 @@ def plan_scan(
     """
     planner = _Planner(context, predicate, keep_partition, buckets, read_optimized)
     found = bucket_files(context, snapshot, planner.keep_partition, None, planner.keep_manifest)
-    splits: list[Split] = []
-    for _, bucket in sorted(found.items(), key=lambda item: (context.partition_path_of(item[0][0]), item[0])):
-        splits += planner.splits(bucket)
-    return ScanPlan(snapshot, tuple(splits), planner.counts)
+    return planner.plan(snapshot, found.values())
+
+
+def plan_buckets(
+    context: TableContext,
+    snapshot: Snapshot | None,
+    buckets: Iterable[BucketFiles],
+    predicate: Predicate | None,
+    *,
+    shows_level_0: bool,
+) -> ScanPlan:
+    """Plan a read of these files instead of all that live at `snapshot`; `shows_level_0`: also where plain reads hide it."""
+    planner = _Planner(context, predicate, None, None, False, shows_level_0)
+    return planner.plan(snapshot, [bucket for bucket in buckets if planner.keep_partition(bucket.partition)])
 
 
 class _Planner:
@@ -106,7 +116,9 @@ class _Planner:
         keep_partition: KeepPartition | None,
         buckets: Collection[int] | None,
         read_optimized: bool,
+        shows_level_0: bool = False,
     ) -> None:
+        self._shows_level_0 = shows_level_0
         self.counts = ScanCounts()
         self._context = context
         self._predicate = predicate
@@ -137,6 +149,14 @@ class _Planner:
         self.counts.files_skipped_by_partition += not kept
         return kept
 
+    def plan(self, snapshot: Snapshot | None, found: Iterable[BucketFiles]) -> ScanPlan:
+        """Splits of the buckets in the order of partitions and buckets."""
+        splits: list[Split] = []
+        place = lambda bucket: (self._context.partition_path_of(bucket.partition), bucket.partition, bucket.bucket)  # noqa: E731
+        for bucket in sorted(found, key=place):
+            splits += self.splits(bucket)
+        return ScanPlan(snapshot, tuple(splits), self.counts)
+
     def splits(self, bucket: BucketFiles) -> list[Split]:
         self.counts.buckets += 1
         if not self._keep_bucket(bucket):
@@ -160,7 +180,8 @@ class _Planner:
         return holding is None or bucket.bucket in holding
 
     def _visible(self, files: tuple[DataFileMeta, ...]) -> list[DataFileMeta]:
-        hidden_level = 0 if self._context.schema.primary_keys and self._context.options.hides_level_0 else None
+        hides = bool(self._context.schema.primary_keys) and self._context.options.hides_level_0 and not self._shows_level_0
+        hidden_level = 0 if hides else None
         shown = [f for f in files if f.level != hidden_level and self._top_level in (None, f.level)]
         self.counts.files_skipped_by_level += len(files) - len(shown)
         return shown

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.read.increments import AUTO, asked_increment, increment_context, plan_increment, snapshots_between
 from paimon_cli.read.predicate import Predicate, parse_predicate
 from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
@@ -22,8 +23,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Increment:
+    """What the snapshots behind `begin` up to `end` brought; `one_by_one`: without merging over snapshots."""
+
+    begin: str
+    end: str = ""
+    mode: str = AUTO
+    one_by_one: bool = False
+
+
+@dataclass(frozen=True)
 class ReadRequest:
-    """What the user asked for: names separated by commas, a SQL predicate, at most one of the three ways to travel in time."""
+    """What the user asked for: names separated by commas, a SQL predicate, at most one way to travel in time, or an increment."""
 
     select: str | None = None
     where: str | None = None
@@ -32,6 +43,7 @@ class ReadRequest:
     tag: str | None = None
     as_of: str | None = None
     keep_kinds: bool = False
+    increment: Increment | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,11 @@ class RowScan:
 
 def plan_rows(table: Table, request: ReadRequest) -> RowScan:
     """Find the snapshot, check columns and predicate against its schema, plan. Raises NotFound and UsageError."""
-    context, snapshot = travel(table.context, request.snapshot, request.tag, request.as_of)
+    increment = request.increment or _increment_by_option(table.context)
+    if increment is None:
+        context, snapshot = travel(table.context, request.snapshot, request.tag, request.as_of)
+    else:
+        context = increment_context(table.context)
     columns = context.schema.field_names if request.select is None else split_names(request.select)
     if not columns:
         raise UsageError("no columns to read", hint=f"the columns are {', '.join(context.schema.field_names)}")
@@ -93,5 +109,14 @@ def plan_rows(table: Table, request: ReadRequest) -> RowScan:
     if len(set(columns)) < len(columns):
         raise UsageError("a column is selected twice", ", ".join(columns))
     predicate = None if request.where is None else parse_predicate(request.where, context.schema)
-    plan = plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
+    if increment is None:
+        plan = plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
+    else:
+        snapshots = snapshots_between(context, increment.begin, increment.end)
+        plan = plan_increment(context, snapshots, increment.mode, predicate, one_by_one=increment.one_by_one)
     return RowScan(context, plan, columns, predicate, request)
+
+
+def _increment_by_option(context: TableContext) -> Increment | None:
+    asked = asked_increment(context)
+    return None if asked is None else Increment(*asked)

@@ -214,3 +214,18 @@ def test_read_optimized_view_and_dynamic_options(run: Run, orders: Path, tmp_pat
     assert rows_of(run, Path(f"{orders}$ro")) == [row(1, "a")]
     plan = run("compact", orders, "--strategy", "minor", "-n", "--option", "num-sorted-run.compaction-trigger=1", "-o", "json")
     assert plan.json["items"][0]["runs_before"] == 1
+
+
+def test_increments_and_changelog(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
+    run("write", orders, jsonl(tmp_path, row(2, "b")), *LOCAL)
+    run("write", orders, jsonl(tmp_path, row(1, "a")), "--op", "delete", *LOCAL)
+    assert rows_of(run, orders, "--incremental", "0..2") == [row(1, "a"), row(2, "b")]
+    assert rows_of(run, orders, "--incremental", "1..") == [row(2, "b")]
+    assert run("read", orders, "--incremental", "1..", "--count").out.split() == ["1"]
+    assert rows_of(run, orders, "--option", "incremental-between=0,1") == [row(1, "a")]
+    kinds = run("changelog", "read", orders, "--from", 2, "-o", "ndjson").out
+    assert '"-D"' in kinds and '"+I"' in kinds
+    for wrong in (("--incremental", "3"), ("--incremental", "2..1"), ("--incremental", "0..1", "--snapshot", "1")):
+        run("read", orders, *wrong, code=2)
+    run("read", orders, "--incremental", "0..9", code=3)

@@ -1,0 +1,85 @@
+"""What snapshots brought: merged over a range, one by one, or as changelog files tell it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.row_kind import SHORT
+from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.tags import create_tag
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.read.increments import increment_context, plan_increment, snapshots_between
+from paimon_cli.read.split_reader import read_split
+from tests.goldens import GOLDENS, Golden, expected_rows, golden_table
+from tests.tables import compact, make_table, write
+
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
+CHANGELOGS = [golden for golden in GOLDENS if "changelog" in golden.moments]
+
+
+def changes(
+    table: TableContext, begin: str, end: str = "", mode: str = "auto", one_by_one: bool = False
+) -> list[tuple[str, dict[str, Any]]]:
+    context = increment_context(table)
+    plan = plan_increment(context, snapshots_between(context, begin, end), mode, None, one_by_one=one_by_one)
+    names = context.schema.field_names
+    found = []
+    for split in plan.splits:
+        for batch in read_split(context, split, (*names, VALUE_KIND), keep_kinds=True):
+            kinds = [SHORT[kind] for kind in batch.column(VALUE_KIND).to_pylist()]
+            found += list(zip(kinds, canonical_rows(batch.select(list(names)), context.schema.fields), strict=True))
+    return found
+
+
+def history(folder: Path) -> TableContext:
+    """1: a, b. 2: b again. 3: a deleted. 4: compaction. 5: c."""
+    context = make_table(folder / "t", COLUMNS, ["k"], options={"write-only": "true"})
+    write(context, [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}])
+    write(context, [{"k": 2, "v": "b2"}])
+    write(context, [{"k": 1, "_op": "-D", "v": "a"}])
+    compact(context)
+    write(context, [{"k": 3, "v": "c"}])
+    return context
+
+
+def test_a_range_is_merged_and_compactions_bring_nothing(tmp_path: Path) -> None:
+    context = history(tmp_path)
+    b2, c = ("+I", {"k": 2, "v": "b2"}), ("+I", {"k": 3, "v": "c"})
+    deleted = ("-D", {"k": 1, "v": "a"})
+    assert changes(context, "1") == [deleted, b2, c]
+    assert changes(context, "0", "2") == [("+I", {"k": 1, "v": "a"}), b2]
+    assert changes(context, "3", "4") == [] == changes(context, "5")
+    create_tag(context, "two", 2)
+    assert changes(context, "two", "5") == [deleted, c]
+    assert changes(context, "0", "2", one_by_one=True) == [("+I", {"k": 1, "v": "a"}), ("+I", {"k": 2, "v": "b"}), b2]
+
+
+def test_ranges_that_cannot_be_read(tmp_path: Path) -> None:
+    context = history(tmp_path)
+    with pytest.raises(UsageError, match="lies behind"):
+        changes(context, "3", "1")
+    with pytest.raises(NotFound):
+        changes(context, "1", "9")
+    with pytest.raises(NotSupported, match="mode 'diff'"):
+        changes(context, "1", "2", mode="diff")
+    expire_snapshots(context, Retention(1, 1, 0, None))
+    with pytest.raises(NotFound, match="snapshot 2 has expired"):
+        changes(context, "1")
+    assert changes(context, "4") == [("+I", {"k": 3, "v": "c"})]
+
+
+@pytest.mark.parametrize("golden", CHANGELOGS, ids=str)
+def test_changelogs_of_golden_tables(golden: Golden, tmp_path: Path) -> None:
+    table = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
+    found = changes(table, "0", one_by_one=True)
+    told = [json.dumps({"_kind": kind, **row}, ensure_ascii=False) for kind, row in found]
+    expected = [{name: cell for name, cell in row.items() if name != "_snapshot"} for row in expected_rows(golden, "changelog")]
+    assert sorted(told) == sorted(json.dumps(row, ensure_ascii=False) for row in expected)
