@@ -11,10 +11,8 @@ from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.field_types import DataType
 from paimon_cli.datatypes.partition_path import partition_path
 from paimon_cli.errors import DamagedFile, NotSupported
-from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
-from paimon_cli.history.snapshot_history import SnapshotHistory
-from paimon_cli.history.tag_history import TagHistory
+from paimon_cli.history.table_history import TableHistory
 from paimon_cli.history.unsupported_tables import refuse_unsupported
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
@@ -26,7 +24,7 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 
 
 @dataclass(frozen=True)
-class TableContext:
+class TableContext(TableHistory):
     """A plain, picklable value: a Spark task gets one and reaches the table through it.
 
     `url` is the table's root in normal form. `options` are the schema's with the dynamic ones on top.
@@ -80,26 +78,6 @@ class TableContext:
     def address(self) -> str:
         """What names the table, and the branch if it is not main, as a user would write it."""
         return self.url if self.branch == MAIN_BRANCH else f"{self.url}$branch_{self.branch}"
-
-    @cached_property
-    def layout(self) -> TableLayout:
-        return TableLayout(self.url, self.branch)
-
-    @cached_property
-    def snapshots(self) -> SnapshotHistory:
-        return SnapshotHistory(self.storage, self.layout)
-
-    @cached_property
-    def tags(self) -> TagHistory:
-        return TagHistory(self.storage, self.layout)
-
-    @cached_property
-    def schemas(self) -> SchemaHistory:
-        return SchemaHistory(self.storage, self.layout)
-
-    @cached_property
-    def manifests(self) -> ManifestReader:
-        return ManifestReader(self.storage, self.layout, self.read_threads)
 
     @cached_property
     def partition_types(self) -> tuple[DataType, ...]:

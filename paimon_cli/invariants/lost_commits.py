@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
-from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
@@ -72,7 +71,7 @@ def _was_published(context: TableContext) -> bool:
 
 
 def _all_snapshots(context: TableContext) -> Iterator[Snapshot]:
-    for name in (context.branch, *BranchList(context.storage, context.layout).names()):
+    for name in (context.branch, *context.branches.names()):
         branch = context.at_branch(name)
         for number in branch.snapshots.ids():
             try:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
-from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.file_checks import StoredFiles, live_files_exist
 from paimon_cli.invariants.snapshot_checks import metadata_is_readable
@@ -59,7 +58,7 @@ def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
 
 def branches_are_readable(context: TableContext) -> Iterator[Violation]:
     """PV053: schemas, snapshots and the newest version of each branch."""
-    for name in BranchList(context.storage, context.layout).names():
+    for name in context.branches.names():
         root = context.layout.of_branch(name).version_root
         try:
             branch = context.at_branch(name)

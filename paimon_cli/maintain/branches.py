@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paimon_cli.errors import Conflict, NotFound, UsageError
-from paimon_cli.history.branch_list import BranchList, check_branch_name
+from paimon_cli.history.branch_list import check_branch_name
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.tags import snapshot_and_holder
 from paimon_cli.metadata.snapshot import Snapshot
@@ -20,7 +20,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
     if tag is not None and snapshot_id is not None:
         raise UsageError("a branch begins at a tag or at a snapshot, not at both")
     check_branch_name(name)
-    branches = BranchList(context.storage, context.layout)
+    branches = context.branches
     if name in branches.directories():
         hint = "`paimon-cli branches rm` deletes what is left of it" if not branches.exists(name) else ""
         raise UsageError(f"branch '{name}' exists", hint=hint)
@@ -47,7 +47,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
 
 def remove_branch(context: TableContext, name: str) -> None:
     """Delete the branch; files that only it needed are orphans then. `NotFound` names the branches that there are."""
-    branches = BranchList(context.storage, context.layout)
+    branches = context.branches
     if name not in branches.directories():
         raise branches.missing(name)
     _delete(context, name)
@@ -56,7 +56,7 @@ def remove_branch(context: TableContext, name: str) -> None:
 def rename_branch(context: TableContext, name: str, new_name: str) -> None:
     """Copy its few metadata files, then delete the old ones. `Conflict` if somebody committed to the branch meanwhile."""
     check_branch_name(new_name)
-    branches = BranchList(context.storage, context.layout)
+    branches = context.branches
     if not branches.exists(name):
         raise branches.missing(name)
     if new_name in branches.directories():

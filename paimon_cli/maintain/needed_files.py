@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.manifest_reader import SnapshotGone, live
 from paimon_cli.history.table_context import TableContext
@@ -146,7 +145,7 @@ def all_ids(context: TableContext) -> list[int]:
 
 def other_branches(context: TableContext) -> list[TableContext]:
     """The table's other branches, also those whose making has only begun."""
-    names = [MAIN_BRANCH, *BranchList(context.storage, context.layout).directories()]
+    names = [MAIN_BRANCH, *context.branches.directories()]
     return [context.seen_from(name) for name in names if name != context.branch]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.side_by_side import side_by_side
 from paimon_cli.maintain.snapshot_files import manifest_lists
@@ -47,7 +46,7 @@ class UsedNames:
         return len(versions)
 
     def _branches(self) -> list[TableContext]:
-        names = [MAIN_BRANCH, *BranchList(self.context.storage, self.context.layout).directories()]
+        names = [MAIN_BRANCH, *self.context.branches.directories()]
         return [self.context.seen_from(name) for name in names]
 
     def _take_in(self, version: VersionFile) -> None:

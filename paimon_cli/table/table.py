@@ -8,13 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paimon_cli.errors import NotFound
-from paimon_cli.history.branch_list import BranchList
-from paimon_cli.history.manifest_reader import ManifestReader
-from paimon_cli.history.schema_history import SchemaHistory
-from paimon_cli.history.snapshot_history import SnapshotHistory
-from paimon_cli.history.tag_history import TagHistory
+from paimon_cli.history.table_history import TableHistory
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import Storage
@@ -27,7 +23,7 @@ LATEST, EARLIEST = "latest", "earliest"
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(TableHistory):
     """`name` is what the user wrote, `url` the root in normal form, `options` what overrides the table's own in this call.
 
     `store_options`: what reaches other files of the same stores.
@@ -65,30 +61,6 @@ class Table:
         from paimon_cli.history.table_context import TableContext  # brings Arrow, which plain metadata does without
 
         return TableContext.open(self.url, self.options, storage=self.storage, branch=self.branch)
-
-    @cached_property
-    def layout(self) -> TableLayout:
-        return TableLayout(self.url, self.branch)
-
-    @cached_property
-    def snapshots(self) -> SnapshotHistory:
-        return SnapshotHistory(self.storage, self.layout)
-
-    @cached_property
-    def schemas(self) -> SchemaHistory:
-        return SchemaHistory(self.storage, self.layout)
-
-    @cached_property
-    def tags(self) -> TagHistory:
-        return TagHistory(self.storage, self.layout)
-
-    @cached_property
-    def branches(self) -> BranchList:
-        return BranchList(self.storage, self.layout)
-
-    @cached_property
-    def manifests(self) -> ManifestReader:
-        return ManifestReader(self.storage, self.layout)
 
     def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
         """The snapshot of that id (NotFound if there is none), or the latest; None when nothing was ever committed."""

@@ -1,0 +1,46 @@
+"""Where a table's history is found: its snapshots, schemas, tags, branches and manifests."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from paimon_cli.history.branch_list import BranchList
+from paimon_cli.history.manifest_reader import ManifestReader
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.tag_history import TagHistory
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.storage.storage import Storage
+
+
+class TableHistory:
+    """What every view of a table shares; a view says on which storage, at which root, on which branch it stands."""
+
+    url: str
+    storage: Storage
+    branch: str
+    read_threads: int = 8
+
+    @cached_property
+    def layout(self) -> TableLayout:
+        return TableLayout(self.url, self.branch)
+
+    @cached_property
+    def snapshots(self) -> SnapshotHistory:
+        return SnapshotHistory(self.storage, self.layout)
+
+    @cached_property
+    def schemas(self) -> SchemaHistory:
+        return SchemaHistory(self.storage, self.layout)
+
+    @cached_property
+    def tags(self) -> TagHistory:
+        return TagHistory(self.storage, self.layout)
+
+    @cached_property
+    def branches(self) -> BranchList:
+        return BranchList(self.storage, self.layout)
+
+    @cached_property
+    def manifests(self) -> ManifestReader:
+        return ManifestReader(self.storage, self.layout, self.read_threads)
