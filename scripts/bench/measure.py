@@ -29,7 +29,8 @@ MACHINE = {
 class Comparison:
     """`subject` against `floor`; `goal`: the ratio of subject to floor that must not be passed, None where none is set.
 
-    Both do their whole work anew at each call; `reset` runs before each, unmeasured.
+    Both do their whole work anew at each call; `reset` runs before each, unmeasured. `cpu_seconds`: CPU time so far, of
+    more than this process where others do the work.
     """
 
     name: str
@@ -37,13 +38,15 @@ class Comparison:
     floor: Callable[[], object]
     goal: float | None = None
     reset: Callable[[], object] = lambda: None
+    cpu_seconds: Callable[[], float] = time.process_time
 
 
 @dataclass(frozen=True)
 class Result:
     """Medians over the rounds in seconds; `ratio` and `wall_ratio` are medians of each round's own ratio.
 
-    CPU seconds are those of this process with all its threads, so that neighbours on the machine count little.
+    CPU seconds are those of this process with all its threads (or what the comparison says), so that neighbours on the
+    machine count little.
     """
 
     name: str
@@ -71,7 +74,7 @@ def compare(comparison: Comparison, rounds: int = FEWEST_ROUNDS) -> Result:
     for number in range(rounds + 1):
         for times, work in sides if number % 2 else reversed(sides):
             comparison.reset()
-            times.append(_seconds(work))
+            times.append(_seconds(work, comparison.cpu_seconds))
     del subject[0], floor[0]
     ratios = [[ours[i] / theirs[i] for ours, theirs in zip(subject, floor, strict=True)] for i in (0, 1)]
     return Result(
@@ -103,8 +106,8 @@ def report(comparisons: Iterable[Comparison], rounds: int = FEWEST_ROUNDS) -> bo
     return all_met
 
 
-def _seconds(work: Callable[[], object]) -> tuple[float, float]:
+def _seconds(work: Callable[[], object], cpu_seconds: Callable[[], float]) -> tuple[float, float]:
     """CPU and wall seconds."""
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu, wall = cpu_seconds(), time.perf_counter()
     work()
-    return time.process_time() - cpu, time.perf_counter() - wall
+    return cpu_seconds() - cpu, time.perf_counter() - wall

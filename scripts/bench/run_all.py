@@ -17,6 +17,8 @@ RESULTS = ROOT / "build" / "bench.json"
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "compaction": ("scripts.bench.compaction",),
     "scan": ("scripts.bench.scan",),
+    "spark write": ("scripts.bench.spark_write",),
+    "spark compact": ("scripts.bench.spark_compact", "--rows", "1000000"),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
 }
 

@@ -1,0 +1,102 @@
+"""`compact` on Spark against the same tasks in this process on as many cores: what Spark costs beyond its start.
+
+    python -m scripts.bench.spark_compact [--buckets 64] [--rows 100000] [--rounds 5] [--master local[2]]
+
+ROWS of each bucket lie in two overlapping runs. The tasks are planned once and run anew at each call; nothing is committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_cli.compact.bucket_compactor import run_compaction
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY, CompactionTask, plan_bucket
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.spark_engine import SparkEngine
+from paimon_cli.jobs.spark_session import SparkRequest
+from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.metadata.commit_message import CommitMessage
+from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.process_tree import tree_cpu_seconds
+from scripts.bench.spark_write import new_table, started_spark
+
+GOAL = 1.15
+RUNS = 2
+
+
+def overlapping_runs(folder: Path, buckets: int, rows: int) -> TableContext:
+    """A table with two level-0 files in each bucket; a third of the keys of one are in the other too."""
+    context = new_table(folder / "t", buckets)
+    random = np.random.default_rng(5)
+    count = buckets * rows // RUNS
+    for _ in range(RUNS):
+        keys = random.choice(2 * count, count, replace=False)
+        numbers = random.random(count)
+        texts = pa.array(keys).cast(pa.string())
+        times = pa.array(keys).cast(pa.timestamp("us"))
+        columns = [
+            pa.array(keys),
+            pa.array(keys.astype(np.int32)),
+            numbers,
+            texts,
+            keys,
+            times,
+            numbers.astype(np.float32),
+            texts,
+        ]
+        pq.write_table(pa.table(columns, names=context.schema.field_names), folder / "in.parquet")
+        run_write(context, WriteRequest((str(folder / "in.parquet"),)), LocalEngine(), NoProgress())
+    return context
+
+
+def comparison(context: TableContext, name: str, spark: Engine, here: Engine) -> Comparison:
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    tasks = [plan_bucket(context, bucket, FULL_STRATEGY, snapshot.id) for bucket in bucket_files(context, snapshot).values()]
+    made: list[Path] = []
+
+    def run_on(engine: Engine) -> None:
+        chosen = [task for task in tasks if isinstance(task, CompactionTask)]
+        for message in engine.run_tasks(partial(run_compaction, context), chosen):
+            made.extend(paths_of(context, message))
+
+    def reset() -> None:
+        while made:
+            made.pop().unlink()
+
+    return Comparison(name, partial(run_on, spark), partial(run_on, here), GOAL, reset, tree_cpu_seconds)
+
+
+def paths_of(context: TableContext, message: CommitMessage) -> list[Path]:
+    return [Path(context.data_file_path(message.partition, message.bucket, file)) for file in message.compact_after]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--buckets", type=int, default=64)
+    parser.add_argument("--rows", type=int, default=100_000, help="of each bucket")
+    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--master", default="local[2]")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, started_spark(asked.master) as spark:
+        context = overlapping_runs(Path(folder), asked.buckets, asked.rows)
+        here = LocalEngine(spark.context.defaultParallelism)
+        name = f"compact on Spark, {asked.buckets} buckets of {asked.rows} rows"
+        met = report([comparison(context, name, SparkEngine(SparkRequest()), here)], asked.rounds)
+    sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()

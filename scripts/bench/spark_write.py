@@ -1,0 +1,137 @@
+"""`write` on Spark against Spark alone: read, repartition by bucket, sort within the partitions, write Parquet.
+
+    python -m scripts.bench.spark_write [--rows 10000000] [--rounds 5] [--master local[2]]
+
+Both run in one session, the start of which is told apart. The floor's files hold the rows in the same order, compressed alike;
+it computes no statistics, no sequence numbers and merges no equal keys.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from paimon_cli.datatypes.field_types import DataField, parse_sql_type
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.spark_engine import SparkEngine
+from paimon_cli.jobs.spark_session import RunningSpark, SparkRequest, start_spark
+from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.metadata.table_schema import TableSchema
+from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.process_tree import tree_cpu_seconds
+
+GOAL = 1.3
+BUCKETS = 4
+ROW_GROUP = 500_000
+COLUMNS = {
+    "id": "BIGINT NOT NULL",
+    "a": "INT",
+    "b": "DOUBLE",
+    "c": "STRING",
+    "d": "BIGINT",
+    "ts": "TIMESTAMP(6)",
+    "e": "FLOAT",
+    "u": "STRING",
+}
+
+
+def source(path: Path, rows: int) -> Path:
+    """`rows` different keys in random order, as Parquet."""
+    random = np.random.default_rng(1)
+    keys = random.permutation(rows)
+    writer = None
+    for start in range(0, rows, ROW_GROUP):
+        ids = keys[start : start + ROW_GROUP]
+        count = len(ids)
+        columns = [
+            pa.array(ids),
+            pa.array(random.integers(0, 1000, count).astype(np.int32)),
+            pa.array(random.random(count)),
+            _named("name-", random.integers(0, 5000, count)),
+            pa.array(random.integers(0, 10**12, count)),
+            pa.array(random.integers(1_500_000_000_000_000, 1_700_000_000_000_000, count)).cast(pa.timestamp("us")),
+            pa.array(random.random(count).astype(np.float32)),
+            _named("user-", ids),
+        ]
+        table = pa.table(columns, names=list(COLUMNS))
+        writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
+        writer.write_table(table, row_group_size=ROW_GROUP)
+    if writer is not None:
+        writer.close()
+    return path
+
+
+def _named(prefix: str, numbers: np.ndarray) -> pa.Array:
+    return pc.binary_join_element_wise(prefix, pa.array(numbers).cast(pa.string()), "")
+
+
+def new_table(folder: Path, buckets: int = BUCKETS) -> TableContext:
+    fields = tuple(DataField(i, name, parse_sql_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
+    options = {"bucket": str(buckets), "file.format": "parquet", "write-only": "true"}
+    (folder / "schema").mkdir(parents=True)
+    (folder / "schema" / "schema-0").write_text(TableSchema(0, fields, 7, (), ("id",), options, None, 0).to_json())
+    return TableContext.open(str(folder))
+
+
+def comparison(session: SparkSession, folder: Path, rows: int) -> Comparison:
+    given = source(folder / "in.parquet", rows)
+    engine = SparkEngine(SparkRequest())  # it takes the session that is there
+
+    def write() -> None:
+        summary = run_write(new_table(folder / "t"), WriteRequest((str(given),)), engine, NoProgress())
+        assert (summary.rows, summary.buckets) == (rows, BUCKETS)
+
+    def spark_alone() -> None:
+        parted = session.read.parquet(str(given)).repartitionById(BUCKETS, F.expr(f"cast(pmod(hash(id), {BUCKETS}) as int)"))
+        written = parted.sortWithinPartitions("id").write.option("compression", "zstd")
+        written.option("parquet.compression.codec.zstd.level", "1").parquet(str(folder / "alone"))
+
+    def reset() -> None:
+        for name in ("t", "alone"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+
+    return Comparison(f"write on Spark, {rows} rows", write, spark_alone, GOAL, reset, tree_cpu_seconds)
+
+
+@contextmanager
+def started_spark(master: str) -> Iterator[RunningSpark]:
+    """A session that every engine in this process takes; tells what its start took."""
+    cpu, wall = tree_cpu_seconds(), time.perf_counter()
+    spark = start_spark(SparkRequest(master))
+    seconds = {"wall": round(time.perf_counter() - wall, 2), "cpu": round(tree_cpu_seconds() - cpu, 2)}
+    print(f"start of the Spark session: {seconds['wall']} s, {seconds['cpu']} s of CPU", file=sys.stderr)
+    print(json.dumps({"name": "start of the Spark session", **seconds}), flush=True)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--master", default="local[2]")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, started_spark(asked.master) as spark:
+        met = report([comparison(spark.session, Path(folder), asked.rows)], asked.rounds)
+    sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()
