@@ -35,6 +35,7 @@ class IncrementMode(str, enum.Enum):
     AUTO = "auto"
     DELTA = "delta"
     CHANGELOG = "changelog"
+    DIFF = "diff"
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -67,7 +68,12 @@ def read(
         ),
     ] = None,
     incremental_mode: Annotated[
-        IncrementMode, typer.Option("--incremental-mode", help="From the changelog, from what was added, or as the table has it.")
+        IncrementMode,
+        typer.Option(
+            "--incremental-mode",
+            help="From the rows that were added, from changelog files, or from how A and B differ; "
+            "auto: diff between two tags, else changelog if the table writes one.",
+        ),
     ] = IncrementMode.AUTO,
     row_kind: Annotated[bool, typer.Option("--row-kind", help="Show deleted keys too, with the kind of each row.")] = False,
     count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
@@ -145,6 +151,7 @@ class ShownPlan:
     files_skipped_by_key: int
     files_skipped_by_value: int
     files_skipped_by_index: int
+    files_skipped_as_unchanged: int
 
 
 _PLAN_TITLES = {"snapshot_id": ("Snapshot", ID), "rows": ("Rows at most", COUNT), "size": ("Bytes at most", SIZE)}

@@ -12,6 +12,8 @@ MILLIS, TIMESTAMP, MODE = "scan.timestamp-millis", "scan.timestamp", "scan.mode"
 FILE_CREATION = "scan.file-creation-time-millis"
 BETWEEN, BETWEEN_TIMES = "incremental-between", "incremental-between-timestamp"
 BETWEEN_MODE = "incremental-between-scan-mode"
+TAG_TO_SNAPSHOT = "incremental-between-tag-to-snapshot"
+TO_AUTO_TAG = "incremental-to-auto-tag"
 COMPACTED = "compacted-full"
 
 _POSITIONS = (SNAPSHOT_ID, TAG, VERSION, WATERMARK, MILLIS, TIMESTAMP)
@@ -50,6 +52,8 @@ def chosen_option(options: Mapping[str, str]) -> ScanOption | None:
     mode = options.get(MODE, "default").strip().lower()
     if FILE_CREATION in options or mode == "from-file-creation-time":
         raise NotSupported("reading files by their creation time", f"this version does not know {FILE_CREATION}")
+    if TO_AUTO_TAG in options:
+        raise NotSupported(f"{TO_AUTO_TAG}={options[TO_AUTO_TAG]}", "name both tags", f"use {BETWEEN}=A,B")
     if mode not in _NEEDED:
         raise UsageError(f"{MODE}={mode}", f"the modes are {', '.join(_NEEDED)}")
     given = [key for key in (*_POSITIONS, *_INCREMENTS) if key in options]

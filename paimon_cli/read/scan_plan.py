@@ -20,20 +20,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Split:
-    """Files of one bucket that hold whole keys: no version of their keys is in another split. Picklable."""
+    """Files of one bucket that hold whole keys: no version of their keys is in another split. Picklable.
+
+    With `before` its rows are what leads from those files to these.
+    """
 
     bucket: BucketFiles
     needs_merge: bool
+    before: BucketFiles | None = None
+
+    @property
+    def files(self) -> tuple[DataFileMeta, ...]:
+        """All that have to be read."""
+        return (*(self.before.files if self.before else ()), *self.bucket.files)
 
     @property
     def size(self) -> int:
         """Bytes."""
-        return sum(file.file_size for file in self.bucket.files)
+        return sum(file.file_size for file in self.files)
 
     @property
     def row_count(self) -> int:
         """Rows in the files: older versions and deletes count too."""
-        return sum(file.row_count for file in self.bucket.files)
+        return sum(file.row_count for file in self.files)
 
 
 @dataclass
@@ -53,6 +62,7 @@ class ScanCounts:
     files_skipped_by_key: int = 0
     files_skipped_by_value: int = 0
     files_skipped_by_index: int = 0
+    files_skipped_as_unchanged: int = 0
 
 
 @dataclass(frozen=True)

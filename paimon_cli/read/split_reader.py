@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.bucket.merged_rows import read_bucket, without_retractions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.read.difference_reader import read_difference
 from paimon_cli.read.predicate import Predicate
 from paimon_cli.read.scan_plan import Split
 
@@ -26,6 +27,13 @@ def read_split(
     """
     needed = list(dict.fromkeys([*columns, *(predicate.columns if predicate else ())]))
     row_filter = predicate.expression if predicate else None
+    if split.before is not None:
+        for batch in read_difference(context, split.before, split.bucket):
+            kept = batch if keep_kinds else without_retractions(batch)
+            matching = kept if row_filter is None else kept.filter(row_filter)
+            if matching.num_rows:
+                yield matching.select(list(columns))
+        return
     for batch in read_bucket(context, split.bucket, needed, row_filter=row_filter, keep_kinds=keep_kinds):
         yield batch.select(list(columns))
 
@@ -36,7 +44,7 @@ def count_split(context: TableContext, split: Split, predicate: Predicate | None
     Reads only what decides: keys and kinds where versions meet, the kinds where they do not, since the delete counts of some
     writers are always 0; nothing at all for files of append tables.
     """
-    if not context.schema.primary_keys and predicate is None and not split.bucket.index_files:
+    if not context.schema.primary_keys and predicate is None and not split.bucket.index_files and split.before is None:
         return split.row_count
     counted = list(predicate.columns) if predicate else []
     if not counted:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
-from paimon_cli.read.increments import AUTO, asked_increment, increment_context, plan_increment, snapshots_between
+from paimon_cli.read.increment_range import AUTO, IncrementRange, asked_increment
+from paimon_cli.read.increments import increment_context, plan_increment
 from paimon_cli.read.predicate import Predicate, parse_predicate
 from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
@@ -101,7 +102,9 @@ def plan_rows(table: Table, request: ReadRequest) -> RowScan:
     if increment is None:
         context, snapshot = travel(table.context, request.snapshot, request.tag, request.as_of)
     else:
-        context = increment_context(table.context)
+        chosen = IncrementRange.of(table.context, increment.begin, increment.end)
+        mode = chosen.mode(table.context, increment.mode)
+        context = increment_context(table.context, mode)
     columns = context.schema.field_names if request.select is None else split_names(request.select)
     if not columns:
         raise UsageError("no columns to read", hint=f"the columns are {', '.join(context.schema.field_names)}")
@@ -112,8 +115,7 @@ def plan_rows(table: Table, request: ReadRequest) -> RowScan:
     if increment is None:
         plan = plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
     else:
-        snapshots = snapshots_between(context, increment.begin, increment.end)
-        plan = plan_increment(context, snapshots, increment.mode, predicate, one_by_one=increment.one_by_one)
+        plan = plan_increment(context, chosen, mode, predicate, one_by_one=increment.one_by_one)
     return RowScan(context, plan, columns, predicate, request)
 
 

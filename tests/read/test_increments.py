@@ -16,7 +16,8 @@ from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
-from paimon_cli.read.increments import increment_context, plan_increment, snapshots_between
+from paimon_cli.read.increment_range import IncrementRange
+from paimon_cli.read.increments import increment_context, plan_increment
 from paimon_cli.read.split_reader import read_split
 from tests.goldens import GOLDENS, Golden, expected_rows, golden_table
 from tests.tables import compact, make_table, write
@@ -28,8 +29,10 @@ CHANGELOGS = [golden for golden in GOLDENS if "changelog" in golden.moments]
 def changes(
     table: TableContext, begin: str, end: str = "", mode: str = "auto", one_by_one: bool = False
 ) -> list[tuple[str, dict[str, Any]]]:
-    context = increment_context(table)
-    plan = plan_increment(context, snapshots_between(context, begin, end), mode, None, one_by_one=one_by_one)
+    chosen = IncrementRange.of(table, begin, end)
+    made_from = chosen.mode(table, mode)
+    context = increment_context(table, made_from)
+    plan = plan_increment(context, chosen, made_from, None, one_by_one=one_by_one)
     names = context.schema.field_names
     found = []
     for split in plan.splits:
@@ -68,8 +71,8 @@ def test_ranges_that_cannot_be_read(tmp_path: Path) -> None:
         changes(context, "3", "1")
     with pytest.raises(NotFound):
         changes(context, "1", "9")
-    with pytest.raises(NotSupported, match="mode 'diff'"):
-        changes(context, "1", "2", mode="diff")
+    with pytest.raises(NotSupported, match="mode 'odd'"):
+        changes(context, "1", "2", mode="odd")
     expire_snapshots(context, Retention(1, 1, 0, None))
     with pytest.raises(NotFound, match="snapshot 2 has expired"):
         changes(context, "1")

@@ -1,0 +1,87 @@
+"""What leads from the rows of one version to those of another, by key or by whole rows (Java IncrementalDiffSplitRead)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.datatypes.key_order import group_starts, stable_order
+from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from paimon_cli.errors import BadInput
+from paimon_cli.lsm.row_equality import equality_codes
+from paimon_cli.lsm.sorted_rows import SortedRows
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+
+BEFORE, AFTER = 0, 1
+"""The version that a row belongs to, where a merge expects its sequence number."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A `MergeEngine` over the rows of two versions, each holding a key once; their `_SEQUENCE_NUMBER` is BEFORE or AFTER.
+
+    A key that only the older version has gives a -D row, equal rows give none, else the newer row stays as it is; with
+    `both_sides` a new key gives +I, a changed one -U and +U.
+    """
+
+    both_sides: bool = False
+    sequence_fields: tuple[str, ...] = ()
+    descending: bool = False
+
+    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
+        return ()
+
+    def refusal(self, kind: int) -> BadInput | None:
+        return None
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        batch, first, last = rows.rows, rows.order[rows.starts], rows.last_of_each_key
+        is_new = batch.column(SEQUENCE_NUMBER).to_numpy() == AFTER
+        kinds = batch.column(VALUE_KIND).to_numpy().copy()
+        lone = first == last
+        changed = ~lone & _differ(batch, first, last)
+        kept = np.zeros(batch.num_rows, dtype=bool)
+        kept[first[lone]] = kept[last[changed]] = True
+        kinds[first[lone & ~is_new[first]]] = DELETE
+        if self.both_sides:
+            kinds[first[lone & is_new[first]]] = INSERT
+            kept[first[changed]] = True
+            kinds[first[changed]], kinds[last[changed]] = UPDATE_BEFORE, UPDATE_AFTER
+        at = batch.schema.get_field_index(VALUE_KIND)
+        told = batch.set_column(at, batch.schema.field(at), pa.array(kinds, pa.int8()))
+        return told.take(pa.array(rows.order[kept[rows.order]]))
+
+
+def _differ(batch: pa.RecordBatch, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    found = np.zeros(len(first), dtype=bool)
+    for name in batch.schema.names:
+        if name not in (SEQUENCE_NUMBER, VALUE_KIND):
+            for codes in equality_codes(batch.column(name)):
+                found |= codes[first] != codes[last]
+    return found
+
+
+def unmatched(old: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Rows of each side without an equal one on the other; of n equal rows against m, n - m are left on the longer side."""
+    both = pa.concat_tables([old, new]).combine_chunks()
+    words = [codes for column in both.columns for codes in equality_codes(_whole(column))]
+    if not both.num_rows or not words:
+        return old, new
+    order = stable_order(words)
+    starts = group_starts([word[order] for word in words])
+    sizes = np.diff(np.append(starts, len(order)))
+    is_new = order >= old.num_rows
+    olds = sizes - np.add.reduceat(is_new.astype(np.int64), starts)
+    rank = np.arange(len(order)) - np.repeat(starts, sizes)
+    matched = np.repeat(np.minimum(olds, sizes - olds), sizes)
+    spare = np.where(is_new, rank - np.repeat(olds, sizes), rank) >= matched
+    kept = np.zeros(len(order), dtype=bool)
+    kept[order] = spare
+    return old.filter(pa.array(kept[: old.num_rows])), new.filter(pa.array(kept[old.num_rows :]))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])

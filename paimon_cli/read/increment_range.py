@@ -1,0 +1,111 @@
+"""Which snapshots an increment lies between, and from what it is made (format section 11.4; Java AbstractDataTableScan)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.tag import Tag
+from paimon_cli.options import option_text as read
+from paimon_cli.options.option_text import read_option
+from paimon_cli.read.scan_options import BETWEEN, BETWEEN_MODE, BETWEEN_TIMES, TAG_TO_SNAPSHOT, chosen_option
+from paimon_cli.read.time_travel import parse_moment, snapshot_or_tagged
+
+AUTO, DELTA, CHANGELOG, DIFF = "auto", "delta", "changelog", "diff"
+MODES = (AUTO, DELTA, CHANGELOG, DIFF)
+FEWEST_DIGITS_OF_MILLIS = 12
+"""A shorter number is an id."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """One end of a range: the id of a snapshot, 0 for the empty table, and its tag if that is how it was named."""
+
+    id: int
+    tag: Tag | None = None
+
+    def snapshot(self, context: TableContext) -> Snapshot | None:
+        """What the table was there; NotFound when it has expired, None for the empty table."""
+        if self.tag is not None:
+            return self.tag.snapshot
+        return None if self.id == 0 else snapshot_or_tagged(context, self.id)
+
+
+@dataclass(frozen=True)
+class IncrementRange:
+    """Everything behind `begin` up to `end`."""
+
+    begin: Position
+    end: Position
+
+    @staticmethod
+    def of(context: TableContext, begin: str, end: str) -> IncrementRange:
+        """Each is an id, a tag or a time; an empty end is the latest.
+
+        UsageError when the two are the wrong way round, NotFound for an end that is not there yet.
+        """
+        latest = context.snapshots.latest_id() or 0
+        first, last = _position(context, begin), _position(context, end) if end else Position(latest)
+        if first.id > last.id:
+            raise UsageError(f"{begin} lies behind {end or 'the latest snapshot'}", "the range goes from the older to the newer")
+        if last.id > latest:
+            raise context.snapshots.missing(last.id)
+        return IncrementRange(first, last)
+
+    def mode(self, context: TableContext, asked: str) -> str:
+        """`asked`, or for auto what Java does: diff between two tags, else the changelog if the table's producer writes one."""
+        if asked not in MODES:
+            raise NotSupported(f"increments in mode '{asked}'", f"the modes are {', '.join(MODES)}")
+        if asked != AUTO:
+            return asked
+        if self.begin.tag is not None and self.end.tag is not None and not tags_stand_for_snapshots(context):
+            return DIFF
+        return DELTA if context.options.changelog_producer == "none" else CHANGELOG
+
+    def snapshots(self, context: TableContext) -> list[Snapshot]:
+        """All of the range, oldest first. NotFound when one has expired."""
+        return [_there(context, number) for number in range(self.begin.id + 1, self.end.id + 1)]
+
+
+def asked_increment(context: TableContext) -> tuple[str, str, str] | None:
+    """Begin, end and mode that the table's `incremental-between*` options ask for; between two tags the mode does not count."""
+    option = chosen_option(context.options.raw)
+    if option is None or option.key not in (BETWEEN, BETWEEN_TIMES):
+        return None
+    begin, comma, end = (part.strip() for part in option.value.partition(","))
+    if not comma:
+        raise UsageError(f"{option.key}={option.value}", "it takes a begin and an end", "write them as A,B")
+    mode = context.options.raw.get(BETWEEN_MODE, AUTO).strip().lower()
+    if context.tags.find(begin) and context.tags.find(end) and not tags_stand_for_snapshots(context):
+        mode = AUTO
+    return begin, end, mode
+
+
+def tags_stand_for_snapshots(context: TableContext) -> bool:
+    """Option `incremental-between-tag-to-snapshot`: two tags mean the ids of their snapshots, and nothing more."""
+    return read_option(TAG_TO_SNAPSHOT, context.options.raw.get(TAG_TO_SNAPSHOT, "false"), read.boolean)
+
+
+def _position(context: TableContext, text: str) -> Position:
+    if text.strip().isdecimal() and len(text.strip()) < FEWEST_DIGITS_OF_MILLIS:
+        return Position(int(text))
+    tag = context.tags.find(text)
+    if tag is not None:
+        return Position(tag.snapshot.id, tag)
+    at = context.snapshots.at_time(parse_moment(text))
+    if at is not None:
+        return Position(at.id)
+    earliest = context.snapshots.earliest_id()
+    if earliest is not None and earliest > 1:
+        raise NotFound(f"what the table was at {text} has expired", f"the oldest snapshot that is left is {earliest}")
+    return Position(0)
+
+
+def _there(context: TableContext, number: int) -> Snapshot:
+    found = context.snapshots.find(number)
+    if found is None:
+        earliest = context.snapshots.earliest_id()
+        raise NotFound(f"snapshot {number} has expired", f"the oldest that is left is {earliest}", f"begin with {earliest}")
+    return found
