@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import orc
 
 from paimon_cli.bucket.avro_rows import avro_batches
 from paimon_cli.bucket.decode_errors import DECODE_ERRORS, first_line
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
+from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.bucket.orc_padding import holds_chars, unpadded
 from paimon_cli.bucket.schema_evolution import as_declared, column_sources
 from paimon_cli.errors import DamagedFile, NotSupported
@@ -94,7 +94,7 @@ def _stored_batches(
             else:
                 yield from batches
         elif form == "orc":
-            for number in range((stripes := orc.ORCFile(source)).nstripes):
+            for number in range((stripes := OrcFile(source)).nstripes):
                 stripe = stripes.read_stripe(number, columns=physical)
                 rows = pa.Table.from_batches([stripe]).select(physical)
                 yield from _without_padding(context, file, rows).to_batches(max_chunksize=batch_rows)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import fastavro
 import pyarrow.parquet as pq
-from pyarrow import orc
 
 from paimon_cli.bucket.data_file_reader import file_format
 from paimon_cli.bucket.decode_errors import DECODE_ERRORS, first_line
+from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta
@@ -21,7 +21,7 @@ def stored_row_count(context: TableContext, partition: bytes, bucket: int, file:
             if form == "parquet":
                 return int(pq.read_metadata(source).num_rows)
             if form == "orc":
-                return int(orc.ORCFile(source).nrows)
+                return OrcFile(source).nrows
             if form == "avro":
                 return sum(block.num_records for block in fastavro.block_reader(source))
     except FileNotFoundError as error:

@@ -53,9 +53,10 @@ def _parquet_schema(path: str) -> pa.Schema:
 
 
 def _orc_schema(path: str) -> pa.Schema:
-    from pyarrow import orc
+    from paimon_cli.bucket.orc_file import OrcFile
 
-    return orc.ORCFile(path).schema
+    with open(path, "rb") as source:
+        return OrcFile(source).schema
 
 
 def _csv_schema(path: str) -> pa.Schema:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
+from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.errors import BadInput
 from paimon_cli.write.incoming_splits import SourceSplit
 
@@ -33,7 +33,7 @@ def _parquet(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
 
 
 def _orc(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
-    file = orc.ORCFile(stream)
+    file = OrcFile(stream)
     if file.nrows == 0:
         yield _no_rows(file.schema)
     for number in range(file.nstripes):

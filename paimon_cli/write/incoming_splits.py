@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
 import pyarrow as pa
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
+from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.errors import BadInput
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.write.incoming_lines import line_bounds
@@ -85,7 +85,7 @@ def _pieces(file: SourceFile, stream: BinaryIO) -> Iterator[tuple[int, int | Non
         yield from _row_group_pieces(file, stream)
     elif file.format == "orc":
         # pyarrow tells the rows of an ORC file only as a whole, so its stripes cannot be numbered apart.
-        yield 0, None, 0, _opened(file, lambda: orc.ORCFile(stream)).nrows
+        yield 0, None, 0, _opened(file, lambda: OrcFile(stream)).nrows
     elif file.gzipped:
         yield 0, None, 0, file.size * GZIP_BEST_RATIO
     elif file.format == "json" and file.size > JSON_SPLIT_BYTES:

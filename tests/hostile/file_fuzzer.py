@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from paimon_cli.bucket import orc_process
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.errors import PaimonError
@@ -84,8 +86,12 @@ def mutated(content: bytes, others: Sequence[bytes], chance: random.Random) -> b
     return bytes(data)
 
 
+@mock.patch.object(orc_process, "put_away", lambda process, error: orc_process._idle.append(process))
 def fuzz(specimens: Sequence[Specimen], count: int, seed: int) -> FuzzFigures:
-    """`count` mutated files, spread over the specimens. A failure names specimen, seed and number, to make it again."""
+    """`count` mutated files, spread over the specimens. A failure names specimen, seed and number, to make it again.
+
+    A process that decodes ORC goes on after a damaged file here: starting one takes as long as decoding a hundred files.
+    """
     figures = FuzzFigures()
     sound = [normal(specimen.decode(specimen.content, PATH)) for specimen in specimens]
     others = [specimen.content for specimen in specimens]

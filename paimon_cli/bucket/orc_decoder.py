@@ -1,0 +1,138 @@
+"""The program that decodes ORC in a process of its own: Arrow's reader crashes on some damaged files, and ends only this process.
+
+It opens no file: the parent (`orc_file`) serves the bytes, so that every storage can be read. Each message on the two pipes
+is one letter and a length, followed by so many bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+from typing import IO, Any
+
+import pyarrow as pa
+from pyarrow import orc
+
+HEADER = struct.Struct("<cQ")
+PLACE = struct.Struct("<QQ")
+READY, READ, ANSWER, FAILED, ASK, BYTES = b"r", b"R", b"A", b"F", b"Q", b"B"
+"""To the parent: started; give me `PLACE` (offset, length); the answer; why there is none. From it: a request; file bytes."""
+
+FAILURES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
+"""What Arrow raises for bytes that are no ORC file."""
+
+
+def send(sink: IO[bytes], kind: bytes, content: Any) -> None:
+    """One message; `content` is a buffer. `BrokenPipeError` if nobody reads any more."""
+    _write(sink, HEADER.pack(kind, len(content)))
+    _write(sink, content)
+
+
+def receive(source: IO[bytes]) -> tuple[bytes, pa.Buffer]:
+    """The next message. `EOFError` if the other side has ended."""
+    kind, size = HEADER.unpack(_read(source, HEADER.size))
+    return kind, _read(source, size)
+
+
+def _write(sink: IO[bytes], content: Any) -> None:
+    view = memoryview(content).cast("B")
+    while view:
+        view = view[sink.write(view) :]
+
+
+def _read(source: IO[bytes], size: int) -> pa.Buffer:
+    buffer = pa.allocate_buffer(size)
+    view = memoryview(buffer).cast("B")
+    while view:
+        count = source.readinto(view)  # type: ignore[attr-defined]
+        if not count:
+            raise EOFError
+        view = view[count:]
+    return buffer
+
+
+class ServedFile(io.RawIOBase):
+    """The parent's file of `size` bytes, read through the pipes."""
+
+    def __init__(self, size: int, requests: IO[bytes], answers: IO[bytes]) -> None:
+        self._size, self._requests, self._answers = size, requests, answers
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._size - self._position)
+        send(self._answers, READ, PLACE.pack(self._position, left if size < 0 else min(size, left)))
+        found = receive(self._requests)[1].to_pybytes()
+        self._position += len(found)
+        return found
+
+
+def answer(answers: IO[bytes], file: orc.ORCFile, stripe: int | None, columns: list[str] | None) -> None:
+    """Without `stripe`: rows, stripes, schema. Else its rows, valid in every byte, as an Arrow stream."""
+    if stripe is None:
+        send(answers, ANSWER, PLACE.pack(file.nrows, file.nstripes) + file.schema.serialize().to_pybytes())
+        return
+    rows = file.read_stripe(stripe, columns=columns)
+    rows.validate(full=True)  # here, because to look at an array with wild offsets may crash as well
+    measure = pa.MockOutputStream()
+    _stream(measure, rows)
+    _write(answers, HEADER.pack(ANSWER, measure.size()))
+    _stream(pa.PythonFile(_Whole(answers), "w"), rows)
+
+
+class _Whole(io.RawIOBase):
+    """Writes all or raises, and leaves the pipe open."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        _write(self._pipe, content)
+        return len(content)
+
+
+def _stream(sink: Any, rows: pa.RecordBatch) -> None:
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+
+
+def main() -> None:
+    """Serve until the parent closes the pipe, or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's matter
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    requests, answers = io.FileIO(0, "r", closefd=False), io.FileIO(1, "w", closefd=False)
+    send(answers, READY, b"")
+    while True:
+        try:
+            size, stripe, columns = json.loads(receive(requests)[1].to_pybytes())
+        except EOFError:
+            return
+        try:
+            answer(answers, orc.ORCFile(ServedFile(size, requests, answers)), stripe, columns)
+        except FAILURES as error:
+            send(answers, FAILED, (str(error) or type(error).__name__).encode())
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)

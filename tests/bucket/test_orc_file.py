@@ -1,0 +1,117 @@
+"""ORC in another process: the same rows, and one clear error where Arrow's reader crashes or somebody ends it."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+from paimon_cli.bucket import orc_process
+from paimon_cli.bucket.orc_file import OrcFile
+from paimon_cli.errors import StorageUnavailable
+from tests.cli.calling import Run
+from tests.cli.conftest import run  # noqa: F401
+from tests.goldens import golden_table
+
+ROWS = pa.table({"k": [1, 2, 3], "s": ["a", None, "ü" * 70_000], "l": [[1], [], None]})
+CRASHING = (
+    {1412: 168, 6523: 106, 6697: 192, 7571: 124, 7703: 7, 7782: 220, 7996: 231},
+    {611: 4, 5339: 53, 6163: 158},
+)
+"""Bytes at places of the golden's file that crash Arrow's reader, as the fuzzer found them."""
+
+
+class Watched(io.BytesIO):
+    """Does something whenever it is read."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.on_read()
+        return super().read(size)
+
+    def on_read(self) -> None:
+        raise StorageUnavailable("the store is away")
+
+
+@pytest.fixture(autouse=True)
+def no_processes_of_others() -> Iterator[None]:
+    orc_process.end_idle()
+    yield
+    orc_process.end_idle()
+
+
+def content() -> bytes:
+    sink = io.BytesIO()
+    orc.write_table(ROWS, sink)
+    return sink.getvalue()
+
+
+def test_same_rows() -> None:
+    file = OrcFile(io.BytesIO(content()))
+    assert (file.nrows, file.nstripes, file.schema) == (3, 1, orc.ORCFile(io.BytesIO(content())).schema)
+    assert file.read_stripe(0).to_pylist() == ROWS.to_pylist()
+    assert file.read_stripe(0, columns=["s"]).to_pylist() == ROWS.select(["s"]).to_pylist()
+    assert len(orc_process._idle) == 1, "one process answered all"
+
+
+def test_threads_have_a_process_each() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: OrcFile(io.BytesIO(content())).read_stripe(0).num_rows, range(8)))
+    assert found == [3] * 8 and 1 <= len(orc_process._idle) <= 2
+
+
+def test_what_is_no_orc_file_ends_its_process() -> None:
+    for damaged in (b"", b"ORC", content()[:-9], bytes(300)):
+        with pytest.raises(pa.ArrowInvalid):
+            OrcFile(io.BytesIO(damaged))
+        assert not orc_process._idle
+
+
+def test_a_process_killed_while_it_waits() -> None:
+    file = OrcFile(io.BytesIO(content()))
+    os.kill(orc_process._idle[0]._child.pid, signal.SIGKILL)
+    assert file.read_stripe(0).num_rows == 3
+
+
+def test_whatever_ends_every_process_is_told() -> None:
+    source = Watched(content())
+    started: list[orc_process.OrcProcess] = []
+    start = orc_process._started
+    source.on_read = lambda: os.kill(started[-1]._child.pid, signal.SIGABRT)  # type: ignore[method-assign]
+    with (
+        mock.patch.object(orc_process, "_started", lambda: started.append(start()) or started[-1]),  # type: ignore[func-returns-value]
+        pytest.raises(pa.ArrowInvalid, match="SIGABRT, SIGABRT"),
+    ):
+        OrcFile(source)
+    assert not orc_process._idle
+
+
+def test_errors_of_the_storage_stay_what_they_are() -> None:
+    with pytest.raises(StorageUnavailable, match="the store is away"):
+        OrcFile(Watched(content()))
+    with mock.patch.object(orc_process.sys, "executable", "/bin/false"), pytest.raises(StorageUnavailable, match="exit code 1"):
+        OrcFile(io.BytesIO(content()))
+    with mock.patch.object(orc_process.sys, "executable", "/no/python"), pytest.raises(StorageUnavailable, match="No such file"):
+        OrcFile(io.BytesIO(content()))
+
+
+@pytest.mark.parametrize("damage", CRASHING)
+def test_files_that_crash_the_reader(run: Run, tmp_path: Path, damage: dict[int, int]) -> None:  # noqa: F811
+    root = golden_table("java-0.9", "types_orc", tmp_path)
+    (path,) = (path for path in root.glob("bucket-0/*.orc") if path.stat().st_size == 12380)
+    data = bytearray(path.read_bytes())
+    for place, byte in damage.items():
+        data[place] = byte
+    path.write_bytes(data)
+    answer = run("read", root, code=10)
+    assert str(path) in answer.err and "does not survive it: SIGSEGV" in answer.err
+    assert path.name in run("verify", root, "--level", "full", code=4).out
+    answer = run("write", root, path, "--engine", "local", code=2)
+    assert str(path) in answer.err and "SIGSEGV" in answer.err
