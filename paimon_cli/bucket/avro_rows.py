@@ -14,16 +14,17 @@ from paimon_cli.datatypes.field_types import DataField, DataType
 from paimon_cli.datatypes.hidden_nulls import retyped
 from paimon_cli.metadata.avro_blocks import BlockWriter, read_blocks
 from paimon_cli.metadata.avro_container import damage_errors
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, data_file_fields
 from paimon_cli.metadata.table_schema import TableSchema
 
-SYSTEM_TYPES = {"_SEQUENCE_NUMBER": pa.int64(), "_VALUE_KIND": pa.int8()}
 BLOCK_ROWS = 2000
 RECORD = "org.apache.paimon.avro.generated.record"
 
 
 def avro_batches(source: BinaryIO, columns: list[str], file_schema: TableSchema, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Batches with the named columns of the file, in the Arrow types that the file's schema declares."""
-    targets = {name: SYSTEM_TYPES[name] if name in SYSTEM_TYPES else arrow_type(file_schema.field(name).type) for name in columns}
+    types = {field.name: arrow_type(field.type) for field in data_file_fields(file_schema)}
+    targets = {name: types[name] for name in columns}
     pending: list[Any] = []
     for records in _blocks(source):
         pending += records
@@ -47,11 +48,12 @@ def _blocks(source: BinaryIO) -> Iterator[list[Any]]:
 
 
 def _batch(records: list[Any], targets: dict[str, pa.DataType]) -> pa.RecordBatch:
-    missing = [name for name in targets if name not in records[0]]
+    missing = [name for name in targets if name not in records[0] and not name.startswith(KEY_PREFIX)]
     if missing:
         raise OSError(f"it has no column {missing[0]}")
-    columns = [_column([record[name] for record in records], target) for name, target in targets.items()]
-    return pa.RecordBatch.from_arrays(columns, names=list(targets))
+    found = {name: target for name, target in targets.items() if name in records[0]}
+    columns = [_column([record[name] for record in records], target) for name, target in found.items()]
+    return pa.RecordBatch.from_arrays(columns, names=list(found))
 
 
 def _column(cells: list[Any], target: pa.DataType) -> pa.Array:

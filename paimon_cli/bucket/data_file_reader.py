@@ -13,10 +13,11 @@ from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.bucket.orc_padding import holds_chars, unpadded
 from paimon_cli.bucket.schema_evolution import as_declared, column_sources
+from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, data_file_fields
 
 READ_BUFFER_BYTES = 256 << 10
 """Without a read buffer each open parquet file keeps whole compressed column chunks in memory."""
@@ -38,6 +39,7 @@ def read_data_file(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of at most `batch_rows` rows with `columns` (table columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND`), file order.
 
+    A `_KEY_*` column may be read too, together with its table column, with which it agrees by nature in files that have none.
     Raises `DamagedFile` when the file is missing, unreadable or holds another number of rows than its metadata says.
     """
     path = context.data_file_path(partition, bucket, file)
@@ -67,11 +69,15 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.get(file.schema_id)
     system = [name for name in columns if name in SYSTEM_COLUMNS]
-    read_fields = context.schema.fields_of([name for name in columns if name not in SYSTEM_COLUMNS])
+    keys = [name for name in columns if name.startswith(KEY_PREFIX)]
+    read_fields = context.schema.fields_of([name for name in columns if name not in (*system, *keys)])
     sources = column_sources(read_fields, file_schema.fields)
-    physical = [*system, *(s.file_field.name for s in sources if s.file_field is not None)]
+    physical = [*system, *keys, *(s.file_field.name for s in sources if s.file_field is not None)]
     for stored in _stored_batches(context, path, file, physical, batch_rows):
         arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in system}
+        for name in keys:
+            own, field = name.removeprefix(KEY_PREFIX), file_schema.field(name.removeprefix(KEY_PREFIX))
+            arrays[name] = as_declared(stored.column(name if name in stored.schema.names else own), arrow_type(field.type))
         for source in sources:
             raw = None if source.file_field is None else stored.column(source.file_field.name)
             arrays[source.field.name] = source.column(raw, stored.num_rows)
@@ -95,8 +101,9 @@ def _stored_batches(
                 yield from batches
         elif form == "orc":
             for number in range((stripes := OrcFile(source)).nstripes):
-                stripe = stripes.read_stripe(number, columns=physical)
-                rows = pa.Table.from_batches([stripe]).select(physical)
+                found = [name for name in physical if not name.startswith(KEY_PREFIX) or name in stripes.schema.names]
+                stripe = stripes.read_stripe(number, columns=found)
+                rows = pa.Table.from_batches([stripe]).select(found)
                 yield from _without_padding(context, file, rows).to_batches(max_chunksize=batch_rows)
         elif form == "avro":
             yield from avro_batches(source, physical, context.schemas.get(file.schema_id), batch_rows)
@@ -106,7 +113,7 @@ def _stored_batches(
 
 def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) -> pa.Table:
     """ORC stores CHAR(n) padded with blanks; like Java's reader take them off, inside of nested values too."""
-    for field in context.schemas.get(file.schema_id).fields:
+    for field in data_file_fields(context.schemas.get(file.schema_id)):
         position = rows.schema.get_field_index(field.name)
         if position >= 0 and holds_chars(field.type):
             chunks = [unpadded(chunk, field.type) for chunk in rows.column(position).chunks]

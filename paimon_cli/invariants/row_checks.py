@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
@@ -22,14 +23,14 @@ from paimon_cli.invariants.index_checks import HASH, hashes_of
 from paimon_cli.invariants.version import Place, Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ManifestEntry
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
 BATCH_ROWS = 1 << 16
 
 
 def file_holds_its_rows(version: Version, entry: ManifestEntry) -> Iterator[Violation]:
-    """Every check of the rows of one live file, batch by batch: PV030, PV031, PV032, PV034 to PV038, PV044 to PV047."""
+    """Every check of the rows of one live file, batch by batch: PV030, PV031, PV032, PV034 to PV038, PV044 to PV047, PV049."""
     path = version.file_path(entry)
     try:
         context = version.context.at_schema(entry.file.schema_id)
@@ -57,10 +58,12 @@ class _RowsOfFile:
         self._disordered = False
         self._misplaced = 0
         self._strangers = 0
+        self._two_keys = 0
 
     def violations(self) -> Iterator[Violation]:
         entry, schema = self._entry, self._context.schema
-        columns = [*([SEQUENCE_NUMBER, VALUE_KIND] if self._keys else []), *schema.field_names]
+        keys = [KEY_PREFIX + name for name in self._keys]
+        columns = [*([SEQUENCE_NUMBER, VALUE_KIND] if self._keys else []), *keys, *schema.field_names]
         for batch in read_data_file(self._context, entry.partition, entry.bucket, entry.file, columns, BATCH_ROWS):
             if batch.num_rows:
                 self._look_at(batch)
@@ -81,6 +84,7 @@ class _RowsOfFile:
             self._disordered = self._disordered or not _ascends(batch, self._last, self._keys)
             sequences = batch.column(SEQUENCE_NUMBER).to_numpy()
             self._sequences = (min(self._sequences[0], int(sequences.min())), max(self._sequences[1], int(sequences.max())))
+            self._two_keys += int(np.count_nonzero(_differ(batch, self._keys)))
             self._retractions += int(np.count_nonzero(batch.column(VALUE_KIND).to_numpy() & 1))
         self._first, self._last = self._first or batch.slice(0, 1), batch.slice(batch.num_rows - 1)
         self._misplaced += self._in_other_buckets(batch)
@@ -114,6 +118,8 @@ class _RowsOfFile:
         file, schema = self._entry.file, self._context.schema
         if self._disordered:
             yield self._of("PV030", "its rows do not ascend strictly by key")
+        if self._two_keys:
+            yield self._of("PV049", f"{self._two_keys} of its rows have another key in their _KEY_ columns")
         if file.delete_row_count is not None and file.delete_row_count != self._retractions:
             code = "PV034" if file.delete_row_count else "PV044"
             yield self._of(code, f"holds {self._retractions} retractions, its metadata says {file.delete_row_count}")
@@ -133,6 +139,16 @@ class _RowsOfFile:
             said = f"{file.min_sequence_number} to {file.max_sequence_number}"
             seen = f"{self._sequences[0]} to {self._sequences[1]}"
             yield self._of("PV032", f"its sequence numbers are {seen}, its metadata says {said}")
+
+
+def _differ(batch: pa.RecordBatch, keys: list[str]) -> np.ndarray:
+    """Rows whose `_KEY_` columns are not what the columns themselves say."""
+    differ = np.zeros(batch.num_rows, dtype=bool)
+    for name in keys:
+        stored, own = comparable(batch.column(KEY_PREFIX + name)), comparable(batch.column(name))
+        unequal = pc.coalesce(pc.not_equal(stored, own), pc.xor(stored.is_null(), own.is_null()))
+        differ |= unequal.to_numpy(zero_copy_only=False)
+    return differ
 
 
 def _codes(column: pa.Array) -> np.ndarray:

@@ -77,6 +77,7 @@ INVARIANTS = (
     Invariant("PV046", VECTORS, FULL, "with deletion vectors no file above level 0 holds retractions"),
     Invariant("PV047", STATS, FULL, "columns that are NOT NULL hold no null"),
     Invariant("PV048", VECTORS, META, "the deletion vector of a file that lives on never shrinks"),
+    Invariant("PV049", RUNS, FULL, "the _KEY_ columns of a data file, by which older readers merge, are its key's own columns"),
     Invariant("PV050", REFERENCES, META, "every tag can be read, with all its manifests"),
     Invariant("PV051", REFERENCES, FILES, "every data file of a tag exists"),
     Invariant("PV052", REFERENCES, META, "every consumer stands at a snapshot that there is, or at the next one"),

@@ -11,6 +11,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead
 from paimon_cli.lsm.sorted_run import sorted_runs
+from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX
 from paimon_cli.options.option_catalog import find_option
@@ -18,7 +19,6 @@ from paimon_cli.options.option_catalog import find_option
 ERROR, WARNING = "error", "warning"
 RECENT = 20
 """Commits that tell who writes and compacts."""
-DAY_MILLIS = 86_400_000
 MANY_SNAPSHOTS = 1000
 MANY_SMALL_FILES = 10
 STALE_CONSUMER_DAYS = 7
@@ -193,18 +193,15 @@ def hints_are_right(patient: Patient) -> Iterator[Diagnosis]:
         yield Diagnosis("PD021", ERROR, violation.path.rpartition("/")[2], violation.message, command)
 
 
-def temporary_files_are_young(patient: Patient) -> Iterator[Diagnosis]:
-    """PD017: what a writer that died left in the directories of metadata."""
+def no_file_is_left_over(patient: Patient) -> Iterator[Diagnosis]:
+    """PD017: what jobs that died have left behind."""
     context = patient.context
-    old = [
-        status
-        for directory in (context.layout.snapshot_directory, context.layout.schema_directory, context.layout.tag_directory)
-        for status in context.storage.list_directory(directory)
-        if status.name.endswith(".tmp") and context.clock.now_millis() - status.modified_millis > DAY_MILLIS
-    ]
-    if old:
-        message = f"{len(old)} temporary files are older than a day: a writer died here, data files of it may be left too"
-        yield Diagnosis("PD017", WARNING, "orphans", message, f"paimon-cli orphans ls {patient.name}")
+    if context.snapshots.latest() is None:
+        return
+    orphans = find_orphans(context, context.clock.now_millis() - DAY_MILLIS)
+    if orphans.files:
+        message = f"{len(orphans.files)} files of {orphans.size} bytes are older than a day, and no version names them"
+        yield Diagnosis("PD017", WARNING, "orphans", message, f"paimon-cli orphans rm {patient.name} --apply")
 
 
 RULES: tuple[Callable[[Patient], Iterator[Diagnosis]], ...] = (
@@ -216,6 +213,6 @@ RULES: tuple[Callable[[Patient], Iterator[Diagnosis]], ...] = (
     buckets_have_a_good_size,
     snapshots_are_few,
     consumers_are_alive,
-    temporary_files_are_young,
+    no_file_is_left_over,
     options_agree,
 )

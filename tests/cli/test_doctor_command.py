@@ -95,6 +95,19 @@ def test_consumers_and_hints(tmp_path: Path) -> None:
     assert found["PD021"].command == "paimon-cli repair T --only hints --apply"
 
 
+def test_files_of_jobs_that_died(run: Run, tmp_path: Path) -> None:
+    context = made(tmp_path)
+    for name, days in (("bucket-0/data-lost-0.parquet", 2), ("manifest/manifest-lost", 2), ("bucket-0/data-young-0.parquet", 0)):
+        path = Path(context.url) / name
+        path.write_bytes(b"12345")
+        if days:
+            os.utime(path, (0, 0))
+    found = findings(context)
+    assert found.keys() == {"PD017"} and "2 files of 10 bytes" in found["PD017"].message
+    run(*found["PD017"].command.replace(" T", f" {context.url}").split()[1:], "-y")
+    assert findings(context) == {}
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from paimon_cli.datatypes.binary_row import serialize_row
@@ -371,6 +372,15 @@ def a_column_that_must_not_be_is_null(bench: Bench) -> None:
         return rows.set_column(place, "n", pa.nulls(rows.num_rows, pa.int32()))
 
     bench.refill(bench.live(level=0)[-1], with_null)
+
+
+@damage("PV049", "full")
+def a_key_column_is_another(bench: Bench) -> None:
+    def shifted(rows: pa.Table) -> pa.Table:
+        place = rows.schema.get_field_index("_KEY_k")
+        return rows.set_column(place, rows.schema.field(place), pc.add(rows.column(place), 1).cast(pa.int32()))
+
+    bench.refill(bench.live(level=0)[-1], shifted)
 
 
 # index files
