@@ -10,7 +10,7 @@ import pyarrow as pa
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import UsageError
 from paimon_cli.lsm.aggregators.aggregator import Aggregator
 from paimon_cli.lsm.aggregators.chosen_values import FirstValue, LastNonNullValue, LastValue
 from paimon_cli.lsm.aggregators.collections_of_values import collected, merged_map, timed_map
@@ -18,7 +18,7 @@ from paimon_cli.lsm.aggregators.extremes import Extreme
 from paimon_cli.lsm.aggregators.joined_text import JoinedText, distinct_text
 from paimon_cli.lsm.aggregators.nested_rows import NO_LIMIT, NULL_KEYS, NestedTable
 from paimon_cli.lsm.aggregators.products import Product
-from paimon_cli.lsm.aggregators.sketches import bitmap32, theta_sketch
+from paimon_cli.lsm.aggregators.sketches import bitmap32, bitmap64, hll_sketch, theta_sketch
 from paimon_cli.lsm.aggregators.sums import Sum
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import read_option
@@ -30,9 +30,10 @@ NUMERIC_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
 
 
 def aggregator_of(function: str, field: DataField, options: TableOptions) -> Aggregator:
-    """The column's aggregator. UsageError for an unknown function, a type or an option that it cannot take."""
-    if function in UNSUPPORTED:
-        raise NotSupported(f"the aggregate function {function} of column {field.name}", UNSUPPORTED[function])
+    """The column's aggregator. UsageError for an unknown function, a type or an option that it cannot take.
+
+    NotSupported for a function whose package is not installed.
+    """
     builder = BUILDERS.get(function)
     if builder is None:
         known = ", ".join(sorted(name for name in BUILDERS))
@@ -171,11 +172,8 @@ BUILDERS: dict[str, Builder] = {
     "nested_update": lambda field, options: _nested_table("nested_update", field, options).updated(),
     "nested_partial_update": _nested_partial,
     "rbm32": _bytes("rbm32", bitmap32),
+    "rbm64": _bytes("rbm64", bitmap64),
     "theta_sketch": _bytes("theta_sketch", theta_sketch),
+    "hll_sketch": _bytes("hll_sketch", hll_sketch),
 }
 """Functions by the names that options give them."""
-
-UNSUPPORTED = {
-    "rbm64": "its bitmaps have a form of Java's own",
-    "hll_sketch": "no library writes its sketches as Java does",
-}

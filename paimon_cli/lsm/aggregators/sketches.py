@@ -1,4 +1,4 @@
-"""Unions of roaring bitmaps and of theta sketches, kept as bytes in a column (Java FieldRoaringBitmap32Agg ...)."""
+"""Unions of roaring bitmaps and of sketches, kept as bytes in a column (Java FieldRoaringBitmap32Agg, FieldHllSketchAgg ...)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import ModuleType
 from pyroaring import BitMap
 
 from paimon_cli.errors import BadInput, NotSupported
+from paimon_cli.lsm.aggregators.bitmap64 import Bitmap64
 from paimon_cli.lsm.aggregators.step_by_step import StepByStep
 
 FRACTION = slice(12, 16)
@@ -20,9 +21,18 @@ def bitmap32(column: str) -> StepByStep:
     return StepByStep(_union(column, "rbm32", _joined_bitmaps))
 
 
+def bitmap64(column: str) -> StepByStep:
+    def joined(held: bytes, added: bytes) -> bytes:
+        bitmap = Bitmap64.deserialize(held)
+        bitmap.add(Bitmap64.deserialize(added))
+        return bitmap.serialize()
+
+    return StepByStep(_union(column, "rbm64", joined))
+
+
 def theta_sketch(column: str) -> StepByStep:
     """NotSupported without the optional package `datasketches`."""
-    library = sketch_library()
+    library = sketch_library("theta_sketch")
 
     def joined(held: bytes, added: bytes) -> bytes:
         union = library.theta_union()
@@ -36,12 +46,27 @@ def theta_sketch(column: str) -> StepByStep:
     return StepByStep(_union(column, "theta_sketch", joined))
 
 
-def sketch_library() -> ModuleType:
+def hll_sketch(column: str) -> StepByStep:
+    """As precise as the newer of two sketches, as in Java. NotSupported without the optional package `datasketches`."""
+    library = sketch_library("hll_sketch")
+
+    def joined(held: bytes, added: bytes) -> bytes:
+        newer = library.hll_sketch.deserialize(added)
+        union = library.hll_union(newer.lg_config_k)
+        union.update(newer)
+        union.update(library.hll_sketch.deserialize(held))
+        return bytes(union.get_result(library.tgt_hll_type.HLL_4).serialize_compact())
+
+    return StepByStep(_union(column, "hll_sketch", joined))
+
+
+def sketch_library(function: str) -> ModuleType:
+    """The package that knows the sketches' form, for that aggregate function."""
     try:
         return importlib.import_module("datasketches")
     except ImportError as missing:
         raise NotSupported(
-            "the aggregate function theta_sketch", "it needs the package datasketches", "pip install 'paimon-cli[sketches]'"
+            f"the aggregate function {function}", "it needs the package datasketches", "pip install 'paimon-cli[sketches]'"
         ) from missing
 
 

@@ -1,0 +1,65 @@
+"""Bitmaps of 64-bit numbers: unions through bytes are unions of sets, whatever the tree's shape. Java's bytes are in the vectors."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from paimon_cli.lsm.aggregators.bitmap64 import BITMAP, NODE4, NODE16, NODE48, NODE256, RUN, Bitmap64
+
+FEW = st.sets(st.integers(0, 300), max_size=40)
+NUMBERS = st.builds(
+    lambda highs, lows: {(high << 16) + low for high in highs for low in lows}, FEW, st.sets(st.integers(0, 65535))
+)
+FAR = st.sets(st.integers(0, 2**64 - 1), max_size=60)
+
+
+def bitmap(numbers: set[int]) -> Bitmap64:
+    made = Bitmap64()
+    for high in sorted({number >> 16 for number in numbers}):
+        lows = sorted(number & 0xFFFF for number in numbers if number >> 16 == high)
+        made.add(Bitmap64({high.to_bytes(6, "big"): 0}, [np.array(lows, np.uint16)], 0))
+    return made
+
+
+def numbers_of(made: Bitmap64) -> set[int]:
+    found = set()
+    for key, slot in made.places.items():
+        values = made.slots[slot]
+        assert values is not None
+        found |= {(int.from_bytes(key, "big") << 16) + int(low) for low in values}
+    return found
+
+
+@settings(max_examples=60)
+@given(NUMBERS | FAR, NUMBERS | FAR)
+def test_unions_are_unions_of_sets(one: set[int], other: set[int]) -> None:
+    joined = Bitmap64.deserialize(bitmap(one).serialize())
+    joined.add(Bitmap64.deserialize(bitmap(other).serialize()))
+    data = joined.serialize()
+    assert numbers_of(Bitmap64.deserialize(data)) == one | other
+    assert Bitmap64.deserialize(data).serialize() == data
+
+
+@pytest.mark.parametrize(("children", "kind"), [(4, NODE4), (5, NODE16), (16, NODE16), (17, NODE48), (48, NODE48), (49, NODE256)])
+def test_nodes_are_as_wide_as_needed(children: int, kind: int) -> None:
+    numbers = {(5 << 32) + (5 * child << 16) for child in range(children)}
+    data = bitmap(numbers).serialize()
+    assert data[9:13] == bytes([kind, children, 0, 5]) and data[13:18] == bytes([0, 0, 0, 5, 0])
+    assert numbers_of(Bitmap64.deserialize(data)) == numbers
+
+
+@pytest.mark.parametrize(("numbers", "kind"), [(set(range(10, 6000)), RUN), (set(range(0, 65536, 3)), BITMAP)])
+def test_full_containers(numbers: set[int], kind: int) -> None:
+    data = bitmap(numbers).serialize()
+    assert data[9 + 18 + 4 + 1 + 4 + 1] == kind
+    assert numbers_of(Bitmap64.deserialize(data)) == numbers
+
+
+@pytest.mark.parametrize("cut", range(0, 62, 7))
+def test_damaged_bytes_are_told(cut: int) -> None:
+    data = bitmap({1, 1 << 40}).serialize()
+    with pytest.raises(ValueError, match=r"ends after|container|kind"):
+        Bitmap64.deserialize(data[:cut])
