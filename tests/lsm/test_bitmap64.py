@@ -1,4 +1,4 @@
-"""Bitmaps of 64-bit numbers: unions through bytes are unions of sets, whatever the tree's shape. Java's bytes are in the vectors."""
+"""Bitmaps of 64-bit numbers: unions of bytes are unions of sets, whatever the tree's shape. Java's bytes are in the vectors."""
 
 from __future__ import annotations
 
