@@ -9,18 +9,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, TasksFailed
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import read_schema
 from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import ScanPlan, Split
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.storage.storage_for_url import storage_for_url
-
-SYSTEM_FIELDS = {SEQUENCE_NUMBER: pa.field(SEQUENCE_NUMBER, pa.int64()), VALUE_KIND: pa.field(VALUE_KIND, pa.int8())}
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ def export_split(context: TableContext, request: ExportRequest, task: tuple[str,
     """One task: the split's rows as one parquet file, also when there are none, so that the schema is never lost."""
     path, split = task
     predicate = None if request.where is None else parse_predicate(request.where, context.schema)
-    schema = pa.schema([SYSTEM_FIELDS.get(name) or arrow_field(context.schema.field(name)) for name in request.columns])
+    schema = read_schema(context.schema, request.columns)
     storage, target = storage_for_url(path, request.storage_options)
     rows = 0
     storage.delete(target)  # of an attempt that Spark has given up

@@ -6,6 +6,7 @@ once more in front as `_KEY_*`, which old readers need.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -23,16 +24,20 @@ SEQUENCE_NUMBER_ID = 2147483646
 VALUE_KIND_ID = 2147483645
 NESTED_ID_BASE = 536870911
 
+SYSTEM_FIELDS = {
+    SEQUENCE_NUMBER: pa.field(SEQUENCE_NUMBER, pa.int64(), nullable=False),
+    VALUE_KIND: pa.field(VALUE_KIND, pa.int8(), nullable=False),
+}
+
 
 def merge_schema(schema: TableSchema) -> pa.Schema:
     """Sequence number, row kind, then every table column: the rows of a primary-key table in memory."""
-    return pa.schema(
-        [
-            pa.field(SEQUENCE_NUMBER, pa.int64(), nullable=False),
-            pa.field(VALUE_KIND, pa.int8(), nullable=False),
-            *(arrow_field(field) for field in schema.fields),
-        ]
-    )
+    return pa.schema([*SYSTEM_FIELDS.values(), *(arrow_field(field) for field in schema.fields)])
+
+
+def read_schema(schema: TableSchema, columns: Sequence[str]) -> pa.Schema:
+    """Table columns, `_SEQUENCE_NUMBER` and `_VALUE_KIND` as a read gives them, in the order asked for."""
+    return pa.schema([SYSTEM_FIELDS.get(name) or arrow_field(schema.field(name)) for name in columns])
 
 
 def data_file_schema(schema: TableSchema) -> pa.Schema:

@@ -1,0 +1,214 @@
+"""The local engine against Paimon's other implementations, in turn, in one run: local write, merge-on-read scan, full compaction.
+
+    python -m scripts.bench.against_peers --rust-python RUST_ENV/bin/python --pypaimon-python PY_ENV/bin/python \\
+        --java-classpath 'JARS/*' [--rows 2000000] [--rounds 5]
+
+Peers are optional. The scripts of `scripts/bench/peers` run in the peers' own environments, each as a process that stays
+for all rounds (so Java is warm after the first one, which is not measured). Everyone scans the table that it wrote itself and
+the table that we wrote; a compaction gets a copy of the table that we wrote. Ratios are ours / theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.bench.measure import FEWEST_ROUNDS, MACHINE
+from scripts.bench.peers.workload import write_workload
+
+ROOT = Path(__file__).resolve().parents[2]
+SIDES = Path(__file__).resolve().parent / "peers"
+BUCKETS = 2
+UPSERTS = 4
+GOALS = {
+    ("load", "rust"): 1 / 1.2,
+    ("load", "java"): 1 / 4,
+    ("upserts", "rust"): 1 / 1.2,
+    ("upserts", "java"): 1 / 4,
+    ("scan", "rust"): 1 / 1.3,
+    ("scan", "java"): 1 / 1.3,
+    ("scan", "pypaimon"): 1 / 30,
+    ("compact", "java"): 1 / 2.5,
+}
+"""The most that our wall time may be of theirs."""
+
+
+@dataclass
+class Side:
+    """A running peer; `folder` holds its own table."""
+
+    name: str
+    process: subprocess.Popen[str]
+    folder: Path
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "bench.db" / "t"
+
+    def ask(self, **told: Any) -> dict[str, Any]:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        words = [*told.values()] if self.name == "java" else None
+        line = json.dumps(told) if words is None else " ".join(str(word) for word in words)
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            log = (self.folder.parent / f"{self.name}.log").read_text()[-2000:]
+            raise SystemExit(f"{self.name} ended while it was told: {line}\n{log}")
+        return json.loads(answer)
+
+    def new_table(self, sources: list[Path]) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        sample = {"sample": str(sources[0])} if self.name == "pypaimon" else {}
+        self.ask(do="create", table=str(self.table), buckets=BUCKETS, **sample)
+
+    def write(self, sources: list[Path], first: int, end: int) -> dict[str, Any]:
+        if self.name == "java":
+            return self.ask(do="write", table=self.table, first=first, end=end)
+        return self.ask(do="write", table=str(self.table), sources=[str(source) for source in sources[first:end]])
+
+
+def started(asked: argparse.Namespace, folder: Path) -> list[Side]:
+    ours = {**os.environ, "PYTHONPATH": str(ROOT)}
+    commands = {"ours": ([sys.executable, str(SIDES / "our_side.py")], ours)}
+    if asked.rust_python:
+        commands["rust"] = ([asked.rust_python, str(SIDES / "rust_side.py")], dict(os.environ))
+    if asked.java_classpath:
+        subprocess.run(["javac", "-cp", asked.java_classpath, "-d", str(folder), str(SIDES / "JavaSide.java")], check=True)
+        classes = f"{folder}{os.pathsep}{asked.java_classpath}"
+        commands["java"] = (["java", "-Xmx6g", "-cp", classes, "JavaSide"], dict(os.environ))
+    if asked.pypaimon_python:
+        commands["pypaimon"] = ([asked.pypaimon_python, str(SIDES / "pypaimon_side.py")], dict(os.environ))
+    return [_started(folder, name, command, env) for name, (command, env) in commands.items()]
+
+
+def _started(folder: Path, name: str, command: list[str], env: dict[str, str]) -> Side:
+    with (folder / f"{name}.log").open("w") as log:
+        process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+    return Side(name, process, folder / name)
+
+
+class Measured:
+    """Times by workload and side, one of each round."""
+
+    def __init__(self) -> None:
+        self._times: dict[tuple[str, str], list[dict[str, Any]]] = {}
+
+    def add(self, work: str, side: Side, times: dict[str, Any]) -> None:
+        self._times.setdefault((work, side.name), []).append(times)
+
+    def drop_first(self) -> None:
+        for times in self._times.values():
+            del times[0]
+
+    def report(self) -> bool:
+        """A line for people and one in JSON each; whether all goals were met."""
+        all_met = True
+        for (work, name), times in self._times.items():
+            walls, cpus = [t["wall"] for t in times], [t["cpu"] for t in times]
+            result: dict[str, Any] = {"name": f"{work}, {name}", "rounds": len(times)}
+            result |= {"wall": statistics.median(walls), "cpu": statistics.median(cpus), "peak_mb": times[-1].get("peak_mb")}
+            text = f"{work:12} {name:9} {result['wall']:7.3f} s, CPU {result['cpu']:7.3f} s"
+            ours = self._times[work, "ours"]
+            if name != "ours":
+                for kind in ("wall", "cpu"):
+                    shared = zip(ours, times, strict=False)
+                    result[f"{kind}_ratio"] = statistics.median(own[kind] / their[kind] for own, their in shared)
+                goal = GOALS.get((work, name))
+                met = None if goal is None else result["wall_ratio"] <= goal
+                all_met &= met is not False
+                result |= {"goal": goal, "met": met}
+                told = "" if goal is None else f" (goal {1 / goal:.1f}, {'met' if met else 'MISSED'})"
+                text += f"; we are {1 / result['wall_ratio']:.2f} x as fast{told}, CPU {1 / result['cpu_ratio']:.2f} x"
+            print(text, file=sys.stderr)
+            print(json.dumps({**result, "on": MACHINE}), flush=True)
+        return all_met
+
+
+def measure(sides: list[Side], sources: list[Path], folder: Path, rounds: int) -> Measured:
+    """pypaimon needs minutes for what takes others seconds: it writes once and scans once a round, of its own table."""
+    measured = Measured()
+    for number in range(rounds + 1):
+        if number == 1:
+            measured.drop_first()
+        for side in sides if number % 2 else reversed(sides):
+            if side.name == "pypaimon" and number > 0:
+                continue
+            side.new_table(sources)
+            for work, first, end in (("load", 0, 1), ("upserts", 1, len(sources))):
+                times = side.write(sources, first, end)
+                if side.name != "pypaimon":
+                    measured.add(work, side, times)
+        _scans(sides, measured)
+        _compactions(sides, measured, folder)
+    return measured
+
+
+def _scans(sides: list[Side], measured: Measured) -> None:
+    seen = set()
+    for side in sides:
+        own = side.ask(do="scan", table=str(side.table))
+        seen.add((own["rows"], own["sum"]))
+        measured.add("scan", side, own)
+        if side.name in ("ours", "rust", "java"):
+            same = side.ask(do="scan", table=str(sides[0].table)) if side.name == "java" else _scan_of(side, sides[0])
+            seen.add((same["rows"], same["sum"]))
+            measured.add("scan of ours", side, same)
+    if len(seen) > 1:
+        raise SystemExit(f"the sides read different rows: {seen}")
+
+
+def _scan_of(side: Side, other: Side) -> dict[str, Any]:
+    return side.ask(do="scan", table=str(other.table))
+
+
+def _compactions(sides: list[Side], measured: Measured, folder: Path) -> None:
+    for side in sides:
+        if side.name in ("ours", "java"):
+            copy = folder / "compacted" / "bench.db" / "t"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(sides[0].table, copy)
+            measured.add("compact", side, side.ask(do="compact", table=str(copy)))
+            after = side.ask(do="scan", table=str(copy))
+            measured.add("compacted scan", side, after)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rust-python", help="interpreter with pypaimon-rust")
+    parser.add_argument("--pypaimon-python", help="interpreter with pypaimon")
+    parser.add_argument("--java-classpath", help="Paimon's core and Hadoop's client, as javac takes them")
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    asked = parser.parse_args()
+    if asked.rounds < FEWEST_ROUNDS:
+        parser.error(f"a median of fewer than {FEWEST_ROUNDS} rounds says nothing")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_workload(folder, asked.rows, UPSERTS, asked.rows // 10)
+        sources = [folder / f"in-{number}.parquet" for number in range(UPSERTS + 1)]
+        sides = started(asked, folder)
+        try:
+            for side in sides:
+                if side.name == "java":
+                    side.ask(do="rows", **{source.stem: source.with_suffix(".csv") for source in sources})
+            met = measure(sides, sources, folder, asked.rounds).report()
+        finally:
+            for side in sides:
+                side.process.kill()
+    sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""paimon-cli's side: its local engine, two threads."""
+
+from pathlib import Path
+
+import pyarrow.compute as pc
+from columns import COLUMNS
+from side import serve
+
+from paimon_cli.datatypes.field_types import DataField, parse_sql_type
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.read.parallel_scan import scan_to_arrow
+from paimon_cli.read.scan_plan import plan_scan
+
+THREADS = 2
+
+
+def create(table, buckets):
+    fields = tuple(DataField(i, name, parse_sql_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
+    options = {"bucket": str(buckets), "file.format": "parquet", "write-only": "true"}
+    schema = Path(table) / "schema" / "schema-0"
+    schema.parent.mkdir(parents=True)
+    schema.write_text(TableSchema(0, fields, len(fields) - 1, (), ("id",), options, None, 0).to_json())
+
+
+def write(table, sources):
+    for source in sources:
+        run_write(TableContext.open(table), WriteRequest((source,)), LocalEngine(THREADS), NoProgress())
+
+
+def scan(table):
+    context = TableContext.open(table)
+    plan = plan_scan(context, context.snapshots.latest())
+    rows = scan_to_arrow(context, plan.splits, tuple(COLUMNS), threads=THREADS)
+    return {"rows": rows.num_rows, "sum": pc.sum(rows["qty"]).as_py()}
+
+
+def compact(table):
+    run_compact(TableContext.open(table), CompactRequest(), LocalEngine(THREADS), NoProgress())
+
+
+serve({"create": create, "write": write, "scan": scan, "compact": compact})

@@ -1,0 +1,22 @@
+"""The loop of one side: a program that does what it is told, one JSON line in, one out with wall and CPU seconds.
+
+It runs under any interpreter, beside whatever packages its engine needs.
+"""
+
+import json
+import resource
+import sys
+import time
+
+
+def serve(commands):
+    """`commands`: name -> function of the line's other members, which returns what is to be told beside the times."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # libraries may print
+    for line in sys.stdin:
+        told = json.loads(line)
+        work = commands[told.pop("do")]
+        cpu, wall = time.process_time(), time.perf_counter()
+        found = work(**told) or {}
+        took = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        print(json.dumps({**took, "peak_mb": peak, **found}), file=answers, flush=True)
