@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from pyspark.accumulators import Accumulator
@@ -12,8 +15,9 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark_job import Reports, SparkJob
+from paimon_cli.jobs.spark_local_write import write_through_files
 from paimon_cli.jobs.spark_session import RunningSpark, SparkRequest, start_spark
-from paimon_cli.jobs.spark_write import READ, check_places, shuffle_of, write_on_spark
+from paimon_cli.jobs.spark_write import READ, Shuffle, check_places, shuffle_of, write_on_spark
 from paimon_cli.write.table_writer import WrittenBucket
 from paimon_cli.write.write_plan import WritePlan
 
@@ -68,6 +72,8 @@ class SparkEngine:
     def write_rows(self, plan: WritePlan, progress: Progress) -> list[WrittenBucket]:
         running = self._spark()
         shuffle = shuffle_of(plan, running.context.defaultParallelism)
+        if self._request.is_local:
+            return self._write_through_files(running, shuffle, progress)
         reports: Accumulator[list[str]] = running.context.accumulator([], Reports())
         job = SparkJob(running.context, "write", lambda: write_on_spark(running.session, shuffle, reports))
         steps = _WriteSteps(reports, progress, len(plan.splits), shuffle.writer_tasks)
@@ -78,6 +84,14 @@ class SparkEngine:
             raise
         finally:
             progress.finish()
+
+    def _write_through_files(self, running: RunningSpark, shuffle: Shuffle, progress: Progress) -> list[WrittenBucket]:
+        place = scratch_directory(running.context.getConf().get("spark.local.dir", ""), os.environ)
+        with tempfile.TemporaryDirectory(prefix="paimon-cli-exchange-", dir=place, ignore_cleanup_errors=True) as directory:
+            try:
+                return check_places(write_through_files(self, shuffle, directory, progress))
+            finally:
+                progress.finish()
 
     def stop(self) -> None:
         running, self._running = self._running, None
@@ -151,6 +165,8 @@ def _partition_task(
     """A task's `PaimonError` is an outcome, so that Spark does not repeat what would fail again; other exceptions are Spark's."""
 
     def run(numbered: Iterable[tuple[int, T]]) -> None:
+        if not gc.get_freeze_count():
+            gc.freeze()  # Spark collects garbage behind each task: looking through all imported modules took most of a small one
         for number, task in numbered:
             reports.add([(number, outcome_of(function, task))])
 
@@ -162,3 +178,9 @@ def outcome_of(function: Callable[[T], R], task: T) -> R | PaimonError:
         return function(task)
     except PaimonError as error:
         return error
+
+
+def scratch_directory(setting: str, environment: Mapping[str, str]) -> str | None:
+    """The first of the directories that Spark would shuffle in, by its environment or `spark.local.dir`; None: the system's."""
+    chosen = environment.get("SPARK_LOCAL_DIRS") or setting
+    return chosen.split(",")[0].strip() or None

@@ -43,6 +43,10 @@ FIXED_CONFS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8",  # chunks of rows of a write: up to 16 MiB each
 }
 
+LOCAL_CONFS = {
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",  # the JVM hands out tasks: better code comes too late
+    "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task waits some 40 ms for a delayed acknowledgement
+}
 
 log = logging.getLogger(__name__)
 
@@ -62,23 +66,27 @@ class SparkRequest:
 
 
 class RunningSpark:
-    """A session and the temporary directory it owns. `is_ours` is false for a session this process had already."""
+    """A context and the temporary directory it owns. `is_ours` is false for a context this process had already."""
 
-    def __init__(self, session: SparkSession, directory: tempfile.TemporaryDirectory[str] | None) -> None:
-        self.session = session
+    def __init__(self, context: SparkContext, directory: tempfile.TemporaryDirectory[str] | None) -> None:
+        self.context = context
         self.is_ours = directory is not None
         self._directory = directory
+        self._session: SparkSession | None = None
 
     @property
-    def context(self) -> SparkContext:
-        return self.session.sparkContext
+    def session(self) -> SparkSession:
+        """Made when it is first asked for: it costs the JVM half as much as the context, and plain tasks need none."""
+        if self._session is None:
+            self._session = SparkSession.getActiveSession() or SparkSession(self.context)
+        return self._session
 
     def stop(self) -> None:
         """Stop our session; a session that was there before goes on."""
         if self._directory is None:
             return
         try:
-            self.session.stop()
+            (self._session or self.context).stop()
         except (Py4JError, OSError) as failure:
             log.debug("the JVM was gone before its session was stopped: %s", failure)
             _forget_jvm()
@@ -90,9 +98,8 @@ def start_spark(request: SparkRequest) -> RunningSpark:
 
     `UsageError` without Java; `StorageUnavailable` with the end of the JVM's log when Spark does not come up.
     """
-    running = SparkSession.getActiveSession()
-    if running is not None and SparkContext._active_spark_context is not None:
-        return RunningSpark(running, None)
+    if SparkContext._active_spark_context is not None:
+        return RunningSpark(SparkContext._active_spark_context, None)
     directory = tempfile.TemporaryDirectory(prefix="paimon-cli-spark-", ignore_cleanup_errors=True)
     jvm_log = Path(directory.name) / "jvm.log"
     try:
@@ -101,7 +108,7 @@ def start_spark(request: SparkRequest) -> RunningSpark:
         context._accumulatorServer.handle_error = _report_broke_off  # type: ignore[method-assign]
         if not request.is_local:
             context.addPyFile(str(write_package_archive(Path(directory.name))))
-        return RunningSpark(SparkSession(context), directory)
+        return RunningSpark(context, directory)
     except (Py4JError, PySparkException, OSError) as error:
         raise StorageUnavailable(
             f"Spark did not start with master {request.master}",
@@ -119,7 +126,7 @@ def spark_confs(request: SparkRequest, directory: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
     }
     if request.is_local:
-        confs["spark.driver.memory"] = f"{default_heap() >> 20}m"
+        confs |= {**LOCAL_CONFS, "spark.driver.memory": f"{default_heap() >> 20}m"}
     return {**confs, **request.confs}
 
 

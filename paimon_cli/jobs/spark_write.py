@@ -54,16 +54,21 @@ class Shuffle:
         offsets = np.array([zlib.crc32(p) if partitioned else 0 for p in partitions.dictionary.to_pylist()], np.int64)
         return (offsets[partitions.indices.to_numpy()] + buckets) % self.writer_tasks
 
-    def chunks(self, rows: pa.RecordBatch, router: BucketRouter) -> pa.RecordBatch:
-        """The rows cut into one chunk per writer, each in the order of arrival."""
+    def pieces(self, rows: pa.RecordBatch, router: BucketRouter) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+        """Number of a writer, first arrival and rows of each writer that gets some, rows in the order of arrival."""
         writers = self.writer_of(*router.route(rows))
         order = np.argsort(writers, kind="stable")
         grouped, writers = rows.take(pa.array(order)), writers[order]
         starts = np.flatnonzero(np.append(True, writers[1:] != writers[:-1]))
         lengths = np.diff(np.append(starts, len(writers)))
-        pieces = [grouped.slice(int(start), int(length)) for start, length in zip(starts, lengths, strict=True)]
-        arrivals = [piece.column(SEQUENCE_NUMBER)[0].as_py() for piece in pieces]
-        return pa.record_batch([pa.array(writers[starts], pa.int32()), arrivals, [_packed(p) for p in pieces]], schema=CHUNKS)
+        for start, length in zip(starts, lengths, strict=True):
+            piece = grouped.slice(int(start), int(length))
+            yield int(writers[start]), piece.column(SEQUENCE_NUMBER)[0].as_py(), piece
+
+    def chunks(self, rows: pa.RecordBatch, router: BucketRouter) -> pa.RecordBatch:
+        """The pieces as rows of Spark."""
+        numbers, arrivals, pieces = zip(*self.pieces(rows, router), strict=True)
+        return pa.record_batch([numbers, arrivals, [_packed(piece) for piece in pieces]], schema=CHUNKS)
 
     def end_marks(self) -> pa.RecordBatch:
         """One mark for each writer task, which sorts behind its chunks."""

@@ -17,7 +17,8 @@ from paimon_cli.write.incoming_sources import SourceFile, source_files
 
 T = TypeVar("T")
 
-PARQUET_SPLIT_BYTES = 128 << 20
+PARQUET_SPLIT_BYTES = 32 << 20
+"""Small enough that a few splits keep all tasks busy to the end, big enough that starting a task is cheap beside it."""
 JSON_SPLIT_BYTES = 64 << 20
 GZIP_BEST_RATIO = 1032
 """Deflate never packs tighter, so a gzip file holds fewer rows than this times its bytes."""

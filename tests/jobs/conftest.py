@@ -8,14 +8,36 @@ import pytest
 
 from paimon_cli.jobs.spark_engine import SparkEngine
 from paimon_cli.jobs.spark_session import SparkRequest
-from tests.jobs.spark_cluster import QUICK_JVM, SparkCluster
+from tests.jobs.spark_cluster import SparkCluster
 
 
 @pytest.fixture(scope="module")
 def spark_engine() -> Iterator[SparkEngine]:
-    engine = SparkEngine(SparkRequest("local[2]", {"spark.driver.extraJavaOptions": QUICK_JVM}))
+    engine = SparkEngine(SparkRequest("local[2]"))
     yield engine
     engine.stop()
+
+
+class AsOnACluster(SparkRequest):
+    """This machine treated as a cluster, whose tasks share no files."""
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+
+@pytest.fixture(scope="module")
+def shuffling_engine(spark_engine: SparkEngine) -> SparkEngine:
+    """Writes as on a cluster, on the Spark of `spark_engine`."""
+    spark_engine.run_tasks(abs, [1])
+    return SparkEngine(AsOnACluster("local[2]"))
+
+
+@pytest.fixture(params=["files", "shuffle"])
+def any_spark_engine(request: pytest.FixtureRequest) -> SparkEngine:
+    """Each way that rows go from reader to writer tasks."""
+    engine: SparkEngine = request.getfixturevalue("spark_engine" if request.param == "files" else "shuffling_engine")
+    return engine
 
 
 @pytest.fixture(scope="module")

@@ -50,12 +50,12 @@ class Steps(NoProgress):
         self.phases[-1][1] += n
 
 
-def test_several_sources_and_buckets_give_the_rows_of_a_local_write(spark_engine: SparkEngine, tmp_path: Path) -> None:
+def test_several_sources_and_buckets_give_the_rows_of_a_local_write(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     request = json_sources(tmp_path, count=3, rows_each=2000, keys=2500)
     here, there = (make_table(tmp_path / name, COLUMNS, ["k"], bucket=5) for name in ("local", "spark"))
     steps = Steps()
     for _ in range(2):
-        summary = run_write(there, request, spark_engine, steps)
+        summary = run_write(there, request, any_spark_engine, steps)
         run_write(here, request, LocalEngine(), NoProgress())
     assert (summary.rows, summary.buckets, summary.engine) == (2500, 5, "spark")
     assert rows(there) == rows(here)
@@ -63,24 +63,24 @@ def test_several_sources_and_buckets_give_the_rows_of_a_local_write(spark_engine
     assert steps.phases == [[3, 3], [4, 4]] * 2
 
 
-def test_rows_arrive_in_their_order_however_they_are_split(spark_engine: SparkEngine, tmp_path: Path) -> None:
+def test_rows_arrive_in_their_order_however_they_are_split(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     """Many flushes of a tiny buffer: a merge that saw rows out of order would keep an old one."""
     options = {"write-buffer-size": "16 kb", "write-buffer-spillable": "false", "write-only": "true"}
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2, options=options)
-    run_write(context, json_sources(tmp_path, count=4, rows_each=500, keys=500), spark_engine, NoProgress())
+    run_write(context, json_sources(tmp_path, count=4, rows_each=500, keys=500), any_spark_engine, NoProgress())
     assert len(live_files(context)) > 2
     assert {row["v"] for row in rows(context)} == {f"3/{i}" for i in range(500)}
 
 
-def test_partitioned_rows_and_an_empty_input(spark_engine: SparkEngine, tmp_path: Path) -> None:
+def test_partitioned_rows_and_an_empty_input(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"p": "STRING NOT NULL", **COLUMNS}, ["p", "k"], ["p"], bucket=2)
     given = [{"p": f"p{k % 7}", "k": k, "v": "x"} for k in range(300)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
-    run_write(context, WriteRequest((str(tmp_path / "in.jsonl"),), "json"), spark_engine, NoProgress())
+    run_write(context, WriteRequest((str(tmp_path / "in.jsonl"),), "json"), any_spark_engine, NoProgress())
     assert rows(context) == sorted(given, key=json.dumps)
     assert len(live_files(context)) == 14
     (tmp_path / "in.jsonl").write_text("")
-    summary = run_write(context, WriteRequest((str(tmp_path / "in.jsonl"),), "json"), spark_engine, NoProgress())
+    summary = run_write(context, WriteRequest((str(tmp_path / "in.jsonl"),), "json"), any_spark_engine, NoProgress())
     assert (summary.rows, summary.files) == (0, 0)
 
 
@@ -109,7 +109,7 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-def test_every_type_survives_the_way_through_spark(spark_engine: SparkEngine, tmp_path: Path) -> None:
+def test_every_type_survives_the_way_through_spark(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     columns: dict[str, Any] = {"k": "INT NOT NULL"}
     columns |= {f"c{i} `.'": json.loads(text) if text.startswith("{") else text for i, text in enumerate(VALUES)}
     here, there = (make_table(tmp_path / name, columns, ["k"], bucket=2) for name in ("local", "spark"))
@@ -121,21 +121,34 @@ def test_every_type_survives_the_way_through_spark(spark_engine: SparkEngine, tm
     pq.write_table(pa.table(arrays), tmp_path / "in.parquet")
     request = WriteRequest((str(tmp_path / "in.parquet"),))
     run_write(here, request, LocalEngine(), NoProgress())
-    run_write(there, request, spark_engine, NoProgress())
+    run_write(there, request, any_spark_engine, NoProgress())
     assert len(rows(there)) == 3
     assert rows(there) == rows(here)
 
 
-def test_a_bad_row_is_told_as_such_and_leaves_no_file(spark_engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_bad_row_is_told_as_such_and_leaves_no_file(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
     request = json_sources(tmp_path, count=2, rows_each=100, keys=100)
     (tmp_path / "in-9.jsonl").write_text('{"k": 1, "v": "a"}\n{"k": null, "v": "b"}\n')
     with pytest.raises(BadInput) as told:
-        run_write(context, request, spark_engine, NoProgress())
+        run_write(context, request, any_spark_engine, NoProgress())
     assert told.value.details["row"] == 2
     assert told.value.details["column"] == "k"
     assert data_files(context) == set()
     assert context.snapshots.latest() is None
+
+
+def test_the_first_of_several_bad_rows_is_told_when_rows_go_through_files(spark_engine: SparkEngine, tmp_path: Path) -> None:
+    """In the order of the input, as in a local write, whichever task came across one first."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
+    request = json_sources(tmp_path, count=4, rows_each=1000, keys=100)
+    for number in (1, 2, 3):
+        with (tmp_path / f"in-{number}.jsonl").open("a") as source:
+            source.write('{"k": null, "v": "bad"}\n')
+    with pytest.raises(BadInput) as told:
+        run_write(context, request, spark_engine, NoProgress())
+    assert str(told.value.details["source"]).endswith("in-1.jsonl")
+    assert data_files(context) == set()
 
 
 class PlanWithABrokenBucket(WritePlan):
@@ -147,12 +160,12 @@ class PlanWithABrokenBucket(WritePlan):
         return super().level_0_writer(partition, bucket, names)
 
 
-def test_a_writer_that_fails_takes_all_files_of_the_job_with_it(spark_engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_writer_that_fails_takes_all_files_of_the_job_with_it(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=4)
     plan = plan_write(context, json_sources(tmp_path, count=1, rows_each=1000, keys=1000))
     broken = PlanWithABrokenBucket(**{f.name: getattr(plan, f.name) for f in fields(plan)})
     with pytest.raises(DamagedFile) as told:
-        spark_engine.write_rows(broken, NoProgress())
+        any_spark_engine.write_rows(broken, NoProgress())
     assert told.value.details == {"bucket": 1}
     delete_stamped_files(context, plan.file_stamp)
     assert data_files(context) == set()

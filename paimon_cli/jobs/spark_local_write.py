@@ -1,0 +1,63 @@
+"""A write on a Spark of this machine: reader tasks route rows into files, writer tasks sort them and write data files.
+
+Spark only hands out the tasks. What a row becomes, and in which order rows arrive, is as on a cluster (`spark_write`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.exchange_files import Chunk, ChunkFile, is_for_nothing, mark_failed
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.spark_write import Shuffle, gathered
+from paimon_cli.write.table_writer import TableWriter, WrittenBucket
+from paimon_cli.write.write_plan import WritePlan
+
+
+def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, progress: Progress) -> list[WrittenBucket]:
+    """Two jobs of `engine`; the rows in between lie in `directory`. Raises the error of the first task that failed."""
+    try:
+        progress.start("Reading and routing", len(shuffle.plan.splits))
+        read = partial(read_split, shuffle, directory)
+        found = engine.run_tasks(read, range(len(shuffle.plan.splits)), _advancing(progress))
+        chunks = sorted((chunk for part in found for chunk in part), key=attrgetter("writer", "arrival"))
+        tasks = [list(chunks_of_writer) for _, chunks_of_writer in groupby(chunks, key=attrgetter("writer"))]
+        progress.start("Sorting and writing", len(tasks))
+        written = engine.run_tasks(partial(write_chunks, shuffle.plan), tasks, _advancing(progress))
+    except TasksFailed as failed:
+        raise failed.error from failed
+    return [bucket for part in written for bucket in part]
+
+
+def read_split(shuffle: Shuffle, directory: str, number: int) -> list[Chunk]:
+    """Route the rows of a split of the plan; its chunks, none where an earlier split is known to have failed."""
+    if is_for_nothing(directory, number):
+        return []
+    router = shuffle.router()
+    chunks: list[Chunk] = []
+    try:
+        with ChunkFile(directory) as file:
+            for rows in gathered(shuffle.plan.incoming.read(shuffle.plan.splits[number])):
+                chunks += (file.append(*piece) for piece in shuffle.pieces(rows, router))
+    except PaimonError:
+        mark_failed(directory, number)
+        raise
+    return chunks
+
+
+def write_chunks(plan: WritePlan, chunks: list[Chunk]) -> list[WrittenBucket]:
+    """Sort and write the rows of one writer, which come in the order of arrival."""
+    with TableWriter(plan) as writer:
+        for chunk in chunks:
+            for rows in chunk.rows():
+                writer.write(rows)
+        return writer.finish()
+
+
+def _advancing(progress: Progress) -> Callable[[object], None]:
+    return lambda result: progress.advance()
