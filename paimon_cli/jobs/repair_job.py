@@ -8,7 +8,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.commit.metadata_writer import MetadataWriter
 from paimon_cli.commit.snapshot_publish import publish
-from paimon_cli.errors import StorageUnavailable
+from paimon_cli.errors import Conflict, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.lost_commits import LostCommit
 from paimon_cli.invariants.repair_plan import RepairPlan
@@ -44,7 +44,9 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
 def restore_snapshot(context: TableContext, number: int) -> Snapshot:
     """A snapshot between two others: it did what lies between the one before and the base of the next that there is."""
     before = Version(context, context.snapshots.get(number - 1))
-    after_id = next(i for i in context.snapshots.ids() if i > number)
+    after_id = next((i for i in context.snapshots.ids() if i > number), None)
+    if after_id is None:
+        raise Conflict(f"snapshot {number} of {context.address} is not between two others any more", hint="plan again")
     after = Version(context, context.snapshots.get(after_id))
     lost, added = after.changed_on_the_way(before)
     delta = [ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in lost] + added

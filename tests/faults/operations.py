@@ -25,7 +25,6 @@ from paimon_cli.jobs.rollback_job import run_restore
 from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, write_files
-from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.fast_forward import fast_forward, plan_fast_forward
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
@@ -42,7 +41,21 @@ from paimon_cli.storage.storage import Storage
 from paimon_cli.table.create_table import create_table
 from paimon_cli.table.table_definition import TableDefinition
 from paimon_cli.table.table_location import TableLocation
+from tests.faults import removals
 from tests.faults.bench import HEALTHY, Actor, Bench, Rows
+from tests.faults.start_tables import (
+    LITTER,
+    branched,
+    empty_table,
+    littered,
+    long_history,
+    merging_table,
+    parted,
+    partitioned_table,
+    two_writes,
+    with_later_versions,
+    without_hints,
+)
 
 USER, IDENTIFIER = "job", 7
 CHANGES: dict[int, str | None] = {0: "job", 3: None, 6: "job", 7: "job"}
@@ -58,7 +71,7 @@ class Operation:
 
     `done` counts how often the operation stands in the table's history; `effect` is what it does to rows. `is_gradual`: it
     may be half done, and is finished by doing it again. `may_be_needless`: it may find nothing to do. `is_repeatable`: once
-    it was done, doing it again changes nothing.
+    it was done, doing it again changes nothing. `leaves_orphans`: files that nobody needs any more are left to `orphans`.
     """
 
     name: str
@@ -71,56 +84,12 @@ class Operation:
     is_gradual: bool = False
     may_be_needless: bool = False
     is_repeatable: bool = True
+    leaves_orphans: bool = False
 
 
 def changed(rows: Rows, changes: Mapping[int, str | None]) -> Rows:
     after = {**rows, **changes}
     return {key: value for key, value in after.items() if value is not None}
-
-
-# tables to begin with
-
-
-def two_writes(bench: Bench, partitioned: bool = False, options: Mapping[str, str] | None = None) -> Rows:
-    """A compacted file and a newer one of level 0 in each bucket; keys 0 to 5."""
-    bench.make_table(partitioned, options)
-    actor = bench.healthy()
-    actor.write({k: "a" for k in range(4)}, commit_user="setup", commit_id=1)
-    actor.compact()
-    actor.write({k: "b" for k in range(2, 6)}, commit_user="setup", commit_id=2)
-    return {0: "a", 1: "a", 2: "b", 3: "b", 4: "b", 5: "b"}
-
-
-def empty_table(bench: Bench) -> Rows:
-    bench.make_table()
-    return {}
-
-
-def without_hints(bench: Bench) -> Rows:
-    rows = two_writes(bench)
-    bench.inner.delete(bench.layout.latest_hint)
-    return rows
-
-
-def partitioned_table(bench: Bench) -> Rows:
-    return two_writes(bench, partitioned=True)
-
-
-def merging_table(bench: Bench) -> Rows:
-    """A commit rewrites its manifests."""
-    return two_writes(bench, options={"manifest.merge-min-count": "2"})
-
-
-def long_history(bench: Bench) -> Rows:
-    """Eight snapshots: files that only old ones need, one of those held by a tag."""
-    rows = two_writes(bench)
-    bench.healthy().compact()
-    bench.inner.write_new(bench.layout.tag("kept"), bench.inner.read_bytes(bench.layout.snapshot(3)))
-    for number in (3, 4):
-        bench.healthy().write({1: f"c{number}"}, commit_user="setup", commit_id=number)
-    bench.healthy().compact()
-    bench.healthy().write({2: "d"}, commit_user="setup", commit_id=5)
-    return {**rows, 1: "c4", 2: "d"}
 
 
 # what is done
@@ -295,16 +264,6 @@ def is_expired(actor: Actor) -> int:
     return int(len(actor.context().snapshots.ids()) == 2)
 
 
-def with_later_versions(bench: Bench) -> Rows:
-    """Behind snapshot 3 a write and a compaction, which no roll-back passes with other rows; the newest has a tag."""
-    rows = two_writes(bench)
-    actor = bench.healthy()
-    actor.write({1: "later"}, commit_user="setup", commit_id=3)
-    actor.compact()
-    create_tag(actor.context(), "newest")
-    return {**rows, 1: "later"}
-
-
 def rollback(actor: Actor) -> None:
     context = actor.context()
     roll_back(context, plan_rollback(context, rollback_target(context, 3)), delete_files(context))
@@ -326,23 +285,6 @@ def is_restored(actor: Actor) -> int:
     return int(latest is not None and latest.commit_kind == OVERWRITE)
 
 
-def branched(bench: Bench) -> Rows:
-    """A branch of snapshot 3 with a write of its own, and a tag."""
-    rows = two_writes(bench)
-    create_branch(bench.healthy().context(), "b", snapshot_id=3)
-    branch = bench.healthy()
-    branch.write({8: "branch"}, branch="b", commit_user="branch")
-    create_tag(branch.context(branch="b"), "done")
-    return rows
-
-
-def parted(bench: Bench) -> Rows:
-    """Main has gone its own way since."""
-    rows = branched(bench)
-    bench.healthy().write({9: "main"}, commit_user="main")
-    return {**rows, 9: "main"}
-
-
 def forward(actor: Actor) -> None:
     context = actor.context()
     fast_forward(context, plan_fast_forward(context, "b"), delete_files(context))
@@ -354,16 +296,6 @@ def is_forward(actor: Actor) -> int:
 
 def rows_of_branch(rows: Rows) -> Rows:
     return {**{k: v for k, v in rows.items() if k != 9}, 8: "branch"}
-
-
-LITTER = ("bucket-0/data-litter.parquet", "manifest/manifest-list-litter-0", "index/index-litter")
-
-
-def littered(bench: Bench) -> Rows:
-    rows = long_history(bench)
-    for path in LITTER:
-        bench.inner.write_new(f"{bench.root}/{path}", b"litter")
-    return rows
 
 
 def clean(actor: Actor) -> None:
@@ -395,9 +327,34 @@ def _version_operations() -> list[Operation]:
         Operation("restore", act=restore, done=is_restored, **earlier),
         Operation("fast-forward", branched, **forwards),
         Operation("fast-forward-over-main", parted, **forwards),
+        *_removals(),
         Operation("orphans", littered, clean, is_clean, is_gradual=True),
         Operation("tag", two_writes, tag, is_tagged),
     ]
+
+
+def _removals() -> list[Operation]:
+    drops: dict[str, Any] = {"done": removals.times_dropped}
+    chain: dict[str, Any] = {"act": removals.repair_chain, "done": removals.is_repaired}
+    forgets: dict[str, Any] = {"act": removals.forget_changelogs, "done": removals.is_forgotten}
+    found = [
+        Operation("drop-partition", partitioned_table, removals.drop_partition, effect=_of_odd_keys, **drops),
+        Operation("truncate", two_writes, removals.truncate, effect=lambda rows: {}, **drops),
+    ]
+    return found + [
+        replace(operation, is_gradual=True)
+        for operation in (
+            Operation("tag-rm", removals.with_an_old_tag, removals.remove_old_tag, removals.is_untagged),
+            Operation("branch", long_history, removals.branch_off, removals.is_branched),
+            Operation("branch-rm", parted, removals.remove_the_branch, removals.is_pruned, leaves_orphans=True),
+            Operation("repair-chain", removals.without_snapshot_2, **chain, leaves_orphans=True),
+            Operation("expire-changelogs", removals.with_changelogs, **forgets),
+        )
+    ]
+
+
+def _of_odd_keys(rows: Rows) -> Rows:
+    return {k: v for k, v in rows.items() if k % 2}
 
 
 def _operations() -> list[Operation]:

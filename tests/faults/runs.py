@@ -29,6 +29,8 @@ AFTER_THE_END = Fault(NO_CALL, Kind.POWER_CUT, "all")
 """The power is cut when the operation has ended and said so."""
 KNOWN_LIMITS = (
     ("expire", Kind.STALE_LIST, "/tag"),  # a tag that a listing hides is not seen, and loses its files
+    *(("tag-rm", kind, "/tag") for kind in (Kind.STALE_LIST, Kind.IGNORED_DELETE)),
+    ("expire-changelogs", Kind.STALE_LIST, "/tag"),
     ("expire", Kind.IGNORED_DELETE, "/snapshot"),  # a snapshot file that is still there after its delete has lost its files
 )
 """Operation, kind and directory of faults that it cannot stand, on storages that nobody has any more."""
@@ -128,7 +130,11 @@ class FaultRuns:
 
     def _must_be_clean(self, outcome: Outcome, storage: FaultStorage) -> bool:
         """Orphans are excused by a crash, an unknown outcome, and by faults that meet the removal of files itself."""
-        if outcome not in (Outcome.DONE, Outcome.REFUSED) or (self.operation.is_gradual and storage.hit):
+        if (
+            self.operation.leaves_orphans
+            or outcome not in (Outcome.DONE, Outcome.REFUSED)
+            or (self.operation.is_gradual and storage.hit)
+        ):
             return False
         removing = storage.rival_at if storage.rival_at is not None else len(storage.calls)
         return len(storage.hit) < 2 and all(

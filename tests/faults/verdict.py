@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.branch_list import BranchList
+from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.protections import tagged_snapshots
@@ -129,13 +130,23 @@ def _reachable(context: TableContext) -> set[str]:
         found |= _files_of(context, snapshot)
     for tag in tagged_snapshots(context):
         found |= _files_of(context, tag)
+    found |= {entry.path for entry in context.storage.list_directory(layout.changelog_directory)}
+    changelogs = ChangelogHistory(context.storage, layout).all()
+    for version in [*changelogs, *context.snapshots.newest_first()] if changelogs else ():
+        # What a later snapshot took away lives until that one is an expired changelog.
+        found |= _metadata_of(context, version)
+        found |= {context.data_file_path(e.partition, e.bucket, e.file) for e in context.manifests.delta_entries(version)}
     return found
 
 
-def _files_of(context: TableContext, snapshot: Snapshot) -> set[str]:
+def _metadata_of(context: TableContext, snapshot: Snapshot) -> set[str]:
     lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
     manifests = [meta.file_name for name in lists for meta in context.manifests.manifest_list(name)]
-    found = {context.layout.manifest(name) for name in (*lists, *manifests)}
+    return {context.layout.manifest(name) for name in (*lists, *manifests)}
+
+
+def _files_of(context: TableContext, snapshot: Snapshot) -> set[str]:
+    found = _metadata_of(context, snapshot)
     for entry in context.manifests.live_entries(snapshot):
         found.add(context.data_file_path(entry.partition, entry.bucket, entry.file))
     return found

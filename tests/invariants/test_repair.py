@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.errors import Conflict
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.repair_plan import BY_HAND, RepairPlan, plan_repair
 from paimon_cli.invariants.violation import ERROR
@@ -151,3 +152,14 @@ def test_command(run: Run, tmp_path: Path) -> None:  # noqa: F811
     run("repair", context.url, "--only", "everything", code=2)
     run("repair", context.url, "--apply", "--dry-run", code=2)
     run("repair", context.url, "--older-than", "soon", code=2)
+
+
+def test_what_is_no_gap_any_more(tmp_path: Path) -> None:
+    """Somebody rolls back between plan and repair."""
+    context = plain_table(tmp_path)
+    Path(context.layout.snapshot(2)).unlink()
+    plan = plan_repair(context)
+    for number in (3, 4):
+        Path(context.layout.snapshot(number)).unlink()
+    with pytest.raises(Conflict, match=r"snapshot 2 .* not between two others"):
+        apply_repair(context, plan)
