@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,29 +30,39 @@ class SpilledRun:
 class SpillDirectory:
     """Spilled runs of one writer or one merge; leaving the `with` block (or `close`) removes them.
 
-    The directory appears with the first run, below the system's directory for temporary files (TMPDIR).
+    The directory appears with the first run, below the system's directory for temporary files (TMPDIR). Buckets that are
+    flushed side by side share it.
     """
 
     def __init__(self) -> None:
         self._directory: Path | None = None
         self._count = 0
+        self._lock = threading.Lock()
         self.size = 0
         """Bytes on disk."""
 
     def write(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> SpilledRun:
-        if self._directory is None:
-            self._directory = Path(tempfile.mkdtemp(prefix="paimon-cli-spill-"))
-        run = SpilledRun(self._directory / f"run-{self._count}.arrows")
-        self._count += 1
+        run = SpilledRun(self._next_path())
         options = pa.ipc.IpcWriteOptions(compression=CODEC)
         with pa.OSFile(str(run.path), "wb") as sink, pa.ipc.new_stream(sink, schema, options=options) as stream:
             for batch in batches:
                 stream.write_batch(batch)
-        self.size += run.path.stat().st_size
+        self._grow(run.path.stat().st_size)
         return run
 
+    def _next_path(self) -> Path:
+        with self._lock:
+            if self._directory is None:
+                self._directory = Path(tempfile.mkdtemp(prefix="paimon-cli-spill-"))
+            self._count += 1
+            return self._directory / f"run-{self._count}.arrows"
+
+    def _grow(self, size: int) -> None:
+        with self._lock:
+            self.size += size
+
     def remove(self, run: SpilledRun) -> None:
-        self.size -= run.path.stat().st_size
+        self._grow(-run.path.stat().st_size)
         run.path.unlink()
 
     def close(self) -> None:

@@ -62,13 +62,6 @@ def null_first_words(column: pa.Array, descending: bool = False) -> list[np.ndar
     return [valid.astype(np.int64), filled]
 
 
-def stable_order(words: Sequence[np.ndarray]) -> np.ndarray:
-    """Row numbers in ascending order of the words (most significant first); equal rows keep their order."""
-    if len(words) == 1:
-        return np.argsort(words[0], kind="stable")
-    return np.lexsort(tuple(reversed(words)))
-
-
 def is_sorted(words: Sequence[np.ndarray]) -> bool:
     """Whether the rows are in non-descending order already."""
     undecided = np.ones(max(len(words[0]) - 1, 0), dtype=bool)

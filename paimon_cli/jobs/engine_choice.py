@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.engine import Engine
+from paimon_cli.storage.cores import usable_cores
 
 SPARK, LOCAL = "spark", "local"
 
@@ -15,14 +16,14 @@ def open_engine(
 ) -> Engine:
     """`spark` on `master` (None: local[*]) or `local`. Starts nothing yet; UsageError for Spark settings without Spark.
 
-    `parallelism`: tasks at a time; None: as many as Spark has cores for, one in this process.
+    `parallelism`: tasks at a time; None: as many as Spark or this process has cores for.
     """
     if engine == LOCAL:
         if master is not None or spark_conf:
             raise UsageError("--engine local takes no --master and no --spark-conf", "it runs in this process, without Spark")
         from paimon_cli.jobs.local_engine import LocalEngine
 
-        return LocalEngine(parallelism or 1)
+        return LocalEngine(parallelism or usable_cores())
     if engine != SPARK:
         raise UsageError(f"unknown engine '{engine}'", f"it is {SPARK} or {LOCAL}")
     from paimon_cli.jobs.spark_engine import SparkEngine

@@ -44,7 +44,7 @@ class LocalEngine:
     def write_rows(self, plan: WritePlan, progress: Progress) -> list[WrittenBucket]:
         progress.start("Writing rows", None)
         try:
-            return write_rows(plan, progress.advance)
+            return write_rows(plan, progress.advance, self._parallelism)
         finally:
             progress.finish()
 

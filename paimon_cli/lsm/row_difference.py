@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.key_order import group_starts, stable_order
+from paimon_cli.datatypes.key_order import group_starts
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.errors import BadInput
 from paimon_cli.lsm.row_equality import equality_codes
 from paimon_cli.lsm.sorted_rows import SortedRows

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.key_order import null_first_words, stable_order
+from paimon_cli.datatypes.key_order import null_first_words
 from paimon_cli.datatypes.row_kind import DELETE
+from paimon_cli.datatypes.stable_order import stable_order
 
 ABSENT, OLDER, ACCEPTED = 0, 1, 2
 """All sequence fields of the row are null | the group holds a newer row | the row is the group's newest so far."""

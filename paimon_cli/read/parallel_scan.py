@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -11,6 +10,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file_schema import read_schema
 from paimon_cli.read.predicate import Predicate
 from paimon_cli.read.scan_plan import Split
+from paimon_cli.read.side_by_side import read_side_by_side
 from paimon_cli.read.split_reader import read_split
 
 
@@ -24,14 +24,10 @@ def scan_to_arrow(
 ) -> pa.Table:
     """What `read_split` gives of all splits, in their order, `threads` of them at a time; chunks are not put together."""
 
-    def read(split: Split) -> list[pa.RecordBatch]:
-        return list(read_split(context, split, columns, predicate, keep_kinds))
+    def read(split: Split) -> Iterator[pa.RecordBatch]:
+        return read_split(context, split, columns, predicate, keep_kinds)
 
     schema = read_schema(context.schema, columns)
-    if threads == 1 or len(splits) < 2:
-        parts = [read(split) for split in splits]
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            parts = list(pool.map(read, splits))
-    batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for part in parts for batch in part]
+    found = read_side_by_side(splits, read, threads)
+    batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in found]
     return pa.Table.from_batches(batches, schema=schema)

@@ -12,8 +12,10 @@ from paimon_cli.read.increment_range import AUTO, IncrementRange, asked_incremen
 from paimon_cli.read.increments import increment_context, plan_increment
 from paimon_cli.read.predicate import Predicate, parse_predicate
 from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
+from paimon_cli.read.side_by_side import read_side_by_side
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.read.time_travel import travel
+from paimon_cli.storage.cores import usable_cores
 from paimon_cli.table.table_definition import split_names
 
 if TYPE_CHECKING:
@@ -60,11 +62,11 @@ class RowScan:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Rows by partition, bucket and key, up to the limit."""
         left = self.request.limit
+        if left is None:
+            yield from read_side_by_side(self.plan.splits, self._read, min(usable_cores(), self.context.read_threads))
+            return
         for split in self.plan.splits:
             for batch in self._read(split):
-                if left is None:
-                    yield batch
-                    continue
                 yield batch.slice(0, left)
                 left -= min(left, batch.num_rows)
                 if left == 0:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.bucket_hash import bucket_of, encode_rows, hash_rows
+from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.metadata.table_schema import TableSchema
@@ -40,7 +41,7 @@ class BucketRouter:
             return
         codes, partitions = self._partitions(batch)
         places = codes.astype(np.int64) * self.total_buckets + self._buckets(batch)
-        order = np.argsort(places, kind="stable")
+        order = stable_order([places])
         sorted_places = places[order]
         starts = np.flatnonzero(np.append(True, sorted_places[1:] != sorted_places[:-1]))
         for start, end in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):

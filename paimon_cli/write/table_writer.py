@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, ch
 from paimon_cli.bucket.spilled_runs import SpillDirectory
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.storage.read_ahead import ReadAhead
 from paimon_cli.write.bucket_router import BucketRouter
 from paimon_cli.write.bucket_tree import BucketTree
 from paimon_cli.write.sequence_numbers import numbered
@@ -18,6 +21,7 @@ from paimon_cli.write.sort_buffer import SortBuffer
 from paimon_cli.write.write_plan import WritePlan
 
 BucketKey = tuple[bytes, int]
+READ_AHEAD_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -29,15 +33,19 @@ class WrittenBucket:
     stall_millis: int = 0
 
 
-def write_rows(plan: WritePlan, on_rows: Callable[[int], None] = lambda rows: None) -> list[WrittenBucket]:
-    """Write all splits; `on_rows` hears of progress. When it fails, its level-0 files are removed."""
+def write_rows(plan: WritePlan, on_rows: Callable[[int], None] = lambda rows: None, threads: int = 1) -> list[WrittenBucket]:
+    """Write all splits; `on_rows` hears of progress. When it fails, its level-0 files are removed.
+
+    With several `threads` input is decoded ahead, and buckets are sorted, written and compacted side by side in the end.
+    """
     check_writable(plan.context)
+    batches = (batch for split in plan.splits for batch in plan.incoming.read(split))
     with TableWriter(plan) as writer:
-        for split in plan.splits:
-            for batch in plan.incoming.read(split):
+        with ReadAhead(batches, READ_AHEAD_BYTES) if threads > 1 else nullcontext(batches) as rows:
+            for batch in rows:
                 writer.write(batch)
                 on_rows(batch.num_rows)
-        return writer.finish()
+        return writer.finish(threads)
 
 
 class TableWriter:
@@ -88,9 +96,13 @@ class TableWriter:
         options = self._options
         return options.write_buffer_spillable and self._spill.size < options.write_buffer_spill_max_disk_size
 
-    def finish(self) -> list[WrittenBucket]:
+    def finish(self, threads: int = 1) -> list[WrittenBucket]:
         """Flush what is left and compact; one result per bucket that got rows."""
-        return [bucket.finish() for bucket in self._buckets.values()]
+        buckets = list(self._buckets.values())
+        if threads == 1 or len(buckets) == 1:
+            return [bucket.finish() for bucket in buckets]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(_BucketWriter.finish, buckets))
 
 
 class _BucketWriter:

@@ -1,0 +1,74 @@
+"""Batches made ahead: order, bounds, failures and an early end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli.storage.cores import MOST_CORES, usable_cores
+from paimon_cli.storage.read_ahead import ReadAhead
+
+ROWS = 1000
+BYTES = ROWS * 8
+
+
+def batches(count: int, made: list[int]) -> Iterator[pa.RecordBatch]:
+    for number in range(count):
+        made.append(number)
+        yield pa.record_batch({"n": pa.array([number] * ROWS, pa.int64())})
+
+
+def test_gives_everything_in_order_made_by_another_thread() -> None:
+    threads = set()
+
+    def items() -> Iterator[pa.RecordBatch]:
+        for batch in batches(50, []):
+            threads.add(threading.get_ident())
+            yield batch
+
+    with ReadAhead(items(), 3 * BYTES) as ahead:
+        assert [batch["n"][0].as_py() for batch in ahead] == list(range(50))
+    assert threads and threading.get_ident() not in threads
+
+
+@pytest.mark.parametrize("room", [0, 1, 4])
+def test_makes_no_more_than_it_has_room_for(room: int) -> None:
+    made: list[int] = []
+    with ReadAhead(batches(100, made), room * BYTES) as ahead:
+        taken = iter(ahead)
+        next(taken)
+        next(taken)
+        for _ in range(200):
+            if len(made) > 2 + max(1, room):
+                break
+            threading.Event().wait(0.0005)
+        assert len(made) <= 2 + max(1, room) + 1  # the one in hand
+    assert len(made) <= 2 + max(1, room) + 2
+
+
+def test_a_failure_comes_behind_what_was_made_before() -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from batches(2, [])
+        raise ValueError("damaged")
+
+    seen = 0
+    with ReadAhead(failing(), 100 * BYTES) as ahead, pytest.raises(ValueError, match="damaged"):
+        for _ in ahead:
+            seen += 1
+    assert seen == 2
+
+
+def test_leaving_early_ends_the_thread() -> None:
+    made: list[int] = []
+    before = threading.active_count()
+    with ReadAhead(batches(10_000, made), BYTES) as ahead:
+        next(iter(ahead))
+    assert threading.active_count() == before
+    assert len(made) < 10
+
+
+def test_cores_are_at_least_one() -> None:
+    assert 1 <= usable_cores() <= MOST_CORES
