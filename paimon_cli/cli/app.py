@@ -42,6 +42,7 @@ from paimon_cli.cli import (
 )
 from paimon_cli.cli.command import HelpfulGroup
 from paimon_cli.cli.failure_report import report_failure
+from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
 
 INTERRUPTED = 130
 
@@ -135,6 +136,7 @@ def main() -> None:
     Arrow's thread pools sometimes abort a process that tears itself down with readers of Python files (apache/arrow#34314):
     everything is said and closed by then, so a finished read must not end as a crash.
     """
+    keep_pandas_out()
     try:
         app()
     except SystemExit as end:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from paimon_cli.errors import UsageError
 from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.pandas_on_demand import let_pandas_in
 from paimon_cli.storage.cores import usable_cores
 
 SPARK, LOCAL = "spark", "local"
@@ -26,6 +27,7 @@ def open_engine(
         return LocalEngine(parallelism or usable_cores())
     if engine != SPARK:
         raise UsageError(f"unknown engine '{engine}'", f"it is {SPARK} or {LOCAL}")
+    let_pandas_in()
     from paimon_cli.jobs.spark_engine import SparkEngine
     from paimon_cli.jobs.spark_session import LOCAL_MASTER, SparkRequest
 

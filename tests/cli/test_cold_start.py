@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,37 @@ def test_metadata_commands_load_no_engine(tmp_path: Path, command: str) -> None:
     program = PROGRAM.format(arguments=[noun, verb, str(table), *options], heavy=HEAVY)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["read", "write", "compact", "files ls", "lsm show", "verify --level full"])
+def test_commands_on_rows_do_without_pandas(tmp_path: Path, command: str) -> None:
+    """Arrow imports it on sight, which takes longer than all that these commands do here."""
+    table = golden_table("java-0.9", "tags_and_expire", tmp_path)
+    rows = tmp_path / "none.json"
+    rows.write_text("")
+    arguments = [*command.split(), str(table), *([str(rows), "--engine", "local"] if command == "write" else ())]
+    arguments += ["--engine", "local"] if command == "compact" else ()
+    program = "import sys; from paimon_cli.cli.app import main; main()"
+    done = subprocess.run([sys.executable, "-X", "importtime", "-c", program, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "pyarrow" in done.stderr
+    assert not re.search(r"\| +pandas\.core", done.stderr)
+
+
+def test_spark_gets_pandas_back() -> None:
+    program = """
+from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
+from paimon_cli.jobs.engine_choice import open_engine
+keep_pandas_out()
+try:
+    import pandas
+except ImportError:
+    open_engine("spark")
+    import pandas
+    print(pandas.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "pandas\n", done.stderr
 
 
 def test_help_and_version_load_no_engine() -> None:
