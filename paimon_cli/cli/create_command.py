@@ -59,6 +59,8 @@ def create(
     definition = _with_clauses(_definition(columns, schema, ddl, from_file), primary_key, partition_by, comment)
     options = {**definition.options, **call.options}
     if bucket is not None:
+        if call.options.get("bucket", str(bucket)).strip() != str(bucket):
+            raise UsageError(f"--bucket {bucket} and --option bucket={call.options['bucket']} contradict each other")
         options["bucket"] = str(bucket)
     definition = replace(definition, options=options, if_not_exists=definition.if_not_exists or if_not_exists)
     location = call.locate(table, allow_unsafe_commit)

@@ -15,6 +15,7 @@ from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.storage.redaction import without_user_info
 
 TRACE_VARIABLE = "PAIMON_CLI_TRACE"
+SEVERAL_WORDS = "unexpected extra argument"
 COMMAND_LINE_ERROR: type[BaseException] = typer.BadParameter.__mro__[1]
 """What Typer raises for any wrong command line; it exports only this leaf of the family."""
 
@@ -49,7 +50,10 @@ def _as_shown(error: Exception) -> PaimonError:
 
 def _command_line_error(error: Any) -> UsageError:
     command = error.ctx.command_path if error.ctx is not None else "paimon-cli"
-    return UsageError(error.format_message().replace("\n", " "), hint=f"{command} --help")
+    message = error.format_message().replace("\n", " ")
+    if SEVERAL_WORDS in message:
+        return UsageError(message, "what holds blanks is one argument only in quotes, such as 'price INT'", f"{command} --help")
+    return UsageError(message, hint=f"{command} --help")
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, DataFileMeta, IndexFileMeta, ManifestEntry, ManifestFileMeta
@@ -67,6 +68,19 @@ def bucket_files(
         )
         for place, entries in grouped.items()
     }
+
+
+def expect_buckets(context: TableContext, asked: Collection[int], found: Iterable[BucketFiles]) -> None:
+    """UsageError for a number beyond the table's buckets, NotFound where buckets come with their rows (`bucket` -1)."""
+    present = {bucket.bucket: bucket.total_buckets for bucket in found}
+    count = max(context.options.bucket, *present.values()) if present else context.options.bucket
+    unknown = [number for number in asked if number not in present and not 0 <= number < count]
+    if unknown and count > 0:
+        hint = "see `paimon-cli buckets ls`"
+        raise UsageError(f"{context.url} has no bucket {unknown[0]}", f"its buckets are 0 to {count - 1}", hint)
+    if unknown:
+        numbers = ", ".join(map(str, sorted(present))) or "none yet"
+        raise NotFound(f"{context.url} has no bucket {unknown[0]}", f"its buckets are {numbers}", "see `paimon-cli buckets ls`")
 
 
 def _rows_at(columns: EntryColumns, keep_partition: KeepPartition | None, buckets: Collection[int] | None) -> np.ndarray:

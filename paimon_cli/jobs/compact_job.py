@@ -23,7 +23,7 @@ from paimon_cli.compact.round_choice import UNLIMITED, RoundLimits, newest_data,
 from paimon_cli.errors import Conflict, PaimonError, PartialSuccess
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files
+from paimon_cli.history.table_state import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, attempt, settle
 from paimon_cli.jobs.engine import Engine, TasksFailed
 from paimon_cli.jobs.progress import Progress
@@ -101,6 +101,8 @@ def plan_compaction(
         return CompactionPlan(None)
     chosen = _chosen(context, request)
     buckets = bucket_files(context, snapshot, keep_partition=chosen.matches, buckets=request.buckets or None)
+    if request.buckets and len({bucket for _, bucket in buckets}) < len(set(request.buckets)):
+        expect_buckets(context, request.buckets, bucket_files(context, snapshot).values())
     newest = newest_data(buckets.values()) if request.idle_millis is not None else {}
 
     def decide(bucket: BucketFiles) -> Decision:

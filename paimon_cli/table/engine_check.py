@@ -14,6 +14,8 @@ from paimon_cli.table.table_definition import TableDefinition, to_schema
 def check_engine(definition: TableDefinition) -> None:
     """UsageError for what no engine could merge by. What only this version lacks is said by `engine_limit`."""
     _check_record_expiry(definition)
+    _check_row_kind(definition)
+    _check_group_order(definition)
     _check_cross_partition(definition)
     if definition.primary_keys:
         engine_limit(to_schema(definition, 0))
@@ -40,6 +42,21 @@ def _check_record_expiry(definition: TableDefinition) -> None:
                 f"record-level.time-field '{name}' is {type_to_sql(column_type)}",
                 "it takes INT, BIGINT (epoch seconds) or TIMESTAMP",
             )
+
+
+def _check_row_kind(definition: TableDefinition) -> None:
+    name = TableOptions(definition.options).rowkind_field
+    if name in definition.field_names and (column_type := definition.field(name).type).root not in ("CHAR", "VARCHAR"):
+        raise UsageError(f"rowkind.field '{name}' is {type_to_sql(column_type)}", "it takes a text column, with +I, -U, +U or -D")
+
+
+def _check_group_order(definition: TableDefinition) -> None:
+    """Which of two groups such a column follows depends in Java on the order of a hash map."""
+    groups = TableOptions(definition.options).sequence_groups
+    for key, (fields, _) in sorted(groups.items()):
+        other = next((k for k, (_, columns) in groups.items() if k != key and not set(fields).isdisjoint(columns)), None)
+        if other is not None:
+            raise UsageError(f"{other} names a column that orders another group", f"it is of {key}")
 
 
 def _check_cross_partition(definition: TableDefinition) -> None:

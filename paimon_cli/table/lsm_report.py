@@ -12,7 +12,7 @@ from paimon_cli.datatypes.key_order import Key
 from paimon_cli.errors import UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files
+from paimon_cli.history.table_state import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.lsm.sorted_run import KeyOf, SortedRun, sorted_runs
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.clock_and_names import moment_of_wall_clock
@@ -73,6 +73,8 @@ def lsm_rows(
         return []
     keep = None if partition is None else partition.matches
     states = bucket_files(context, snapshot, keep_partition=keep, buckets=buckets or None).values()
+    if buckets and len({state.bucket for state in states}) < len(set(buckets)):
+        expect_buckets(context, buckets, bucket_files(context, snapshot).values())
     rows = (_lsm_row(context, state, snapshot.id) for state in states)
     return sorted(rows, key=lambda row: (row.partition, row.bucket))
 

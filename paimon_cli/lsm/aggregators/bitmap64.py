@@ -1,7 +1,8 @@
 """Bitmaps of 64-bit numbers in the only form that Java's Roaring64Bitmap reads and writes: a radix tree above containers.
 
 The tree leads from the upper 48 bits of a number to the container of its lower 16. All numbers are little-endian but the
-leaves' keys. What is written here equals Java's bytes, but where an array and a run are of the same length.
+leaves' keys. What is written here equals Java's bytes, but for the places of 17 to 48 children in their node, which Java gives
+in the order of insertion, and where an array and a run are of the same length.
 """
 
 from __future__ import annotations
