@@ -88,6 +88,7 @@ def compact(
             tuple(bucket or ()),
             on_conflict.value,
             at_snapshot=if_snapshot,
+            unknown_buckets_allowed=database is not None,
         ),
         idle_time=idle_time,
         memory=memory,

@@ -134,6 +134,7 @@ class ShownPlan:
     """Answer of `--explain`: the snapshot, what is left to read, and what was skipped by which reason."""
 
     snapshot_id: int | None
+    levels: str
     splits: int
     splits_to_merge: int
     rows: int
@@ -148,13 +149,19 @@ class ShownPlan:
     files_skipped_by_partition: int
     files_skipped_by_bucket: int
     files_skipped_by_level: int
+    rows_skipped_by_level: int
     files_skipped_by_key: int
     files_skipped_by_value: int
     files_skipped_by_index: int
     files_skipped_as_unchanged: int
 
 
-_PLAN_TITLES = {"snapshot_id": ("Snapshot", ID), "rows": ("Rows at most", COUNT), "size": ("Bytes at most", SIZE)}
+_PLAN_TITLES = {
+    "snapshot_id": ("Snapshot", ID),
+    "rows": ("Rows at most", COUNT),
+    "size": ("Bytes at most", SIZE),
+    "levels": ("Levels", TEXT),
+}
 PLAN_COLUMNS = tuple(
     Column(name, *_PLAN_TITLES.get(name, (name.replace("_", " ").capitalize(), COUNT))) for name in ShownPlan.__dataclass_fields__
 )
@@ -164,6 +171,7 @@ def _show_plan(call: Call, table: Table, scan: RowScan) -> None:
     plan = scan.plan
     shown = ShownPlan(
         snapshot_id=None if plan.snapshot is None else plan.snapshot.id,
+        levels=plan.levels,
         splits=len(plan.splits),
         splits_to_merge=sum(split.needs_merge for split in plan.splits),
         rows=plan.row_count,

@@ -46,6 +46,7 @@ class CompactRequest:
 
     `idle_millis`: partitions without new data for so long are compacted fully, others as the strategy says (not at all if that
     is full, too). `at_snapshot`: plan there and not at the latest. `memory`: bytes that one task's merge may hold.
+    `unknown_buckets_allowed`: numbers beyond a table's buckets choose nothing, for a request to many tables.
     """
 
     strategy: str = "full"
@@ -56,6 +57,7 @@ class CompactRequest:
     idle_millis: int | None = None
     at_snapshot: int | None = None
     memory: int | None = None
+    unknown_buckets_allowed: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def plan_compaction(
         return CompactionPlan(None)
     chosen = _chosen(context, request)
     buckets = bucket_files(context, snapshot, keep_partition=chosen.matches, buckets=request.buckets or None)
-    if request.buckets and len({bucket for _, bucket in buckets}) < len(set(request.buckets)):
+    if not request.unknown_buckets_allowed and not set(request.buckets) <= {bucket for _, bucket in buckets}:
         expect_buckets(context, request.buckets, bucket_files(context, snapshot).values())
     newest = newest_data(buckets.values()) if request.idle_millis is not None else {}
 

@@ -13,7 +13,7 @@ from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.file_bounds import TableBounds
 from paimon_cli.read.predicate import Predicate
-from paimon_cli.read.scan_plan import ScanCounts, ScanPlan, Split
+from paimon_cli.read.scan_plan import ABOVE_0, ALL_LEVELS, ScanCounts, ScanPlan, Split
 
 Place = tuple[bytes, int]
 
@@ -34,7 +34,7 @@ def plan_difference(
         if place[1] >= 0:
             empty = BucketFiles(*place, 1, ())
             splits += planner.splits(old.get(place, empty), new.get(place, empty))
-    return ScanPlan(after, tuple(splits), planner.counts)
+    return ScanPlan(after, tuple(splits), planner.counts, ABOVE_0 if context.options.hides_level_0 else ALL_LEVELS)
 
 
 def _refuse_rescaled(context: TableContext, old: Mapping[Place, BucketFiles], new: Mapping[Place, BucketFiles]) -> None:
@@ -92,6 +92,7 @@ class _Planner:
         hides = bool(self._context.schema.primary_keys) and self._context.options.hides_level_0
         shown = {file.file_name: file for file in bucket.files if not hides or file.level > 0}
         self.counts.files_skipped_by_level += len(bucket.files) - len(shown)
+        self.counts.rows_skipped_by_level += sum(file.row_count for file in bucket.files if file.file_name not in shown)
         return shown
 
     def _groups(self, files: Iterable[DataFileMeta]) -> list[list[DataFileMeta]]:

@@ -16,6 +16,7 @@ from paimon_cli.read.file_bounds import TableBounds
 from paimon_cli.read.predicate import Predicate
 
 T = TypeVar("T")
+ALL_LEVELS, ABOVE_0 = "all", "above 0 only"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class ScanCounts:
     files_skipped_by_partition: int = 0
     files_skipped_by_bucket: int = 0
     files_skipped_by_level: int = 0
+    rows_skipped_by_level: int = 0
     files_skipped_by_key: int = 0
     files_skipped_by_value: int = 0
     files_skipped_by_index: int = 0
@@ -72,6 +74,7 @@ class ScanPlan:
     snapshot: Snapshot | None
     splits: tuple[Split, ...]
     counts: ScanCounts
+    levels: str = ALL_LEVELS
 
     @property
     def size(self) -> int:
@@ -165,7 +168,7 @@ class _Planner:
         place = lambda bucket: (self._context.partition_path_of(bucket.partition), bucket.partition, bucket.bucket)  # noqa: E731
         for bucket in sorted(found, key=place):
             splits += self.splits(bucket)
-        return ScanPlan(snapshot, tuple(splits), self.counts)
+        return ScanPlan(snapshot, tuple(splits), self.counts, self._levels)
 
     def splits(self, bucket: BucketFiles) -> list[Split]:
         self.counts.buckets += 1
@@ -190,11 +193,20 @@ class _Planner:
         return holding is None or bucket.bucket in holding
 
     def _visible(self, files: tuple[DataFileMeta, ...]) -> list[DataFileMeta]:
-        hides = bool(self._context.schema.primary_keys) and self._context.options.hides_level_0 and not self._shows_level_0
-        hidden_level = 0 if hides else None
-        shown = [f for f in files if f.level != hidden_level and self._top_level in (None, f.level)]
+        shown = [f for f in files if not (self._hides_level_0 and f.level == 0) and self._top_level in (None, f.level)]
         self.counts.files_skipped_by_level += len(files) - len(shown)
+        self.counts.rows_skipped_by_level += sum(f.row_count for f in files) - sum(f.row_count for f in shown)
         return shown
+
+    @property
+    def _hides_level_0(self) -> bool:
+        return bool(self._context.schema.primary_keys) and self._context.options.hides_level_0 and not self._shows_level_0
+
+    @property
+    def _levels(self) -> str:
+        if self._top_level is not None:
+            return f"{self._top_level} only"
+        return ABOVE_0 if self._hides_level_0 else ALL_LEVELS
 
     def _independent_files(self, bucket: BucketFiles, files: list[DataFileMeta]) -> list[Split]:
         """Append tables, and buckets whose stale rows deletion vectors mark: no row depends on another file."""

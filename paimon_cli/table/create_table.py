@@ -13,7 +13,7 @@ from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
 from paimon_cli.table.definition_check import check_definition
 from paimon_cli.table.engine_check import engine_limit
-from paimon_cli.table.option_values import misspelled_keys
+from paimon_cli.table.option_values import idle_levels, misspelled_keys
 from paimon_cli.table.table_definition import TableDefinition, to_schema, with_key_options
 from paimon_cli.table.table_location import TableLocation
 
@@ -52,7 +52,9 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
     storage, root = location.open_storage()
     history = SchemaHistory(storage, TableLayout(root))
     if not history.ids() and history.commit(schema):
-        return CreatedTable(schema, True, (*misspelled_keys(definition.options), *writing_limits(schema)))
+        return CreatedTable(
+            schema, True, (*misspelled_keys(definition.options), *idle_levels(definition.options), *writing_limits(schema))
+        )
     if not definition.if_not_exists:
         raise UsageError(
             f"table {location.name} exists already", hint="use --if-not-exists to leave it as it is, or choose another name"

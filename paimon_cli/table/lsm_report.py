@@ -73,7 +73,7 @@ def lsm_rows(
         return []
     keep = None if partition is None else partition.matches
     states = bucket_files(context, snapshot, keep_partition=keep, buckets=buckets or None).values()
-    if buckets and len({state.bucket for state in states}) < len(set(buckets)):
+    if buckets and not set(buckets) <= {state.bucket for state in states}:
         expect_buckets(context, buckets, bucket_files(context, snapshot).values())
     rows = (_lsm_row(context, state, snapshot.id) for state in states)
     return sorted(rows, key=lambda row: (row.partition, row.bucket))

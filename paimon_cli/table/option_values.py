@@ -39,9 +39,11 @@ def check_option_values(options: Mapping[str, str]) -> None:
         elif known is not None and known.type in _READER_OF_TYPE:
             read_option(key, text, _READER_OF_TYPE[known.type])
     _read_typed_values(TableOptions(options))
-    file_format = options.get("file.format", "parquet")
-    if file_format.lower() not in FILE_FORMATS:
-        raise UsageError(f"option 'file.format' cannot be '{file_format}'", f"allowed: {', '.join(FILE_FORMATS)}")
+    of_levels = TableOptions(options).file_format_per_level.values()
+    formats = [("file.format", options.get("file.format", "parquet")), *(("file.format.per.level", text) for text in of_levels)]
+    for key, file_format in formats:
+        if file_format.lower() not in FILE_FORMATS:
+            raise UsageError(f"option '{key}' cannot be '{file_format}'", f"allowed: {', '.join(FILE_FORMATS)}")
 
 
 def misspelled_keys(options: Mapping[str, str]) -> list[str]:
@@ -50,6 +52,19 @@ def misspelled_keys(options: Mapping[str, str]) -> list[str]:
     unknown = [key for key in options if find_option(key) is None and not key.startswith(OF_COLUMNS)]
     nearest = {key: get_close_matches(key, keys, 1, NEARLY) for key in unknown}
     return [f"option '{key}' is unknown to Paimon; did you mean '{found[0]}'?" for key, found in nearest.items() if found]
+
+
+def idle_levels(options: Mapping[str, str]) -> list[str]:
+    """One sentence for each level that has a setting and no file ever: Paimon takes any number."""
+    typed = TableOptions(options)
+    settings = {
+        "file.format.per.level": typed.file_format_per_level,
+        "file.compression.per.level": typed.file_compression_per_level,
+    }
+    top = typed.num_levels - 1
+    return [
+        f"option '{key}' names level {n}, the highest is {top}" for key, levels in settings.items() for n in levels if n > top
+    ]
 
 
 def _read_typed_values(options: TableOptions) -> None:

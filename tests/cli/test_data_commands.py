@@ -84,6 +84,36 @@ def test_explain_says_what_is_skipped(run: Run, orders: Path, tmp_path: Path) ->
     assert (plan["item"]["partitions"], plan["item"]["partitions_skipped"], plan["item"]["rows"]) == (2, 1, 1)
 
 
+def test_explain_says_which_levels_are_read(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a"), row(2, "a")), *LOCAL)
+    run("compact", orders, *LOCAL)
+    run("write", orders, jsonl(tmp_path, row(1, "b"), row(3, "b")), *LOCAL)
+    names = ("levels", "files_skipped_by_level", "rows_skipped_by_level", "rows")
+    shown = {name: run("read", f"{orders}{name}", "--explain", "-o", "json").json["item"] for name in ("", "$ro")}
+    assert [shown[""][name] for name in names] == ["all", 0, 0, 4]
+    assert [shown["$ro"][name] for name in names] == ["5 only", 2, 2, 2]
+
+
+def test_a_contradiction_about_buckets_is_refused(run: Run, tmp_path: Path) -> None:
+    columns = ("-C", "id INT", "--primary-key", "id")
+    told = run("create", tmp_path / "t", *columns, "--bucket", 1, "--option", "bucket=4", code=2)
+    assert "contradict" in told.err
+    run("create", tmp_path / "t", *columns, "--bucket", 4, "--option", "bucket=4")
+
+
+def test_columns_without_quotes_get_a_hint(run: Run, orders: Path) -> None:
+    assert "only in quotes" in run("alter", orders, "add-column", "c", "INT", code=2).err
+
+
+@pytest.mark.parametrize("command", [("compact", *LOCAL), ("compact", "--dry-run"), ("lsm", "show")])
+def test_unknown_buckets_are_told(run: Run, orders: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
+    assert "its buckets are 0 to 1" in run(*command, orders, "--bucket", 9, code=2).err
+    held = {item["bucket"] for item in run("buckets", "ls", orders, "-o", "json").json["items"]}
+    (empty,) = {0, 1} - held
+    run(*command, orders, "--bucket", empty)
+
+
 def test_rows_as_text_and_json(run: Run, orders: Path, tmp_path: Path) -> None:
     run("write", orders, jsonl(tmp_path, row(1, "a\x1b[31mred"), row(20, None)), *LOCAL)
     text = run("read", orders, "-s", "id,name").out

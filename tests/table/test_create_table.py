@@ -37,6 +37,9 @@ def definition(
     )
 
 
+CROSSED_GROUPS = {"merge-engine": "partial-update", "fields.g.sequence-group": "v", "fields.h.sequence-group": "g"}
+
+
 def create(folder: Path, *columns: str, **clauses: object) -> CreatedTable:
     return create_table(TableLocation(str(folder), "t"), definition(columns, **clauses))  # type: ignore[arg-type]
 
@@ -122,6 +125,9 @@ def test_of_many_that_create_at_once_one_wins(tmp_path: Path) -> None:
         (["id INT"], {"options": {"merge-engine": "aggregation", "changelog-producer": "input"}}, "aggregation"),
         (["id INT"], {"key": (), "options": {"bucket": "-1", "merge-engine": "aggregation"}}, "needs a primary key"),
         (["id INT", "v INT"], {"options": {"primary-key": "v"}}, "'primary-key' is given twice"),
+        (["id INT", "v INT"], {"options": {"rowkind.field": "v"}}, "rowkind.field 'v' is INT"),
+        (["id INT"], {"options": {"file.format.per.level": "0:xls"}}, "file.format.per.level"),
+        (["id INT", "g INT", "h INT", "v INT"], {"options": CROSSED_GROUPS}, "orders another group"),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[str, object], message: str) -> None:
@@ -140,6 +146,7 @@ def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[s
         (["id INT", "f DOUBLE"], {"key": ("id", "f"), "partition_by": ("f",)}, "DOUBLE NOT NULL partition columns"),
         (["id INT", "f BYTES"], {"key": ("id", "f"), "partition_by": ("f",)}, "BYTES NOT NULL partition columns"),
         (["id INT"], {"options": {"file.format": "csv"}}, "file.format=csv"),
+        (["id INT"], {"options": {"file.format.per.level": "99:orc"}}, "level 99, the highest is 5"),
         (["id INT", "at TIMESTAMP(9)"], {"options": {"file.format": "avro"}}, "TIMESTAMP\\(9\\)"),
         (["id INT", "t TIMESTAMP(6)", "a ARRAY<ROW<at TIMESTAMP_LTZ(7)>>"], {}, "column 'a'"),
         (["id INT"], {"key": (), "options": {"bucket": "-1"}}, "without a primary key"),
