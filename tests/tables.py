@@ -52,14 +52,14 @@ def _type(given: str | dict[str, Any]) -> DataType:
     return parse_sql_type(given) if isinstance(given, str) else parse_type(given)
 
 
-def write(context: TableContext, rows: Sequence[Row], op: str = "upsert", **request: Any) -> WriteSummary:
+def write(context: TableContext, rows: Sequence[Row], op: str = "upsert", threads: int = 1, **request: Any) -> WriteSummary:
     """Write rows in canonical form; a row may hold `_op` (+I, -D, ...) for its kind."""
     source = Path(context.layout.root).parent / f"{context.names.uuid()}.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     column = "_op" if any("_op" in row for row in rows) else None
     asked = WriteRequest((str(source),), "json", op, column, **request)
     try:
-        return run_write(context, asked, LocalEngine(), NoProgress())
+        return run_write(context, asked, LocalEngine(threads), NoProgress())
     finally:
         source.unlink()
 

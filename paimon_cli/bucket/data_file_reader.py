@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from paimon_cli.bucket.avro_rows import avro_batches
 from paimon_cli.bucket.decode_errors import DECODE_ERRORS, first_line
+from paimon_cli.bucket.decoded_columns import check_decoded
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.bucket.orc_padding import holds_chars, unpadded
@@ -47,7 +48,7 @@ def read_data_file(
     try:
         for batch in _batches(context, path, file, columns, batch_rows):
             rows += batch.num_rows
-            batch.validate(full=True)  # texts that are no UTF-8 come through the decoders of files without checksums
+            check_decoded(batch)
             yield batch
     except FileNotFoundError as error:
         raise _missing(path) from error

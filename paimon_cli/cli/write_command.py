@@ -122,7 +122,8 @@ def write(
         ),
     ] = None,
     parallelism: Annotated[
-        int | None, typer.Option("--parallelism", metavar="N", min=1, help="Tasks that write at once.")
+        int | None,
+        typer.Option("--parallelism", metavar="N", min=1, help="Tasks, or threads of the local engine, that write at once."),
     ] = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
@@ -168,7 +169,7 @@ def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhe
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.write_job import run_write
 
-    with call.engine_running() as engine:
+    with call.engine_running(_threads(call, request)) as engine:
         summary = run_write(opened.context, request, engine, progress_on_stderr())
         if call.output is OutputFormat.TABLE:
             print(_summary_text(summary))
@@ -182,13 +183,18 @@ def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhe
             compact_behind_write(opened, {bucket for _, bucket in summary.touched}, engine)
 
 
+def _threads(call: Call, request: WriteRequest) -> int | None:
+    """On Spark `--parallelism` is for the plan to keep: reader tasks are as many as there are splits."""
+    return request.parallelism if call.engine == "local" else None
+
+
 def _stage(call: Call, opened: Table, request: WriteRequest, file: str) -> None:
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.cli.stage_commands import show_staged, staged_text
     from paimon_cli.jobs.stage_job import StageFile, stage_write
 
     stage_file = StageFile(file)
-    with call.engine_running() as engine:
+    with call.engine_running(_threads(call, request)) as engine:
         staged = stage_write(opened.context, request, stage_file, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:
         print(staged_text(stage_file, staged))

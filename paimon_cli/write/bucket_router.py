@@ -35,19 +35,20 @@ class BucketRouter:
         codes, partitions = self._partitions(batch)
         return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), partitions), self._buckets(batch)
 
-    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int, pa.RecordBatch]]:
-        """The batch as one piece per (partition, bucket), rows in their order."""
+    def split(self, batch: pa.RecordBatch, order: np.ndarray | None = None) -> Iterator[tuple[bytes, int, pa.RecordBatch]]:
+        """The batch as one piece per (partition, bucket), rows in their order, or as `order` (row numbers) has them."""
         if batch.num_rows == 0:
             return
         codes, partitions = self._partitions(batch)
         places = codes.astype(np.int64) * self.total_buckets + self._buckets(batch)
-        order = stable_order([places])
+        order = stable_order([places]) if order is None else order[stable_order([places[order]])]
         sorted_places = places[order]
         starts = np.flatnonzero(np.append(True, sorted_places[1:] != sorted_places[:-1]))
         for start, end in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
             code, bucket = divmod(int(sorted_places[start]), self.total_buckets)
             # Copies, not slices of one sorted batch: a flushed bucket must not be kept in memory by its neighbours.
-            piece = batch if len(starts) == 1 else batch.take(pa.array(order[start:end]))
+            as_it_is = len(starts) == 1 and bool((order[1:] > order[:-1]).all())
+            piece = batch if as_it_is else batch.take(pa.array(order[start:end]))
             yield partitions[code].as_py(), bucket, piece
 
     def _buckets(self, batch: pa.RecordBatch) -> np.ndarray:

@@ -84,3 +84,14 @@ def test_partitions_whose_directory_names_differ_by_writer_are_refused() -> None
     schema = schema_of({"p": "DOUBLE NOT NULL", "k": "INT NOT NULL"}, ("p", "k"), ("p",))
     with pytest.raises(NotSupported, match="column 'p'"):
         router_of(schema)
+
+
+def test_pieces_come_in_the_order_asked_for() -> None:
+    router = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "3"}))
+    batch = pa.record_batch({"k": pa.array(np.random.default_rng(1).permutation(500), pa.int32())})
+    falling = np.argsort(-batch["k"].to_numpy(), kind="stable")
+    pieces = {bucket: piece["k"].to_pylist() for _, bucket, piece in router.split(batch, falling)}
+    given = {bucket: piece["k"].to_pylist() for _, bucket, piece in router.split(batch)}
+    assert pieces == {bucket: sorted(keys, reverse=True) for bucket, keys in given.items()}
+    ((_, _, whole),) = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "1"})).split(batch, falling)
+    assert whole["k"].to_pylist() == list(range(499, -1, -1))

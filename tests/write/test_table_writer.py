@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.bucket.data_file_writer import DataFileWriter
+from paimon_cli.errors import BadInput, NotSupported, StorageUnavailable, UsageError
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.metadata.data_file import DataFileMeta
 from tests.tables import data_files, live_files, make_table, rows, write
@@ -174,3 +175,41 @@ def test_what_is_not_written_is_refused_before_anything_happens(tmp_path: Path) 
     context = make_table(tmp_path / "dynamic", COLUMNS, ["k"], bucket=-1)
     with pytest.raises(NotSupported):
         write(context, [{"k": 1, "v": "a"}])
+
+
+def test_threads_write_what_one_thread_writes(tmp_path: Path) -> None:
+    columns = {"s": "STRING NOT NULL", "k": "INT NOT NULL", "v": "STRING"}
+    given = [{"s": f"key {k % 7}", "k": k % 900, "v": f"value {k}"} for k in range(20_000)]
+    options = {"write-buffer-size": "256 kb"}  # so that most buckets have spilled runs when they are finished
+    found = []
+    for name, threads in (("one", 1), ("three", 3)):
+        context = make_table(tmp_path / name, columns, ["s", "k"], bucket=5, options=options)
+        write(context, given, threads=threads)
+        assert len(live(context)) == 5
+        found.append((rows(context), [(file.row_count, file.min_key, file.max_sequence_number) for file in live(context)]))
+    newest = {(row["s"], row["k"]): row for row in given}
+    assert found[0] == found[1]
+    assert len(found[0][0]) == len(newest) and all(row == newest[row["s"], row["k"]] for row in found[0][0])
+
+
+def test_a_thread_that_fails_takes_the_files_of_the_others_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=4)
+    close, turns = DataFileWriter.close, itertools.count()
+
+    def failing(writer: DataFileWriter) -> tuple[DataFileMeta, ...]:
+        if next(turns) == 2:
+            raise StorageUnavailable("the disk is full")
+        return close(writer)
+
+    monkeypatch.setattr(DataFileWriter, "close", failing)
+    with pytest.raises(StorageUnavailable):
+        write(context, given_rows(), threads=3)
+    assert not data_files(context)
+    assert context.snapshots.latest() is None
+
+
+def test_a_bad_row_is_told_when_rows_are_read_ahead(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=4)
+    with pytest.raises(BadInput, match="row 60001"):
+        write(context, [*given_rows(), {"k": None, "v": "x"}], threads=2)
+    assert not data_files(context)

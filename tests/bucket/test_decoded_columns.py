@@ -1,0 +1,49 @@
+"""Decoded columns are checked as Arrow's full validation would, whatever way is taken."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli.bucket.decoded_columns import check_decoded
+
+BINARIES = {
+    "ascii": [b"a", b"", None, b"longer than twelve bytes"],
+    "characters of several bytes": ["é".encode(), None, "字".encode()],
+    "a byte that begins nothing": [b"fine", b"\xff"],
+    "a character cut between two texts": [b"x\xc3", b"\xa9y"],
+    "a surrogate": [b"\xed\xa0\x80"],
+    "nothing": [],
+    "nulls": [None, None],
+}
+
+
+def as_texts(values: list[bytes | None]) -> pa.Array:
+    stored = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(stored), stored.buffers())
+
+
+@pytest.mark.parametrize("name", BINARIES)
+def test_texts_are_judged_like_full_validation(name: str) -> None:
+    texts = as_texts([b"\xff", *BINARIES[name], b"\xff"])[1:-1]
+    batch = pa.record_batch([texts], names=["t"])
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        with pytest.raises(pa.ArrowInvalid):
+            check_decoded(batch)
+    else:
+        check_decoded(batch)
+
+
+def test_a_decimal_of_too_many_digits_is_found() -> None:
+    wide = pa.array([12345], pa.decimal128(5, 0))
+    narrow = pa.Array.from_buffers(pa.decimal128(3, 0), 1, wide.buffers())
+    with pytest.raises(pa.ArrowInvalid):
+        check_decoded(pa.record_batch([narrow], names=["d"]))
+
+
+def test_texts_inside_of_lists_are_looked_at() -> None:
+    lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), as_texts([b"ok", b"\xfe"]))
+    with pytest.raises(pa.ArrowInvalid):
+        check_decoded(pa.record_batch([lists], names=["l"]))
