@@ -173,7 +173,7 @@ def _show_plan(call: Call, table: Table, scan: RowScan) -> None:
         snapshot_id=None if plan.snapshot is None else plan.snapshot.id,
         levels=plan.levels,
         splits=len(plan.splits),
-        splits_to_merge=sum(split.needs_merge for split in plan.splits),
+        splits_to_merge=plan.splits_to_merge,
         rows=plan.row_count,
         size=plan.size,
         **vars(plan.counts),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,20 +18,18 @@ from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
 
 if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
-    import numpy as np
-
     from paimon_cli.metadata.manifest_columns import EntryColumns
 
 KeepManifest = Callable[[ManifestFileMeta], bool]
 KeepEntry = Callable[[ManifestEntry], bool]
-ChosenRows = Callable[["EntryColumns"], "np.ndarray"]
-"""Which entries are worth making: their rows, ascending."""
 
 _FEW = 4
 """So many manifests are read one after the other."""
 _LISTS_KEPT = 8
-_GROUP_BYTES = 16 << 20
+_GROUP_BYTES = 6 << 20
 """So many bytes of manifests are decoded side by side: they unfold to some 20 times that."""
+_DECODERS = 2
+"""More would hold more memory; numpy does little enough of the work outside of Python's lock."""
 
 
 class SnapshotGone(NotFound):
@@ -91,16 +90,19 @@ class ManifestReader:
         with ThreadPoolExecutor(self.threads) as pool:
             yield from pool.map(self.manifest, names, sizes)
 
-    def entries_at(self, manifests: Sequence[ManifestFileMeta], chosen: ChosenRows) -> Iterator[list[ManifestEntry]]:
-        """The entries that `chosen` selects, in order; of the others no objects are made."""
-        group: list[tuple[str, bytes]] = []
-        for meta in manifests:
-            path = self.layout.manifest(meta.file_name)
-            group.append((path, self._content(path, meta.file_size)))
-            if sum(len(content) for _, content in group) >= _GROUP_BYTES:
-                yield from _chosen(group, chosen)
-                group = []
-        yield from _chosen(group, chosen)
+    def columns(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[EntryColumns]:
+        """The same entries as columns, some manifests to a piece, in order; files are fetched and decoded side by side."""
+        groups = _groups(manifests)
+        if self.threads < 2:
+            for group in groups:
+                yield from _decoded([self._named_content(meta) for meta in group])
+            return
+        with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(_DECODERS) as decoding:
+            fetched = [[fetching.submit(self._named_content, meta) for meta in group] for group in groups]
+            waiting = deque(decoding.submit(_decoded_when_there, futures) for futures in fetched)
+            del fetched
+            while waiting:
+                yield from waiting.popleft().result()
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """What the commit of this snapshot added and deleted."""
@@ -114,18 +116,27 @@ class ManifestReader:
         snapshot: Snapshot,
         keep_manifest: KeepManifest | None = None,
         keep_entry: KeepEntry | None = None,
-        chosen: ChosenRows | None = None,
     ) -> list[ManifestEntry]:
         """ADD entries of the files that are alive, oldest first.
 
         `keep_manifest` may only drop by partition, bucket or level (a file's ADD and DELETE agree on them); `keep_entry`
-        sees ADD entries only and may look at anything. `chosen` selects by partition and bucket before entries are made.
+        sees ADD entries only and may look at anything.
         """
         manifests = [meta for meta in self.manifests_of(snapshot) if keep_manifest is None or keep_manifest(meta)]
+        return self.live_among(snapshot, manifests, keep_entry)
+
+    def live_among(
+        self, snapshot: Snapshot, manifests: Sequence[ManifestFileMeta], keep_entry: KeepEntry | None = None
+    ) -> list[ManifestEntry]:
+        """The same of some manifests of the snapshot."""
         try:
-            return live(self.entries(manifests) if chosen is None else self.entries_at(manifests, chosen), keep_entry)
+            return live(self.entries(manifests), keep_entry)
         except DamagedFile as error:
             raise self.gone_or_damaged(snapshot, error) from error
+
+    def _named_content(self, meta: ManifestFileMeta) -> tuple[str, bytes]:
+        path = self.layout.manifest(meta.file_name)
+        return path, self._content(path, meta.file_size)
 
     def _content(self, path: str, size: int | None) -> bytes:
         """`size` is what the metadata above says: a file that was cut between two blocks looks whole otherwise."""
@@ -147,11 +158,26 @@ class ManifestReader:
         )
 
 
-def _chosen(group: Sequence[tuple[str, bytes]], chosen: ChosenRows) -> Iterator[list[ManifestEntry]]:
+def _groups(manifests: Sequence[ManifestFileMeta]) -> list[list[ManifestFileMeta]]:
+    groups: list[list[ManifestFileMeta]] = []
+    filled = _GROUP_BYTES
+    for meta in manifests:
+        if filled >= _GROUP_BYTES:
+            groups.append([])
+            filled = 0
+        groups[-1].append(meta)
+        filled += meta.file_size
+    return groups
+
+
+def _decoded_when_there(fetched: Sequence[Future[tuple[str, bytes]]]) -> list[EntryColumns]:
+    return _decoded([future.result() for future in fetched])
+
+
+def _decoded(group: Sequence[tuple[str, bytes]]) -> list[EntryColumns]:
     from paimon_cli.metadata.manifest_columns import decode_manifest_columns
 
-    for columns in decode_manifest_columns(group):
-        yield [columns.entry(row) for row in chosen(columns).tolist()]
+    return list(decode_manifest_columns(group))
 
 
 def live(batches: Iterable[Sequence[ManifestEntry]], keep_entry: KeepEntry | None = None) -> list[ManifestEntry]:

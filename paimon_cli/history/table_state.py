@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DataFileMeta, IndexFileMeta, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from paimon_cli.metadata.manifest_columns import EntryColumns
+    from paimon_cli.history.live_columns import LiveColumns
 
 KeepPartition = Callable[[bytes], bool]
+AddedFiles = Callable[[bytes, int], None]
+"""Told how many files the manifests that are read add to a partition, kept or not; maybe in several portions."""
+Place = tuple[bytes, int]
+
+_MANY = 2000
+"""From so many entries on columns are faster than objects."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +38,47 @@ class BucketFiles:
     index_files: tuple[IndexFileMeta, ...] = ()
 
 
+@dataclass(frozen=True)
+class ColumnBuckets(Mapping[Place, BucketFiles]):
+    """Buckets whose files become objects when a bucket is asked for; `columns` are those of all of them. Picklable."""
+
+    columns: LiveColumns
+    index_files: Mapping[Place, tuple[IndexFileMeta, ...]]
+
+    @cached_property
+    def _rows(self) -> dict[Place, np.ndarray]:
+        return self.columns.rows_by_place
+
+    def __getitem__(self, place: Place) -> BucketFiles:
+        entries = [self.columns.entry(row) for row in self._rows[place].tolist()]
+        return BucketFiles(
+            *place, entries[-1].total_buckets, tuple(entry.file for entry in entries), self.index_files.get(place, ())
+        )
+
+    def totals(self, place: Place) -> tuple[int, int]:
+        """The number of buckets that its newest file was written for, and how many files it has; no objects are made."""
+        rows = self._rows[place]
+        return int(self.columns.numbers("total_buckets")[rows[-1]]), len(rows)
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
 def bucket_files(
     context: TableContext,
     snapshot: Snapshot | None,
     keep_partition: KeepPartition | None = None,
     buckets: Collection[int] | None = None,
     keep_manifest: KeepManifest | None = None,
-) -> dict[tuple[bytes, int], BucketFiles]:
+    added: AddedFiles | None = None,
+) -> Mapping[Place, BucketFiles]:
     """Buckets with at least one live file; none for `snapshot` None, a table that nothing was committed to.
 
-    `keep_manifest` may drop manifests by the partitions they hold.
+    `keep_manifest` may drop manifests by the partitions they hold. Of many files none become objects before their bucket is
+    asked for, and then each time anew.
     """
     if snapshot is None:
         return {}
@@ -52,20 +90,22 @@ def bucket_files(
             return True
         return any(meta.min_bucket <= bucket <= meta.max_bucket for bucket in buckets)
 
-    def chosen(columns: EntryColumns) -> np.ndarray:
-        return _rows_at(columns, keep_partition, buckets)
+    manifests = [meta for meta in context.manifests.manifests_of(snapshot) if may_hold_buckets(meta)]
+    if sum(meta.num_added_files + meta.num_deleted_files for meta in manifests) >= _MANY:
+        columns = _columns(context, snapshot, manifests, keep_partition, buckets, added)
+        return ColumnBuckets(columns, _index_files(context, snapshot))
 
-    grouped: dict[tuple[bytes, int], list[ManifestEntry]] = {}
-    pruned = keep_partition is not None or buckets is not None
-    for entry in context.manifests.live_entries(snapshot, may_hold_buckets, chosen=chosen if pruned else None):
+    def keep(entry: ManifestEntry) -> bool:
+        if added is not None:
+            added(entry.partition, 1)
+        return (keep_partition is None or keep_partition(entry.partition)) and (buckets is None or entry.bucket in buckets)
+
+    grouped: dict[Place, list[ManifestEntry]] = {}
+    for entry in context.manifests.live_among(snapshot, manifests, keep):
         grouped.setdefault((entry.partition, entry.bucket), []).append(entry)
-    indexes: dict[tuple[bytes, int], list[IndexFileMeta]] = {}
-    for index in context.manifests.index_entries(snapshot):
-        indexes.setdefault((index.partition, index.bucket), []).append(index.index_file)
+    indexes = _index_files(context, snapshot)
     return {
-        place: BucketFiles(
-            *place, entries[-1].total_buckets, tuple(entry.file for entry in entries), tuple(indexes.get(place, ()))
-        )
+        place: BucketFiles(*place, entries[-1].total_buckets, tuple(entry.file for entry in entries), indexes.get(place, ()))
         for place, entries in grouped.items()
     }
 
@@ -83,18 +123,24 @@ def expect_buckets(context: TableContext, asked: Collection[int], found: Iterabl
         raise NotFound(f"{context.url} has no bucket {unknown[0]}", f"its buckets are {numbers}", "see `paimon-cli buckets ls`")
 
 
-def _rows_at(columns: EntryColumns, keep_partition: KeepPartition | None, buckets: Collection[int] | None) -> np.ndarray:
-    """Entries of some partitions and buckets; `keep_partition` is asked once for each file that is added."""
-    import numpy as np
+def _columns(
+    context: TableContext,
+    snapshot: Snapshot,
+    manifests: list[ManifestFileMeta],
+    keep_partition: KeepPartition | None,
+    buckets: Collection[int] | None,
+    added: AddedFiles | None,
+) -> LiveColumns:
+    from paimon_cli.history.live_columns import live_columns
 
-    rows = np.arange(len(columns))
-    if buckets is not None:
-        rows = rows[np.isin(columns.buckets, list(buckets))]
-    if keep_partition is None:
-        return rows
-    codes, partitions = columns.partitions.coded()
-    codes, adds = codes[rows], columns.kinds[rows] == ADD
-    kept = np.ones(len(rows), dtype=bool)
-    kept[adds] = [keep_partition(partitions[code]) for code in codes[adds].tolist()]
-    kept[~adds] = ~np.isin(codes[~adds], codes[~kept])
-    return rows[kept]
+    try:
+        return live_columns(context.manifests.columns(manifests), keep_partition, buckets, added)
+    except DamagedFile as error:
+        raise context.manifests.gone_or_damaged(snapshot, error) from error
+
+
+def _index_files(context: TableContext, snapshot: Snapshot) -> dict[Place, tuple[IndexFileMeta, ...]]:
+    indexes: dict[Place, list[IndexFileMeta]] = {}
+    for index in context.manifests.index_entries(snapshot):
+        indexes.setdefault((index.partition, index.bucket), []).append(index.index_file)
+    return {place: tuple(files) for place, files in indexes.items()}

@@ -15,7 +15,8 @@ from paimon_cli.jobs.engine import Engine, TasksFailed
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.metadata.data_file_schema import read_schema
 from paimon_cli.read.predicate import parse_predicate
-from paimon_cli.read.scan_plan import ScanPlan, Split
+from paimon_cli.read.scan_plan import ScanPlan
+from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.storage.storage_for_url import storage_for_url
 

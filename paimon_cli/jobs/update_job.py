@@ -26,8 +26,9 @@ from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TableOptions
 from paimon_cli.read.predicate import parse_predicate
-from paimon_cli.read.scan_plan import Split, plan_scan
+from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.set_clause import parse_set_clause
+from paimon_cli.read.split import Split
 
 MAX_ATTEMPTS = 100
 LONGEST_WAIT_MILLIS = 1000

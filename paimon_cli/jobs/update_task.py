@@ -20,8 +20,8 @@ from paimon_cli.metadata.data_file import SOURCE_APPEND
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_schema
 from paimon_cli.read.assignment import Assignment, BadRow
 from paimon_cli.read.predicate import Predicate
-from paimon_cli.read.scan_plan import Split
 from paimon_cli.read.set_clause import SetClause
+from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.write.incoming_cells import BadCell
 from paimon_cli.write.incoming_nested import cast_column

@@ -22,6 +22,8 @@ _WORD = 8
 _STOP_BITS = np.uint64(0x8080808080808080)
 _MOST_NUMBERS = 500
 _DEEPEST = 10
+PADDING = (_MOST_NUMBERS + 2) * _WORD * 2
+"""Zero bytes wanted behind the blocks: cursors may run over their end by the numbers of one record before that is noticed."""
 _FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _SHORT = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], dtype=np.int64)
 _Reader = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, dict[str, np.ndarray]]]
@@ -34,7 +36,7 @@ class NotColumnar(Exception):
 def decode_columns(
     data: np.ndarray, schema: AvroSchema, counts: np.ndarray, sizes: np.ndarray, wanted: Collection[str]
 ) -> dict[str, np.ndarray]:
-    """Columns of all records in the order of `data`, the blocks (uint8) one behind the other.
+    """Columns of all records in the order of `data`, the blocks (uint8) one behind the other and `PADDING` behind them.
 
     `counts`, `sizes`: records and bytes of each block. `wanted`: paths such as `_FILE._LEVEL`; a number gives one int64 column,
     anything else its byte range, in columns `PATH.begin` and `PATH.end`; a column that is null everywhere is missing.
@@ -51,9 +53,7 @@ class _SideBySide:
         self._named: dict[str, AvroSchema] = {}
         self._numbers = 0
         self._read_record = self._compiled(schema, "")
-        # Cursors may run over the end by the numbers of one record before that is noticed.
-        padding = np.zeros((self._numbers + 2) * _WORD * 2, dtype=np.uint8)
-        self._bytes = np.concatenate([data, padding])
+        self._bytes = data
         self._words = np.ndarray((len(self._bytes) - _WORD + 1,), dtype="<u8", buffer=self._bytes.data, strides=(1,))
 
     def decoded(self, counts: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
@@ -143,18 +143,19 @@ class _SideBySide:
 
     def _skip_bytes(self, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         begin, lengths = self._numbers_at(cursors)
-        if (lengths < 0).any() or (lengths > ends - begin).any():
+        after = begin + lengths
+        if np.minimum.reduce(lengths, initial=0) < 0 or np.logical_or.reduce(lengths > ends - begin):
             raise NotColumnar
-        return begin + lengths, begin
+        return after, begin
 
     def _array(self, item: _Reader) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
         def skip(cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             begin = cursors
             cursors, left = self._numbers_at(cursors)
             while True:
-                if (left < 0).any() or (left > ends - cursors).any():
+                if np.logical_or.reduce((left < 0) | (left > ends - cursors)):
                     raise NotColumnar  # too long, or in the form with sizes, which Paimon does not write
-                if not left.any():
+                if not np.logical_or.reduce(left):
                     return cursors, begin
                 cursors, left = self._items(item, cursors, ends, left)
 
@@ -162,7 +163,7 @@ class _SideBySide:
 
     def _items(self, item: _Reader, cursors: np.ndarray, ends: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """One round: an item where some are left; behind the last one comes the next count, zero at the end."""
-        if left.all():
+        if np.logical_and.reduce(left):
             rows: Any = slice(None)
             cursors, left = item(cursors, ends)[0], left - 1
         else:
@@ -185,7 +186,7 @@ class _SideBySide:
             first = int(tags[0])
             if not 0 <= first < len(branches):
                 raise NotColumnar
-            if (tags == first).all():
+            if np.logical_and.reduce(tags == first):
                 after, found = branches[first](cursors, ends)
                 return after, found
             return self._mixed(branches, cursors, ends, tags)
@@ -210,11 +211,11 @@ class _SideBySide:
     def _numbers_at(self, cursors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cursors behind one variable-length zigzag number each, and the numbers; up to eight bytes long."""
         first = self._bytes[cursors]
-        if not (first & 0x80).any():
+        if np.maximum.reduce(first, initial=0) < 0x80:
             return cursors + 1, _SHORT[first]
         words = self._words[cursors]
         stops = ~words & _STOP_BITS
-        if not stops.all():
+        if not np.logical_and.reduce(stops):
             raise NotColumnar
         kept = stops ^ (stops - np.uint64(1))
         lengths = (np.bitwise_count(kept) >> 3).astype(np.int64)

@@ -6,15 +6,16 @@ The few entries that a plan is left with become `ManifestEntry` objects again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, NotColumnar, decode_columns
+from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, PADDING, NotColumnar, decode_columns
 from paimon_cli.metadata.avro_container import ContainerContent, container_content, damage_errors
-from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.metadata.byte_ranges import ByteRanges
+from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
 from paimon_cli.metadata.manifest_file import ENTRY, VERSION, decode_manifest, entry_of
 
 _FEWEST_BLOCKS = 16
@@ -37,68 +38,17 @@ _RANGES = {
     "min_keys": "_FILE._MIN_KEY",
     "max_keys": "_FILE._MAX_KEY",
 }
-_WANTED = ("_VERSION", *_NUMBERS.values(), *_RANGES.values())
-
-
-@dataclass(frozen=True)
-class ByteRanges:
-    """Byte strings that lie somewhere in a buffer (uint8)."""
-
-    data: np.ndarray
-    begins: np.ndarray
-    ends: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.begins)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return (self[row] for row in range(len(self)))
-
-    def __getitem__(self, row: int) -> bytes:
-        return self.data[self.begins[row] : self.ends[row]].tobytes()
-
-    def take(self, rows: np.ndarray) -> ByteRanges:
-        return replace(self, begins=self.begins[rows], ends=self.ends[rows])
-
-    def words(self, offsets: np.ndarray | int) -> np.ndarray:
-        """The eight bytes at `offsets` of each string, little-endian, as int64; bytes behind its end are zeros."""
-        places = self.begins + offsets
-        left = np.clip(self.ends - places, 0, 8)
-        view = np.ndarray((max(len(self.data) - 7, 0),), dtype="<u8", buffer=self.data.data, strides=(1,))
-        words = view[np.where(left > 0, places, 0)]
-        masks = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)
-        return (words & masks[left]).view(np.int64)
-
-    def hashes(self) -> np.ndarray:
-        """One int64 each; equal strings have equal ones."""
-        lengths = self.ends - self.begins
-        hashed = lengths.astype(np.uint64)
-        for offset in range(0, int(lengths.max(initial=0)), 8):
-            hashed = (hashed ^ self.words(offset).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-            hashed ^= hashed >> np.uint64(29)
-        return hashed.view(np.int64)
-
-    def coded(self) -> tuple[np.ndarray, list[bytes]]:
-        """For each string the place of its value in the list of distinct ones."""
-        _, firsts, codes = np.unique(self.hashes(), return_index=True, return_inverse=True)
-        values = [self[int(row)] for row in firsts]
-        same = self.take(firsts[codes])
-        longest = int((self.ends - self.begins).max(initial=0))
-        if all((self.words(offset) == same.words(offset)).all() for offset in range(0, longest, 8)):
-            return codes, values
-        places = {value: place for place, value in enumerate(dict.fromkeys(self))}  # two values of one hash
-        return np.array([places[value] for value in self], dtype=np.int64), list(places)
-
-    @staticmethod
-    def of(values: Sequence[bytes]) -> ByteRanges:
-        sizes = np.array([len(value) for value in values], dtype=np.int64)
-        ends = np.cumsum(sizes)
-        return ByteRanges(np.frombuffer(b"".join(values) + bytes(8), dtype=np.uint8), ends - sizes, ends)
+_SELDOM = ("_FILE._EXTRA_FILES", "_FILE._EMBEDDED_FILE_INDEX", "_FILE._EXTERNAL_PATH")
+"""More of a file's identity: an array, which takes one byte when empty, and two that are null."""
+_WANTED = ("_VERSION", *_NUMBERS.values(), *_RANGES.values(), *_SELDOM)
 
 
 @dataclass(frozen=True)
 class EntryColumns:
-    """Entries as columns of equal length; `ABSENT` where a number is null. `records` makes the entries themselves."""
+    """Entries as columns of equal length, integers of any width; `ABSENT` where a number is null. `records` makes the entries.
+
+    `plain`: partition, bucket, level and name are all there is to the identity of the entry.
+    """
 
     kinds: np.ndarray
     buckets: np.ndarray
@@ -113,6 +63,7 @@ class EntryColumns:
     names: ByteRanges
     min_keys: ByteRanges
     max_keys: ByteRanges
+    plain: np.ndarray
     records: Records
 
     def __len__(self) -> int:
@@ -177,8 +128,13 @@ def columns_of(entries: Sequence[ManifestEntry]) -> EntryColumns:
         ByteRanges.of([f.file_name.encode() for f in files]),
         ByteRanges.of([f.min_key for f in files]),
         ByteRanges.of([f.max_key for f in files]),
+        np.array([_is_plain(f) for f in files], dtype=bool),
         Records(ByteRanges.of([]), decoded=entries, rows=np.arange(len(entries))),
     )
+
+
+def _is_plain(file: DataFileMeta) -> bool:
+    return not file.extra_files and file.embedded_file_index is None and file.external_path is None
 
 
 def decode_manifest_columns(manifests: Sequence[tuple[str, bytes]]) -> Iterator[EntryColumns]:
@@ -221,23 +177,36 @@ def _side_by_side(group: Sequence[tuple[str, bytes, ContainerContent]]) -> Entry
     blocks = [block for content in contents for block in content.blocks]
     counts = np.array([count for count, _ in blocks], dtype=np.int64)
     sizes = np.array([len(block) for _, block in blocks], dtype=np.int64)
-    data = np.frombuffer(b"".join([block for _, block in blocks] + [bytes(8)]), dtype=np.uint8)
+    data = np.frombuffer(b"".join([block for _, block in blocks] + [bytes(PADDING)]), dtype=np.uint8)
     found = decode_columns(data, contents[0].schema, counts, sizes, _WANTED)
     nothing = np.full(int(counts.sum()), ABSENT)
     if (found.get("_VERSION", nothing) != VERSION).any():
         raise NotColumnar
     numbers = {name: found.get(path, nothing) for name, path in _NUMBERS.items()}
-    ranges = {
-        name: ByteRanges(data, found.get(f"{path}.{BEGIN}", nothing), found.get(f"{path}.{END}", nothing))
-        for name, path in _RANGES.items()
-    }
+    ranges = {name: _range(data, found, f"{path}.", nothing) for name, path in _RANGES.items()}
     for name, column in {**numbers, **{name: r.begins for name, r in ranges.items()}}.items():
         if name != "creation_times" and (column == ABSENT).any():
             raise NotColumnar
+    seldom = [(found.get(f"{path}.{BEGIN}", nothing), found.get(f"{path}.{END}", nothing)) for path in _SELDOM]
+    plain = (seldom[0][1] - seldom[0][0] <= 1) & (seldom[1][0] == ABSENT) & (seldom[2][0] == ABSENT)
     per_manifest = [sum(count for count, _ in content.blocks) for content in contents]
     path_of = np.repeat(np.arange(len(group)), per_manifest)
+    path_of = path_of.astype(np.int32)
     paths = tuple(path for path, _, _ in group)
     schema = parse_schema(contents[0].schema)  # once: it is given with every record
-    records = Records(ByteRanges(data, found.get(BEGIN, nothing), found.get(END, nothing)), schema, paths, path_of)
-    columns: dict[str, Any] = {**numbers, **ranges}
-    return EntryColumns(**columns, records=records)
+    records = Records(_range(data, found, "", nothing), schema, paths, path_of)
+    columns: dict[str, Any] = {**{name: _narrow(column) for name, column in numbers.items()}, **ranges}
+    return EntryColumns(**columns, plain=plain, records=records)
+
+
+def _range(data: np.ndarray, found: Mapping[str, np.ndarray], prefix: str, nothing: np.ndarray) -> ByteRanges:
+    return ByteRanges(data, _narrow(found.get(f"{prefix}{BEGIN}", nothing)), _narrow(found.get(f"{prefix}{END}", nothing)))
+
+
+def _narrow(column: np.ndarray) -> np.ndarray:
+    """Half or an eighth of the bytes, where the values allow it: a million entries are held at once."""
+    least, greatest = int(column.min(initial=0)), int(column.max(initial=0))
+    for narrow in (np.int8, np.int32):
+        if np.iinfo(narrow).min <= least and greatest <= np.iinfo(narrow).max:
+            return column.astype(narrow)
+    return column

@@ -13,7 +13,8 @@ from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.file_bounds import TableBounds
 from paimon_cli.read.predicate import Predicate
-from paimon_cli.read.scan_plan import ABOVE_0, ALL_LEVELS, ScanCounts, ScanPlan, Split
+from paimon_cli.read.scan_plan import ABOVE_0, ALL_LEVELS, ScanPlan
+from paimon_cli.read.split import ScanCounts, Split
 
 Place = tuple[bytes, int]
 

@@ -12,7 +12,8 @@ from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.read.difference_plan import plan_difference
 from paimon_cli.read.increment_range import CHANGELOG, DIFF, IncrementRange
 from paimon_cli.read.predicate import Predicate
-from paimon_cli.read.scan_plan import ScanCounts, ScanPlan, Split, plan_buckets
+from paimon_cli.read.scan_plan import ScanPlan, plan_buckets
+from paimon_cli.read.split import ScanCounts, Split
 
 
 def increment_context(context: TableContext, mode: str) -> TableContext:

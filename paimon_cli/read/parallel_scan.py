@@ -9,8 +9,8 @@ import pyarrow as pa
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file_schema import read_schema
 from paimon_cli.read.predicate import Predicate
-from paimon_cli.read.scan_plan import Split
 from paimon_cli.read.side_by_side import read_side_by_side
+from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import read_split
 
 

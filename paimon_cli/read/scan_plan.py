@@ -2,89 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from paimon_cli.bucket.file_indexes import FileFilters
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, KeepPartition, bucket_files
+from paimon_cli.history.table_state import BucketFiles, ColumnBuckets, KeepPartition, Place, bucket_files
 from paimon_cli.lsm.key_intervals import Section, key_sections
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.file_bounds import TableBounds
+from paimon_cli.read.planned_splits import PlannedSplits
 from paimon_cli.read.predicate import Predicate
+from paimon_cli.read.scan_columns import column_splits
+from paimon_cli.read.split import ScanCounts, Split
 
 T = TypeVar("T")
 ALL_LEVELS, ABOVE_0 = "all", "above 0 only"
 
 
 @dataclass(frozen=True)
-class Split:
-    """Files of one bucket that hold whole keys: no version of their keys is in another split. Picklable.
+class ScanPlan:
+    """Splits in the order of partitions, buckets and keys; of many each is made when it is asked for.
 
-    With `before` its rows are what leads from those files to these.
+    `snapshot` None: nothing was ever committed.
     """
 
-    bucket: BucketFiles
-    needs_merge: bool
-    before: BucketFiles | None = None
-
-    @property
-    def files(self) -> tuple[DataFileMeta, ...]:
-        """All that have to be read."""
-        return (*(self.before.files if self.before else ()), *self.bucket.files)
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return sum(file.file_size for file in self.files)
-
-    @property
-    def row_count(self) -> int:
-        """Rows in the files: older versions and deletes count too."""
-        return sum(file.row_count for file in self.files)
-
-
-@dataclass
-class ScanCounts:
-    """What a plan looked at and what it skipped, by reason; files in skipped manifests are not counted."""
-
-    manifests: int = 0
-    manifests_skipped: int = 0
-    partitions: int = 0
-    partitions_skipped: int = 0
-    buckets: int = 0
-    buckets_skipped: int = 0
-    files: int = 0
-    files_skipped_by_partition: int = 0
-    files_skipped_by_bucket: int = 0
-    files_skipped_by_level: int = 0
-    rows_skipped_by_level: int = 0
-    files_skipped_by_key: int = 0
-    files_skipped_by_value: int = 0
-    files_skipped_by_index: int = 0
-    files_skipped_as_unchanged: int = 0
-
-
-@dataclass(frozen=True)
-class ScanPlan:
-    """Splits in the order of partitions, buckets and keys. `snapshot` None: nothing was ever committed."""
-
     snapshot: Snapshot | None
-    splits: tuple[Split, ...]
+    splits: tuple[Split, ...] | PlannedSplits
     counts: ScanCounts
     levels: str = ALL_LEVELS
 
     @property
     def size(self) -> int:
         """Bytes to read at most."""
-        return sum(split.size for split in self.splits)
+        splits = self.splits
+        return splits.size if isinstance(splits, PlannedSplits) else sum(split.size for split in splits)
 
     @property
     def row_count(self) -> int:
         """Rows to read at most, before merging."""
-        return sum(split.row_count for split in self.splits)
+        splits = self.splits
+        return splits.row_count if isinstance(splits, PlannedSplits) else sum(split.row_count for split in splits)
+
+    @property
+    def splits_to_merge(self) -> int:
+        """How many splits hold several versions of keys."""
+        splits = self.splits
+        return int(splits.merges.sum()) if isinstance(splits, PlannedSplits) else sum(split.needs_merge for split in splits)
 
 
 def plan_scan(
@@ -102,8 +68,8 @@ def plan_scan(
     visible to reads.
     """
     planner = _Planner(context, predicate, keep_partition, buckets, read_optimized)
-    found = bucket_files(context, snapshot, planner.keep_partition, None, planner.keep_manifest)
-    return planner.plan(snapshot, found.values())
+    found = bucket_files(context, snapshot, planner.keep_partition, None, planner.keep_manifest, planner.count_added)
+    return planner.plan(snapshot, found)
 
 
 def plan_buckets(
@@ -116,7 +82,12 @@ def plan_buckets(
 ) -> ScanPlan:
     """Plan a read of these files instead of all that live at `snapshot`; `shows_level_0`: also where plain reads hide it."""
     planner = _Planner(context, predicate, None, None, False, shows_level_0)
-    return planner.plan(snapshot, [bucket for bucket in buckets if planner.keep_partition(bucket.partition)])
+    found: dict[Place, BucketFiles] = {}
+    for bucket in buckets:
+        planner.count_added(bucket.partition, len(bucket.files))
+        if planner.keep_partition(bucket.partition):
+            found[bucket.partition, bucket.bucket] = bucket
+    return planner.plan(snapshot, found)
 
 
 class _Planner:
@@ -150,8 +121,6 @@ class _Planner:
         return kept
 
     def keep_partition(self, partition: bytes) -> bool:
-        """Asked once for each file."""
-        self.counts.files += 1
         kept = self._kept_partitions.get(partition)
         if kept is None:
             kept = self._wanted_partition is None or self._wanted_partition(partition)
@@ -159,44 +128,60 @@ class _Planner:
             self._kept_partitions[partition] = kept
             self.counts.partitions += 1
             self.counts.partitions_skipped += not kept
-        self.counts.files_skipped_by_partition += not kept
         return kept
 
-    def plan(self, snapshot: Snapshot | None, found: Iterable[BucketFiles]) -> ScanPlan:
+    def count_added(self, partition: bytes, files: int) -> None:
+        self.counts.files += files
+        self.counts.files_skipped_by_partition += 0 if self.keep_partition(partition) else files
+
+    def plan(self, snapshot: Snapshot | None, found: Mapping[Place, BucketFiles]) -> ScanPlan:
         """Splits of the buckets in the order of partitions and buckets."""
+        if isinstance(found, ColumnBuckets) and self._asks_for_places_only():
+            planned = column_splits(self._context, found, self._keep_bucket, self._shows_level, self.counts)
+            if planned is not None:
+                return ScanPlan(snapshot, planned, self.counts, self._levels)
         splits: list[Split] = []
-        place = lambda bucket: (self._context.partition_path_of(bucket.partition), bucket.partition, bucket.bucket)  # noqa: E731
-        for bucket in sorted(found, key=place):
-            splits += self.splits(bucket)
+        for place in sorted(found, key=lambda place: (self._context.partition_path_of(place[0]), *place)):
+            if self._counted_bucket(found, place):
+                splits += self._splits(found[place])
         return ScanPlan(snapshot, tuple(splits), self.counts, self._levels)
 
-    def splits(self, bucket: BucketFiles) -> list[Split]:
+    def _asks_for_places_only(self) -> bool:
+        return self._predicate is None or set(self._predicate.columns) <= set(self._context.schema.partition_keys)
+
+    def _counted_bucket(self, found: Mapping[Place, BucketFiles], place: Place) -> bool:
+        """Asked before the bucket's files are made."""
+        if isinstance(found, ColumnBuckets):
+            total, files = found.totals(place)
+        else:
+            total, files = found[place].total_buckets, len(found[place].files)
         self.counts.buckets += 1
-        if not self._keep_bucket(bucket):
+        kept = self._keep_bucket(place[1], total)
+        if not kept:
             self.counts.buckets_skipped += 1
-            self.counts.files_skipped_by_bucket += len(bucket.files)
-            return []
-        files = self._visible(bucket.files)
+            self.counts.files_skipped_by_bucket += files
+        return kept
+
+    def _splits(self, bucket: BucketFiles) -> list[Split]:
+        files = [file for file in bucket.files if self._shows_level(file.level)]
+        self.counts.files_skipped_by_level += len(bucket.files) - len(files)
+        self.counts.rows_skipped_by_level += sum(f.row_count for f in bucket.files) - sum(f.row_count for f in files)
         if not self._context.schema.primary_keys or self._context.options.deletion_vectors_enabled:
             return self._independent_files(bucket, files)
         return self._sections(bucket, files)
 
-    def _keep_bucket(self, bucket: BucketFiles) -> bool:
-        if bucket.bucket < 0 or (self._wanted_buckets is not None and bucket.bucket not in self._wanted_buckets):
+    def _keep_bucket(self, bucket: int, total: int) -> bool:
+        if bucket < 0 or (self._wanted_buckets is not None and bucket not in self._wanted_buckets):
             return False
         if self._predicate is None or self._context.options.bucket < 1:
             return True
-        total = bucket.total_buckets
         if total not in self._buckets_of:
             self._buckets_of[total] = self._predicate.buckets(total)
         holding = self._buckets_of[total]
-        return holding is None or bucket.bucket in holding
+        return holding is None or bucket in holding
 
-    def _visible(self, files: tuple[DataFileMeta, ...]) -> list[DataFileMeta]:
-        shown = [f for f in files if not (self._hides_level_0 and f.level == 0) and self._top_level in (None, f.level)]
-        self.counts.files_skipped_by_level += len(files) - len(shown)
-        self.counts.rows_skipped_by_level += sum(f.row_count for f in files) - sum(f.row_count for f in shown)
-        return shown
+    def _shows_level(self, level: int) -> bool:
+        return not (self._hides_level_0 and level == 0) and self._top_level in (None, level)
 
     @property
     def _hides_level_0(self) -> bool:

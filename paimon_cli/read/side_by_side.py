@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from typing import TypeVar
 
 import pyarrow as pa
@@ -25,10 +26,10 @@ def read_side_by_side(
         for split in splits:
             yield from read(split)
         return
-    waiting = deque(splits)
+    waiting = iter(splits)  # of very many each is made when its turn comes
     with ExitStack() as running:
         streams: deque[ReadAhead[pa.RecordBatch]] = deque()
-        while waiting or streams:
-            while waiting and len(streams) < threads:
-                streams.append(running.enter_context(ReadAhead(read(waiting.popleft()), AHEAD_BYTES // threads)))
+        for _ in range(len(splits)):
+            for split in islice(waiting, threads - len(streams)):
+                streams.append(running.enter_context(ReadAhead(read(split), AHEAD_BYTES // threads)))
             yield from streams.popleft()

@@ -11,7 +11,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.read.difference_reader import read_difference
 from paimon_cli.read.predicate import Predicate
-from paimon_cli.read.scan_plan import Split
+from paimon_cli.read.split import Split
 
 
 def read_split(

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from paimon_cli.errors import DamagedFile, PaimonError
 from paimon_cli.metadata import manifest_columns
-from paimon_cli.metadata.avro_columns import ABSENT, NotColumnar, decode_columns
+from paimon_cli.metadata.avro_columns import ABSENT, PADDING, NotColumnar, decode_columns
 from paimon_cli.metadata.avro_container import SYNC_SIZE, ContainerWriter, encode_value, zstd_module
+from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry, SimpleStats
-from paimon_cli.metadata.manifest_columns import ByteRanges, EntryColumns, columns_of, decode_manifest_columns
+from paimon_cli.metadata.manifest_columns import EntryColumns, columns_of, decode_manifest_columns
 from paimon_cli.metadata.manifest_file import ENTRY, _entry_record, decode_manifest
 from tests.goldens import GOLDENS, golden_table
 
@@ -53,6 +54,7 @@ def assert_same(found: list[EntryColumns], expected: list[ManifestEntry]) -> Non
         assert np.concatenate([getattr(c, name) for c in found] or [[]]).tolist() == getattr(plain, name).tolist(), name
     times = [None if t == ABSENT else t for c in found for t in c.creation_times.tolist()]
     assert times == [entry.file.creation_time_millis for entry in expected]
+    assert [flag for c in found for flag in c.plain.tolist()] == plain.plain.tolist()
     for name in ("partitions", "names", "min_keys", "max_keys"):
         ranges = [getattr(c, name) for c in found]
         assert [r[row] for r in ranges for row in range(len(r))] == [
@@ -118,7 +120,7 @@ def test_damaged_blocks_are_refused_as_the_plain_reader_refuses_them():
 def test_a_record_that_holds_itself():
     schema = {"type": "record", "name": "r", "fields": [{"name": "next", "type": ["null", "r"]}]}
     with pytest.raises(NotColumnar):
-        decode_columns(np.zeros(4, np.uint8), schema, np.array([1]), np.array([4]), ())
+        decode_columns(np.zeros(4 + PADDING, np.uint8), schema, np.array([1]), np.array([4]), ())
 
 
 def test_what_is_no_manifest():

@@ -10,7 +10,8 @@ from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.read.predicate import parse_predicate
-from paimon_cli.read.scan_plan import ScanCounts, plan_scan
+from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.split import ScanCounts
 from paimon_cli.read.split_reader import count_split
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.table.alter_table import alter_table

@@ -1,0 +1,196 @@
+"""The live files of a snapshot as columns: what plans over very many files work on (format section 4.6).
+
+Of files that nothing more is asked about no objects are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from paimon_cli.metadata.byte_ranges import ByteRanges
+from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry
+from paimon_cli.metadata.manifest_columns import EntryColumns
+
+Place = tuple[bytes, int]
+KeepPartition = Callable[[bytes], bool]
+AddedFiles = Callable[[bytes, int], None]
+"""Told how many files entries add to a partition, kept or not."""
+
+
+@dataclass(frozen=True)
+class LiveColumns:
+    """Pieces of columns with the entries that are alive, oldest first; `codes` are places in `partitions`, one an entry."""
+
+    pieces: tuple[EntryColumns, ...]
+    partitions: tuple[bytes, ...]
+    codes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return np.cumsum([0, *map(len, self.pieces)])
+
+    def numbers(self, name: str) -> np.ndarray:
+        """One of the columns of numbers, as int64."""
+        if name not in self._numbers:
+            self._numbers[name] = self._joined_numbers(name)
+        return self._numbers[name]
+
+    @cached_property
+    def _numbers(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def _joined_numbers(self, name: str) -> np.ndarray:
+        return np.concatenate([getattr(piece, name) for piece in self.pieces] or [np.zeros(0)], dtype=np.int64, casting="unsafe")
+
+    @cached_property
+    def buckets(self) -> np.ndarray:
+        return self.numbers("buckets")
+
+    def each(self, name: str) -> Iterator[ByteRanges]:
+        """One of the columns of bytes, piece by piece."""
+        return (getattr(piece, name) for piece in self.pieces)
+
+    def lengths(self, name: str) -> np.ndarray:
+        """Bytes of each value of one of the columns of bytes."""
+        return _joined([ranges.ends - ranges.begins for ranges in self.each(name)]).astype(np.int64)
+
+    def words(self, name: str, offsets: np.ndarray | int) -> np.ndarray:
+        """`ByteRanges.words` of one of the columns of bytes; `offsets`: one, or one an entry."""
+        parts: list[np.ndarray | int] = [offsets] * len(self.pieces)
+        if not isinstance(offsets, int):
+            parts = [*np.split(offsets, self._starts[1:-1])]
+        return _joined([ranges.words(part) for ranges, part in zip(self.each(name), parts, strict=True)]).astype(np.int64)
+
+    def entry(self, row: int) -> ManifestEntry:
+        piece = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return self.pieces[piece].entry(row - int(self._starts[piece]))
+
+    @cached_property
+    def rows_by_place(self) -> dict[Place, np.ndarray]:
+        """The entries of each (partition, bucket), ascending; places in the order of their first entries."""
+        order = np.lexsort((self.buckets, self.codes))
+        codes, buckets = self.codes[order], self.buckets[order]
+        cuts = np.flatnonzero((codes[1:] != codes[:-1]) | (buckets[1:] != buckets[:-1])) + 1
+        groups = np.split(order, cuts) if len(order) else []
+        groups.sort(key=lambda rows: int(rows[0]))
+        return {(self.partitions[self.codes[rows[0]]], int(self.buckets[rows[0]])): rows for rows in groups}
+
+    def greatest_by_place(self, name: str) -> dict[Place, int]:
+        """The greatest number of each place."""
+        numbers = self.numbers(name)
+        return {place: int(numbers[rows].max()) for place, rows in self.rows_by_place.items()}
+
+
+@dataclass
+class _Partitions:
+    """Numbers the partitions and asks about each once."""
+
+    keep: KeepPartition | None
+    added: AddedFiles | None
+    numbers: dict[bytes, int] = field(default_factory=dict)
+    kept: list[bool] = field(default_factory=list)
+
+    def codes(self, piece: EntryColumns) -> tuple[np.ndarray, np.ndarray]:
+        """The number of each entry's partition, and whether it is kept."""
+        codes, values = piece.partitions.coded()
+        for value in values:
+            if value not in self.numbers:
+                self.numbers[value] = len(self.numbers)
+                self.kept.append(self.keep is None or self.keep(value))
+        numbers = np.array([self.numbers[value] for value in values], dtype=np.int32)
+        if self.added is not None:
+            counts = np.bincount(codes[piece.kinds == ADD], minlength=len(values))
+            for value, count in zip(values, counts.tolist(), strict=True):
+                self.added(value, count)
+        kept = np.array(self.kept, dtype=bool)[numbers]
+        return numbers[codes], kept[codes]
+
+
+def live_columns(
+    pieces: Iterable[EntryColumns],
+    keep_partition: KeepPartition | None = None,
+    buckets: Collection[int] | None = None,
+    added: AddedFiles | None = None,
+) -> LiveColumns:
+    """The set-wise fold: an ADD is alive unless a DELETE of the same identity stands anywhere. Partitions are asked for once."""
+    partitions = _Partitions(keep_partition, added)
+    kept_pieces: list[EntryColumns] = []
+    kept_codes: list[np.ndarray] = []
+    for piece in pieces:
+        codes, chosen = partitions.codes(piece)
+        if buckets is not None:
+            chosen = chosen & np.isin(piece.buckets, list(buckets))
+        if not chosen.all():
+            rows = np.flatnonzero(chosen)
+            piece, codes = piece.take(rows), codes[rows]
+        kept_pieces.append(piece)
+        kept_codes.append(codes)
+    whole = LiveColumns(tuple(kept_pieces), tuple(partitions.numbers), _joined(kept_codes))
+    dead = _dead(whole)
+    return whole if dead is None else _without(whole, dead)
+
+
+def _joined(columns: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(columns) if columns else np.zeros(0, dtype=np.int32)
+
+
+def _without(columns: LiveColumns, dead: np.ndarray) -> LiveColumns:
+    cuts = columns._starts[1:-1]
+    alive = [np.flatnonzero(~part) for part in np.split(dead, cuts)]
+    pieces = tuple(piece.take(rows) for piece, rows in zip(columns.pieces, alive, strict=True))
+    return LiveColumns(pieces, columns.partitions, columns.codes[~dead])
+
+
+def _dead(columns: LiveColumns) -> np.ndarray | None:
+    """DELETEs, and ADDs that one of them takes away; None if there is no DELETE."""
+    kinds = columns.numbers("kinds")
+    deletes = kinds == DELETE
+    if not deletes.any():
+        return None
+    hashes = _identity_hashes(columns)
+    met = np.flatnonzero(~deletes & np.isin(hashes, hashes[deletes]))
+    dead = kinds != ADD
+    if len(met):
+        dead[met[_is_deleted(columns, met, np.flatnonzero(deletes), hashes)]] = True
+    return dead
+
+
+def _identity_hashes(columns: LiveColumns) -> np.ndarray:
+    """Equal for equal identities; of what `plain` entries consist of."""
+    hashed = _joined([names.hashes() for names in columns.each("names")]).view(np.uint64)
+    for column in (columns.codes, columns.buckets, columns.numbers("levels")):
+        hashed = (hashed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        hashed ^= hashed >> np.uint64(31)
+    return hashed.view(np.int64)
+
+
+def _is_deleted(columns: LiveColumns, adds: np.ndarray, deletes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """Whether those ADDs, each with the hash of some DELETE, have the identity of one; what is not plain is decoded."""
+    ordered = deletes[np.argsort(hashes[deletes], kind="stable")]
+    twins = ordered[np.searchsorted(hashes[ordered], hashes[adds])]
+    plain = np.concatenate([piece.plain for piece in columns.pieces])
+    same = plain[adds] & plain[twins] & _same_names(columns, adds, twins)
+    for column in (columns.codes, columns.buckets, columns.numbers("levels")):
+        same &= column[adds] == column[twins]
+    unsure = np.flatnonzero(~same)
+    if len(unsure):
+        asked = np.isin(hashes[deletes], hashes[adds[unsure]])
+        gone = {columns.entry(row).identity for row in deletes[asked].tolist()}
+        same[unsure] = [columns.entry(row).identity in gone for row in adds[unsure].tolist()]
+    return same
+
+
+def _same_names(columns: LiveColumns, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    lengths = columns.lengths("names")
+    same = lengths[one] == lengths[other]
+    for offset in range(0, int(lengths[one].max(initial=0)), 8):
+        words = columns.words("names", offset)
+        same &= words[one] == words[other]
+    return same
