@@ -24,6 +24,7 @@ from paimon_cli.cli import (
     drop_commands,
     expire_command,
     file_commands,
+    index_commands,
     lab_commands,
     lsm_commands,
     orphans_commands,
@@ -116,6 +117,8 @@ for _name, _group in (
     ("lsm", lsm_commands.lsm),
     ("partitions", file_commands.partitions),
     ("buckets", file_commands.buckets),
+    ("indexes", index_commands.indexes),
+    ("dv", index_commands.vectors),
     ("schemas", schema_commands.schemas),
     ("options", schema_commands.options),
 ):
