@@ -142,7 +142,7 @@ class Committer:
                 writer, delta = MetadataWriter(context), None
                 continue
             with discarded_on(context, writer, Refused, StorageUnavailable):
-                published = publish(context, prepared.snapshot)
+                published = publish(context, prepared.snapshot, latest)
             if published:
                 announce(context, prepared.snapshot)
                 return CommitResult((prepared.snapshot,), attempt)

@@ -16,8 +16,10 @@ from paimon_cli.storage.storage import PutOutcome
 _TRIES = 5
 
 
-def publish(context: TableContext, snapshot: Snapshot) -> bool:
+def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = None) -> bool:
     """True if the snapshot is now part of the table's history, False if its number belongs to somebody else.
+
+    `base`: the one before, on which it was built; if a roll-back has put another in its place, ours is withdrawn (False).
 
     Raises `CommitUnknown` if the storage does not let us find out; then nothing may be deleted. `StorageUnavailable` and
     `Refused` mean that it was not published.
@@ -35,7 +37,7 @@ def publish(context: TableContext, snapshot: Snapshot) -> bool:
         if published is not None and published != content:
             return False
         if published is not None:
-            is_ours = _is_in_history(context, snapshot)
+            is_ours = _is_in_history(context, snapshot, base)
             if attempt and not is_ours:  # what became of the earlier puts has expired, too
                 raise _unknown(context, snapshot, "its number has expired since it was first put there")
             return is_ours
@@ -58,21 +60,27 @@ def _read_back(context: TableContext, path: str, content: bytes) -> bytes | None
     return published if published == content or not content.startswith(published) else None
 
 
-def _is_in_history(context: TableContext, snapshot: Snapshot) -> bool:
+def _is_in_history(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
     try:
-        return _continues_history(context, snapshot)
+        return _continues_history(context, snapshot, base)
     except StorageUnavailable as error:
         raise _unknown(context, snapshot, f"it was published, but then the storage failed: {error}") from error
 
 
-def _continues_history(context: TableContext, snapshot: Snapshot) -> bool:
+def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
     """False if others took and expired this number while we were slow, so that our file brought a dead number back to life.
 
     As long as the predecessor is there, nobody has expired our number: expiry goes upwards.
     """
     before = snapshot.id - 1
-    if before and context.storage.exists(context.layout.snapshot(before)):
-        return True
+    try:
+        found = context.snapshots.find(before) if before else None
+    except DamagedFile:
+        return True  # there is one; whose it was cannot be told
+    if found is not None:
+        return base is None or found == base or _withdrawn(context, snapshot)
+    if before and _is_rolled_back(context, before):
+        return _withdrawn(context, snapshot)
     newest = context.snapshots.latest_id()
     if newest is None or newest <= snapshot.id:
         return True
@@ -91,6 +99,20 @@ def _continues_history(context: TableContext, snapshot: Snapshot) -> bool:
     raise _unknown(
         context, snapshot, f"snapshot {successor.id} was published meanwhile and does not show whether it contains ours"
     )
+
+
+def _is_rolled_back(context: TableContext, before: int) -> bool:
+    """Expiry leaves no older snapshot than the one that it took; a roll-back does, and says so in its hint."""
+    hint = context.snapshots.latest_hint()
+    return hint is not None and hint < before and context.storage.exists(context.layout.snapshot(hint))
+
+
+def _withdrawn(context: TableContext, snapshot: Snapshot) -> bool:
+    """Always False: what our snapshot was built on was rolled back while we were slow, so it must not stay."""
+    if context.storage.exists(context.layout.snapshot(snapshot.id + 1)):
+        raise _unknown(context, snapshot, "the history was rolled back meanwhile, and somebody committed on top of ours already")
+    context.storage.delete(context.layout.snapshot(snapshot.id))
+    return False
 
 
 def _has_expired_in_its_turn(context: TableContext, snapshot: Snapshot) -> bool:

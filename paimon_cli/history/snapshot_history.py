@@ -24,7 +24,7 @@ class SnapshotHistory:
 
     def latest_id(self) -> int | None:
         """The newest snapshot, None for a table without any. Neither a stale hint nor a stale listing hides a newer one."""
-        hint = self._hint(self.layout.latest_hint)
+        hint = self.latest_hint()
         if hint is not None and self._exists(hint):
             for newest in range(hint, hint + _LONGEST_WALK):
                 if not self._exists(newest + 1):
@@ -54,6 +54,10 @@ class SnapshotHistory:
             if snapshot is not None:
                 return snapshot
         raise NotFound(f"the newest snapshot of {self.layout.root} keeps vanishing", "somebody is deleting snapshots")
+
+    def latest_hint(self) -> int | None:
+        """What the LATEST hint says, true or not; None if it says nothing."""
+        return self._hint(self.layout.latest_hint)
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """That snapshot, None if it is not there. `DamagedFile` if its file does not hold it."""

@@ -40,7 +40,7 @@ def hint_is_part_of_the_commit(context: TableContext, snapshot: Snapshot) -> Non
     context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
 
 
-def failed_look_is_a_refusal(context: TableContext, snapshot: Snapshot) -> bool:
+def failed_look_is_a_refusal(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
     return context.storage.exists(context.layout.snapshot(snapshot.id - 1))
 
 

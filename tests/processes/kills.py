@@ -20,7 +20,7 @@ from tests.processes.ledger import complaints
 from tests.processes.place import Place
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.processes.actors"])
+PROCESSES.set_forkserver_preload(["tests.processes.actors", "tests.processes.killed_commands"])
 """Clean processes, forked from one that has loaded what takes long; each is a process of its own to kill."""
 
 LONGEST_DELAY = 0.15

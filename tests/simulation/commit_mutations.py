@@ -197,7 +197,7 @@ def hint_before_publication() -> Patch:
 @planted_in("slow-writer")
 def expired_number_taken_for_free() -> Patch:
     """A slow writer's snapshot brings a number back to life that others have used and expired."""
-    return patch.object(snapshot_publish, "_is_in_history", lambda context, snapshot: True)
+    return patch.object(snapshot_publish, "_is_in_history", lambda context, snapshot, base: True)
 
 
 # the past

@@ -1,0 +1,85 @@
+"""A writer that sleeps right before its put, while others roll back what it was built on: its snapshot does not stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.errors import CommitUnknown
+from paimon_cli.invariants.check import check_table
+from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
+from paimon_cli.maintain.side_by_side import delete_files
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
+from tests.commit.commit_tables import live_names, make_table
+from tests.commit.test_publish_after_expiry import commit_as_others, expire, message
+
+
+class LateStorage(LocalStorage):
+    """Lets others work before its first put of snapshot 4, and behind it."""
+
+    def __init__(self, before_put: Callable[[], None], after_put: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self._works = [before_put, after_put]
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        if not path.endswith("snapshot-4") or not self._works:
+            return super().put_if_absent(path, data)
+        before, after = self._works
+        self._works = []
+        before()
+        outcome = super().put_if_absent(path, data)
+        after()
+        return outcome
+
+
+def back_to_1(folder: Path) -> None:
+    context = make_table(folder)
+    roll_back(context, plan_rollback(context, rollback_target(context, 1)), delete_files(context))
+
+
+def commit_late(folder: Path, before_put: Callable[[], None], after_put: Callable[[], None] = lambda: None) -> list[int]:
+    """The snapshots that the commit made."""
+    context = make_table(folder, storage=LateStorage(before_put, after_put))
+    return [s.id for s in Committer(context).commit([message("mine")], CommitIdentity("me")).snapshots]
+
+
+def test_what_it_was_built_on_is_gone(tmp_path: Path) -> None:
+    commit_as_others(tmp_path, "one", "two", "three")
+    assert commit_late(tmp_path, lambda: back_to_1(tmp_path)) == [2]
+    context = make_table(tmp_path)
+    assert context.snapshots.ids() == [1, 2] and live_names(context) == ["mine@0", "one@0"]
+    assert {v.code for v in check_table(context)} <= {"PV012", "PV023"}, "the data files of these commits are made up"
+
+
+def test_what_it_was_built_on_is_another_now(tmp_path: Path) -> None:
+    commit_as_others(tmp_path, "one", "two", "three")
+
+    def others() -> None:
+        back_to_1(tmp_path)
+        commit_as_others(tmp_path, "other-two", "other-three")
+
+    assert commit_late(tmp_path, others) == [4]
+    assert live_names(make_table(tmp_path)) == ["mine@0", "one@0", "other-three@0", "other-two@0"]
+
+
+def test_somebody_has_built_on_it_already(tmp_path: Path) -> None:
+    commit_as_others(tmp_path, "one", "two", "three")
+
+    def others() -> None:
+        back_to_1(tmp_path)
+        commit_as_others(tmp_path, "other-two", "other-three")
+
+    with pytest.raises(CommitUnknown, match="rolled back meanwhile"):
+        commit_late(tmp_path, others, lambda: commit_as_others(tmp_path, "other-five"))
+    assert make_table(tmp_path).snapshots.latest_id() == 5
+
+
+def test_an_expiry_is_no_roll_back(tmp_path: Path) -> None:
+    commit_as_others(tmp_path, "one", "two", "three")
+    assert commit_late(tmp_path, lambda: None, lambda: expire(tmp_path, 1, 2, 3)) == [4]
+    assert make_table(tmp_path).snapshots.ids() == [4]
