@@ -35,7 +35,7 @@ def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
     if not version.context.schema.primary_keys:
         return
     for entry in version.fresh:
-        if version.context.key_of(entry.file.min_key) > version.context.key_of(entry.file.max_key):
+        if not entry.is_postponed and version.context.key_of(entry.file.min_key) > version.context.key_of(entry.file.max_key):
             yield Violation("PV021", version.file_path(entry), "its least key is above its greatest")
 
 
@@ -59,7 +59,9 @@ def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violati
     key_of = version.context.key_of
     for entry in version.delta:
         place = (entry.partition, entry.bucket)
-        if entry.kind != ADD or entry.file.level != 0 or before.highest_sequence(place) < entry.file.min_sequence_number:
+        if entry.kind != ADD or entry.file.level != 0 or entry.is_postponed:
+            continue
+        if before.highest_sequence(place) < entry.file.min_sequence_number:
             continue
         overlapping = [older for older in before.at(place) if older.file.max_sequence_number >= entry.file.min_sequence_number]
         if not overlapping:

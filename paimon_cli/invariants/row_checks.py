@@ -25,7 +25,6 @@ from paimon_cli.invariants.version import Place, Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
 BATCH_ROWS = 1 << 16
 
@@ -82,7 +81,8 @@ class _RowsOfFile:
 
     def _look_at(self, batch: pa.RecordBatch) -> None:
         if self._keys:
-            self._disordered = self._disordered or not _ascends(batch, self._last, self._keys)
+            ordered = self._entry.is_postponed or _ascends(batch, self._last, self._keys)
+            self._disordered = self._disordered or not ordered
             sequences = batch.column(SEQUENCE_NUMBER).to_numpy()
             self._sequences = (min(self._sequences[0], int(sequences.min())), max(self._sequences[1], int(sequences.max())))
             self._two_keys += int(np.count_nonzero(_differ(batch, self._keys)))
@@ -132,9 +132,9 @@ class _RowsOfFile:
         types = schema.types_of(self._keys)
         least, greatest = stored_key(file.min_key, types), stored_key(file.max_key, types)
         # Ranges may be wider than the rows: Java counts retractions that a compaction has dropped.
-        if not self._disordered and (first < least or last > greatest):
+        if not (self._disordered or self._entry.is_postponed) and (first < least or last > greatest):
             yield self._of("PV032", f"its keys are {first} to {last}, which its metadata does not cover")
-        elif last < greatest and self._entry.bucket != POSTPONE_BUCKET:
+        elif last < greatest and not self._entry.is_postponed:
             yield self._of("PV045", f"its last key is {last}, its metadata says {greatest}")
         if self._sequences[0] < file.min_sequence_number or self._sequences[1] > file.max_sequence_number:
             said = f"{file.min_sequence_number} to {file.max_sequence_number}"

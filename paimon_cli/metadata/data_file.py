@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+
 ADD, DELETE = 0, 1
 SOURCE_APPEND, SOURCE_COMPACT = 0, 1
 
@@ -66,6 +68,11 @@ class ManifestEntry:
         """What makes two entries speak of the same file (format section 4.6)."""
         f = self.file
         return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_file_index, f.external_path)
+
+    @property
+    def is_postponed(self) -> bool:
+        """Whether the file waits to be given out over buckets: rows in the order of arrival, unnumbered, that no read shows."""
+        return self.bucket == POSTPONE_BUCKET
 
 
 @dataclass(frozen=True, slots=True)

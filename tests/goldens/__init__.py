@@ -1,4 +1,4 @@
-"""Tables that real Paimon implementations wrote (Java 0.9, pypaimon 2.1, paimon-rust 0.4), with the rows they must give.
+"""Tables that real Paimon implementations wrote (Java 0.9 and 1.4, pypaimon 2.1, paimon-rust 0.4), with the rows they must give.
 
 One archive per writer holds NAME/table/ (a table directory), NAME/params.json (schema and steps that made it) and
 NAME/expected*.jsonl (its rows in canonical form, now, at snapshots, at tags, and its changelog). `java-0.9-extra` holds

@@ -28,7 +28,7 @@ def test_live_files_of_every_snapshot_of_real_writers(table: Golden, tmp_path: P
         for entry in entries:
             path = Path(context.data_file_path(entry.partition, entry.bucket, entry.file))
             assert path.stat().st_size == entry.file.file_size
-            if context.schema.primary_keys:
+            if context.schema.primary_keys and not entry.is_postponed:
                 assert context.key_of(entry.file.min_key) <= context.key_of(entry.file.max_key)
         for index in context.manifests.index_entries(snapshot):
             assert Path(context.layout.index(index.index_file.file_name)).stat().st_size == index.index_file.file_size
