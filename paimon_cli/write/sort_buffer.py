@@ -64,4 +64,18 @@ class SortBuffer:
 
     def _sorted(self) -> SortedRows:
         batches, self._batches, self.size = self._batches, [], 0
-        return sorted_rows(pa.concat_batches(batches), self._keys, self._engine)
+        return sorted_rows(_in_one(batches), self._keys, self._engine)
+
+
+def _in_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows in one batch; empties the list, column by column, so that they are never in memory twice."""
+    schema = batches[0].schema
+    parts = [[batch.column(number) for batch in batches] for number in range(len(schema))]
+    batches.clear()
+    columns = []
+    for part in parts:
+        columns.append(pa.concat_arrays(part))
+        part.clear()
+        # Small buffers make no room for big ones: without this they would be in memory twice after all.
+        pa.default_memory_pool().release_unused()
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

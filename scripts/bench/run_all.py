@@ -19,6 +19,9 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "scan": ("scripts.bench.scan",),
     "spark write": ("scripts.bench.spark_write",),
     "spark compact": ("scripts.bench.spark_compact", "--rows", "1000000"),
+    "profile": ("scripts.bench.profile_paths",),
+    "growth": ("scripts.bench.growth",),
+    "peers": ("scripts.bench.against_peers",),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
 }
 

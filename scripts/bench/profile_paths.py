@@ -1,0 +1,83 @@
+"""Where the CPU time of each path goes: decoding, encoding, sorting and merging, routing, storage, the rest of Python.
+
+    python -m scripts.bench.profile_paths [--rows 2000000]
+
+One thread, the workload of `against_peers` in a table of two buckets. What Arrow's functions take counts for the line of ours
+that calls them, so a share is that of the module that does the work; the profiler itself makes Python look a little worse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import pstats
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from scripts.bench.growth import compact, new_table, scan, write
+from scripts.bench.measure import MACHINE
+from scripts.bench.peers.workload import write_workload
+
+UPSERTS = 4
+SHARES: dict[str, tuple[str, ...]] = {
+    "decode": ("incoming_columnar.py:_parquet", "data_file_reader.py:_stored_batches", "parquet/core.py:__init__"),
+    "check values": ("incoming_cast.py:", "incoming_cells.py:", "decoded_columns.py:"),
+    "encode": ("parquet/core.py:", "file_encoders.py:"),
+    "sort and merge": (
+        *("/lsm/", "compute.py:take", "key_order.py:", "stable_order.py:", "sort_buffer.py:", "merged_rows.py:"),
+        *("sort' of", "argsort", "nonzero", "merge_passes.py:"),
+    ),
+    "route": ("bucket_hash.py:", "column_words.py:", "bucket_router.py:"),
+    "storage": ("fsync", "_DurableFile", "/storage/", "spilled_runs.py:", "posix."),
+    "commit and metadata": ("/commit/", "/metadata/", "/history/", "/json/"),
+}
+"""Shares by what a function's `file:name` contains; the first that fits counts."""
+OTHER = "other Python"
+
+
+def share_of(place: str) -> str:
+    return next((share for share, marks in SHARES.items() if any(mark in place for mark in marks)), OTHER)
+
+
+def profile(work: Callable[[], object]) -> Counter[str]:
+    """CPU seconds by share."""
+    profiler = cProfile.Profile(time.process_time)
+    profiler.runcall(work)
+    seconds: Counter[str] = Counter()
+    for (file, _, name), (_, _, own, _, _) in pstats.Stats(profiler).stats.items():  # type: ignore[attr-defined]
+        seconds[share_of(f"{file}:{name}")] += own
+    return seconds
+
+
+def report(path: str, seconds: Counter[str]) -> None:
+    total = sum(seconds.values())
+    shares = {share: seconds[share] / total for share in (*SHARES, OTHER) if seconds[share]}
+    print(f"{path:24} {total:6.2f} s: " + ", ".join(f"{name} {part:.0%}" for name, part in shares.items()), file=sys.stderr)
+    print(json.dumps({"name": f"profile, {path}", "cpu": total, "shares": shares, "on": MACHINE}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    rows = parser.parse_args().rows
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_workload(folder, rows, UPSERTS, rows // 10)
+        write(new_table(folder / "warm"), [folder / "in-1.parquet"])  # imports and caches are not what is looked for
+        scan(folder / "warm")
+        table = new_table(folder / "t")
+        report("write", profile(lambda: write(table, [folder / "in-0.parquet"])))
+        upserts = [folder / f"in-{number}.parquet" for number in range(1, UPSERTS + 1)]
+        report(f"write, {UPSERTS} upserts", profile(lambda: write(table, upserts)))
+        report("merge-on-read scan", profile(lambda: scan(table)))
+        report("full compaction", profile(lambda: compact(table)))
+        report("scan when compacted", profile(lambda: scan(table)))
+
+
+if __name__ == "__main__":
+    main()
