@@ -165,8 +165,7 @@ def _partition_task(
     """A task's `PaimonError` is an outcome, so that Spark does not repeat what would fail again; other exceptions are Spark's."""
 
     def run(numbered: Iterable[tuple[int, T]]) -> None:
-        if not gc.get_freeze_count():
-            gc.freeze()  # Spark collects garbage behind each task: looking through all imported modules took most of a small one
+        gc.freeze()  # Spark collects garbage behind each task: going through all imported modules took most of a small one
         for number, task in numbered:
             reports.add([(number, outcome_of(function, task))])
 
