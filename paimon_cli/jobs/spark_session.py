@@ -8,7 +8,7 @@ import re
 import site
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,8 @@ from pyspark.sql import SparkSession
 
 import paimon_cli
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.jobs.java_runtime import find_java
+from paimon_cli.jobs.class_archive import archive_options
+from paimon_cli.jobs.java_runtime import JavaRuntime, find_java, user_cache
 from paimon_cli.jobs.package_archive import write_package_archive
 
 LOCAL_MASTER = "local[*]"
@@ -43,8 +44,9 @@ FIXED_CONFS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8",  # chunks of rows of a write: up to 16 MiB each
 }
 
+JVM_OPTIONS = ("-XX:TieredStopAtLevel=1",)
+"""Of a local Spark, whose JVM only hands out tasks: better compiled code comes too late."""
 LOCAL_CONFS = {
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",  # the JVM hands out tasks: better code comes too late
     "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task waits some 40 ms for a delayed acknowledgement
 }
 
@@ -103,8 +105,10 @@ def start_spark(request: SparkRequest) -> RunningSpark:
     directory = tempfile.TemporaryDirectory(prefix="paimon-cli-spark-", ignore_cleanup_errors=True)
     jvm_log = Path(directory.name) / "jvm.log"
     try:
-        with _environment(_spark_environment(request)):
-            context = _spark_context(request, spark_confs(request, Path(directory.name)), jvm_log)
+        java = find_java(os.environ)
+        confs = spark_confs(request, Path(directory.name), archive_options(java, user_cache(os.environ), request.verbose))
+        with _environment(_spark_environment(request, java)):
+            context = _spark_context(request, confs, jvm_log)
         context._accumulatorServer.handle_error = _report_broke_off  # type: ignore[method-assign]
         if not request.is_local:
             context.addPyFile(str(write_package_archive(Path(directory.name))))
@@ -117,8 +121,8 @@ def start_spark(request: SparkRequest) -> RunningSpark:
         ) from error
 
 
-def spark_confs(request: SparkRequest, directory: Path) -> dict[str, str]:
-    """All settings; what the user gave wins."""
+def spark_confs(request: SparkRequest, directory: Path, jvm_options: Sequence[str] = ()) -> dict[str, str]:
+    """All settings; what the user gave wins. `jvm_options`: further ones of a JVM on this machine."""
     confs = {
         **FIXED_CONFS,
         "spark.master": request.master,
@@ -126,8 +130,15 @@ def spark_confs(request: SparkRequest, directory: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
     }
     if request.is_local:
-        confs |= {**LOCAL_CONFS, "spark.driver.memory": f"{default_heap() >> 20}m"}
+        options = " ".join(_quoted(option) for option in (*JVM_OPTIONS, *jvm_options))
+        heap = f"{default_heap() >> 20}m"
+        confs |= {**LOCAL_CONFS, "spark.driver.defaultJavaOptions": options, "spark.driver.memory": heap}
     return {**confs, **request.confs}
+
+
+def _quoted(option: str) -> str:
+    """As Spark's launcher takes options apart."""
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def default_heap(cgroup_limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
@@ -149,9 +160,9 @@ def _spark_context(request: SparkRequest, confs: Mapping[str, str], jvm_log: Pat
     return SparkContext(conf=SparkConf().setAll(list(confs.items())))
 
 
-def _spark_environment(request: SparkRequest) -> dict[str, str]:
+def _spark_environment(request: SparkRequest, java: JavaRuntime) -> dict[str, str]:
     """Variables that Spark reads while it starts."""
-    values = {"JAVA_HOME": str(find_java(os.environ).home)}
+    values = {"JAVA_HOME": str(java.home)}
     python = request.confs.get("spark.pyspark.python")
     if request.is_local:
         package_home = str(Path(paimon_cli.__file__).parent.parent)

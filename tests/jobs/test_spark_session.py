@@ -16,7 +16,7 @@ PROGRAM = """
 from paimon_cli.jobs.spark_engine import SparkEngine
 from paimon_cli.jobs.spark_session import SparkRequest
 
-engine = SparkEngine(SparkRequest("local[1]"))
+engine = SparkEngine(SparkRequest("local[1]", {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}))
 print(engine.run_tasks(abs, [-1, 2]))
 jvm = engine._spark().context._jvm
 print(jvm.java.lang.System.getProperty("java.specification.version"))
@@ -81,6 +81,12 @@ def test_the_users_settings_win(tmp_path: Path) -> None:
     confs = spark_confs(SparkRequest("local[*]", {"spark.ui.enabled": "true", "spark.driver.memory": "9g"}), tmp_path)
     assert (confs["spark.ui.enabled"], confs["spark.driver.memory"]) == ("true", "9g")
     assert confs["spark.sql.session.timeZone"] == "UTC"
+
+
+def test_options_for_a_jvm_on_this_machine_are_quoted_for_sparks_launcher(tmp_path: Path) -> None:
+    confs = spark_confs(SparkRequest("local[1]"), tmp_path, ['-Da=b "c" \\d'])
+    assert confs["spark.driver.defaultJavaOptions"] == '"-XX:TieredStopAtLevel=1" "-Da=b \\"c\\" \\\\d"'
+    assert "spark.driver.defaultJavaOptions" not in spark_confs(SparkRequest("yarn"), tmp_path, ["-Da=b"])
 
 
 def test_a_clusters_driver_memory_is_left_to_its_own_settings(tmp_path: Path) -> None:
