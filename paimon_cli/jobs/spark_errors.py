@@ -12,7 +12,7 @@ from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 
 _CARRIED = re.compile(r"paimon-cli-error<([A-Za-z0-9+/=]+)>")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?:\n\s*\n|\n\s+SQLSTATE: |\n\tat |\Z)", re.DOTALL)
 _JAVA_EXCEPTION = re.compile(r"^(?:Caused by|): (?:[\w$]+\.)*([\w$]+(?:Exception|Error): [^\n]*)", re.MULTILINE)
 _LOST = re.compile(
     r"(ExecutorLostFailure[^\n]*|Master removed our application[^\n]*|Job \d+ cancelled because SparkContext[^\n]*)"

@@ -22,6 +22,16 @@ and says so in two lines
 
 \tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:7)
 """
+PLAIN_TASK_TRACE = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.api.python.PythonException: An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "worker.py", line 9, in main
+    process()
+    ~~~~~~~^^
+ZeroDivisionError: integer division or modulo by zero
+ SQLSTATE: 38000
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:7)
+"""
+"""As it comes without an SQL session."""
 
 
 def test_an_error_of_ours_comes_through_text() -> None:
@@ -37,6 +47,7 @@ def test_an_error_of_ours_comes_through_text() -> None:
     [
         (JAVA_TRACE, PaimonError, "IOException: No space left on device"),
         (PYTHON_TRACE, PaimonError, "and says so in two lines"),
+        (PLAIN_TASK_TRACE, PaimonError, "ZeroDivisionError: integer division or modulo by zero"),
         ("something else\nat all", PaimonError, "something else"),
         ("x\nCaused by: java.lang.OutOfMemoryError: Java heap space", StorageUnavailable, None),
         ("Lost task: ExecutorLostFailure (executor 1 exited) Reason: heartbeat\n", StorageUnavailable, None),
