@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from paimon_cli.bucket.spilled_runs import SpillDirectory
+from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory
 from paimon_cli.lsm.interleave import Interleave
 from paimon_cli.lsm.merge_engine import MergeEngine
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
@@ -44,7 +44,9 @@ def merge_in_passes(
 def _interleaved(spill: SpillDirectory, runs: Sequence[OpenRun], key_columns: Sequence[str]) -> OpenRun:
     if len(runs) == 1:
         return runs[0]
-    batches = merge_sorted_runs([run() for run in runs], key_columns, Interleave(), keys_repeat=True)
+    batches = merge_sorted_runs(
+        [run() for run in runs], key_columns, Interleave(), keys_repeat=True, batch_bytes=SPILLED_BATCH_BYTES
+    )
     first = next(batches, None)
     if first is None:
         return lambda: iter(())

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 CODEC = "lz4"
 """Cheap enough that spilling is bound by the disk."""
+SPILLED_BATCH_BYTES = 2 << 20
+"""What a merge holds of each spilled run."""
 
 
 @dataclass(frozen=True)

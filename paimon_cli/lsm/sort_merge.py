@@ -26,13 +26,19 @@ from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 
 def merge_sorted_runs(
-    runs: Sequence[Iterator[pa.RecordBatch]], key_columns: Sequence[str], engine: MergeEngine, *, keys_repeat: bool = False
+    runs: Sequence[Iterator[pa.RecordBatch]],
+    key_columns: Sequence[str],
+    engine: MergeEngine,
+    *,
+    keys_repeat: bool = False,
+    batch_bytes: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches in key order, one row per key, retractions included.
 
     `runs`: batches in `merge_schema` (or a projection with the key, `_SEQUENCE_NUMBER` and `_VALUE_KIND`), keys ascending
     and unique inside a run; oldest run first is quickest. A lone run passes through, whatever its columns. With
     `keys_repeat` a run may hold a key several times, though never in two batches: then nothing passes through unmerged.
+    `batch_bytes`: about what a batch may hold, where several runs meet; no key spans two batches all the same.
     """
     if len(runs) == 1 and not keys_repeat:
         yield from runs[0]
@@ -41,11 +47,11 @@ def merge_sorted_runs(
     while len(cursors) > 1:
         frontier = min(cursor.last_key for cursor in cursors)
         slices = [piece for cursor in cursors if (piece := cursor.take_up_to(frontier)).num_rows]
-        yield merge_piece(slices, key_columns, engine, keys_repeat=keys_repeat)
+        yield from merge_piece(slices, key_columns, engine, keys_repeat=keys_repeat, batch_bytes=batch_bytes)
         cursors = [cursor for cursor in cursors if cursor.fill()]
     for cursor in cursors:
         for batch in cursor.rest():
-            yield merge_piece([batch], key_columns, engine, keys_repeat=keys_repeat)
+            yield from merge_piece([batch], key_columns, engine, keys_repeat=keys_repeat)
 
 
 class RunCursor:
@@ -85,12 +91,20 @@ class RunCursor:
 
 
 def merge_piece(
-    slices: Sequence[pa.RecordBatch], key_columns: Sequence[str], engine: MergeEngine, *, keys_repeat: bool = False
-) -> pa.RecordBatch:
+    slices: Sequence[pa.RecordBatch],
+    key_columns: Sequence[str],
+    engine: MergeEngine,
+    *,
+    keys_repeat: bool = False,
+    batch_bytes: int | None = None,
+) -> Iterator[pa.RecordBatch]:
     """Merge slices that together hold every row of their keys; a lone slice of a run with unique keys is merged already."""
     if len(slices) == 1 and not keys_repeat:
-        return slices[0]
-    return engine.merge(sorted_rows(pa.concat_batches(slices), key_columns, engine))
+        yield slices[0]
+        return
+    rows = sorted_rows(pa.concat_batches(slices), key_columns, engine)
+    for piece in [rows] if batch_bytes is None else rows.pieces_of(batch_bytes):
+        yield engine.merge(piece)
 
 
 def sorted_rows(rows: pa.RecordBatch, key_columns: Sequence[str], engine: MergeEngine) -> SortedRows:

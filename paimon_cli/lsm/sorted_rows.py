@@ -42,6 +42,10 @@ class SortedRows:
             return np.zeros(len(self.starts), dtype=bool)
         return (self.ends - self.starts) == 1
 
+    def pieces_of(self, size: int) -> Iterator[SortedRows]:
+        """The same rows in pieces of about `size` bytes, cut between keys."""
+        return self.pieces(max(1, self.rows.num_rows * size // max(1, self.rows.nbytes)))
+
     def pieces(self, rows_per_piece: int) -> Iterator[SortedRows]:
         """The same rows in pieces of about `rows_per_piece` rows, cut between keys."""
         wanted = np.arange(0, len(self.order), rows_per_piece)

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.merge_passes import OpenRun, merge_in_passes
-from paimon_cli.bucket.spilled_runs import SpillDirectory, SpilledRun
+from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, SpilledRun
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.interleave import Interleave
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -43,7 +43,7 @@ class SortBuffer:
     def spill(self) -> None:
         """Move the rows in memory to disk, all of them: merging is for the flush, which sees every row of a key."""
         rows = self._sorted()
-        pieces = (Interleave().merge(piece) for piece in rows.pieces(ROWS_PER_PIECE))
+        pieces = (Interleave().merge(piece) for piece in rows.pieces_of(SPILLED_BATCH_BYTES))
         self._runs.append(self._spill.write(pieces, rows.rows.schema))
 
     def flush(self, writer: DataFileWriter) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from paimon_cli.lsm.interleave import Interleave
 from paimon_cli.lsm.merge_engine import Deduplicate
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
 
@@ -93,3 +94,18 @@ def test_memory_is_one_batch_a_run_not_the_run() -> None:
     for _ in range(9):
         next(merged)
     assert asked.count(1000) == 1
+
+
+def test_batches_can_be_kept_small_and_no_key_spans_two() -> None:
+    schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), ("k", pa.int32())])
+
+    def runs() -> list[Iterator[pa.RecordBatch]]:
+        return [batches([(1000 * run + k, 0, k) for k in range(run, 1000)], schema, 500) for run in range(4)]
+
+    row_bytes = 8 + 1 + 4
+    whole = list(merge_sorted_runs(runs(), ["k"], Interleave(), keys_repeat=True))
+    small = list(merge_sorted_runs(runs(), ["k"], Interleave(), keys_repeat=True, batch_bytes=100 * row_bytes))
+    assert pa.Table.from_batches(small).equals(pa.Table.from_batches(whole))
+    assert max(batch.num_rows for batch in small) <= 104 < max(batch.num_rows for batch in whole)
+    keys = [set(batch["k"].to_pylist()) for batch in small]
+    assert sum(map(len, keys)) == len(set.union(*keys)) == 1000
