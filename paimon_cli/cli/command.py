@@ -26,6 +26,7 @@ from paimon_cli.cli.parameters import (
 )
 from paimon_cli.cli.result_view import show
 from paimon_cli.cli.results import Item, Listing, OutputFormat
+from paimon_cli.errors import UsageError
 from paimon_cli.storage.catalog_options import split_options
 
 if TYPE_CHECKING:
@@ -68,9 +69,16 @@ class Call:
 
     def open_to_commit(self, location: TableLocation) -> Table:
         """The same for a command that commits: `Refused` now, not after the work, where no commit is safe."""
-        opened = self.open_at(location)
+        opened = self.open_to_plan(location)
         if warning := opened.check_commits():
             print(f"warning: {warning}", file=sys.stderr)
+        return opened
+
+    def open_to_plan(self, location: TableLocation) -> Table:
+        """The same for a dry run: what the real run would refuse for the name or `--option` is refused."""
+        opened = self.open_at(location)
+        if opened.read_optimized:
+            raise UsageError(f"{opened.name} is a view", "it is read, not changed", "leave $ro out")
         if self.options:
             _check_options(opened, self.options)
         return opened

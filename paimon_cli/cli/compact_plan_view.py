@@ -75,7 +75,7 @@ def show_plans(call: Call, locations: Sequence[TableLocation], request: CompactR
     from paimon_cli.table.compaction_report import decision_rows
 
     for location in locations:
-        table = call.open_at(location)
+        table = call.open_to_plan(location)
         plan = plan_compaction(table.context, request)
         rows = decision_rows(table.context, plan.decisions)
         if call.output is not OutputFormat.TABLE:

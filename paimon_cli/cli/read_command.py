@@ -93,6 +93,8 @@ def read(
         raise UsageError("--incremental does not go with --snapshot, --tag or --as-of", "it names its own snapshots")
     if count + explain + (output_path is not None) > 1:
         raise UsageError("choose one of --count, --explain and --output-path")
+    if incremental is None and incremental_mode is not IncrementMode.AUTO:
+        raise UsageError(f"--incremental-mode {incremental_mode.value} without --incremental", "nothing says between what")
     opened = call.open(table)
     increment = None if incremental is None else _increment(incremental, incremental_mode)
     scan = plan_rows(opened, ReadRequest(select, where, limit, snapshot, tag, as_of, row_kind, increment))

@@ -11,7 +11,7 @@ import typer
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.parameters import split_pairs
 from paimon_cli.cli.results import Column, Listing
-from paimon_cli.cli.value_kinds import COUNT, ID, JSON, SIZE
+from paimon_cli.cli.value_kinds import COUNT, ID, JSON, SIZE, counted
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _workload(
     options = TableOptions(call.options) if context is None else context.options
     if file is not None or shape:
         described = workload_shape({**({} if file is None else _document(file)), **shape})
-        what = f"{described.commits:,} commits of {described.rows:,} rows, {described.update_ratio:.0%} updates"
+        what = f"{described.commits:,} commits of {counted(described.rows, 'row')}, {described.update_ratio:.0%} updates"
         return synthetic_workload(described), options, what
     if context is None:
         hint = "paimon-cli simulate --commits 200 --rows 10000 --update-ratio 0.5"

@@ -113,7 +113,7 @@ def bucket_files(
 def expect_buckets(context: TableContext, asked: Collection[int], found: Iterable[BucketFiles]) -> None:
     """UsageError for a number beyond the table's buckets, NotFound where buckets come with their rows (`bucket` -1)."""
     present = {bucket.bucket: bucket.total_buckets for bucket in found}
-    count = max(context.options.bucket, *present.values()) if present else context.options.bucket
+    count = max((context.options.bucket, *present.values()))
     unknown = [number for number in asked if number not in present and not 0 <= number < count]
     if unknown and count > 0:
         hint = "see `paimon-cli buckets ls`"

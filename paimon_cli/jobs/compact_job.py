@@ -100,6 +100,8 @@ def plan_compaction(
     asked = request.at_snapshot
     snapshot = context.snapshots.latest() if asked is None else context.snapshots.get(asked)
     if snapshot is None:
+        if not request.unknown_buckets_allowed:
+            expect_buckets(context, request.buckets, ())
         return CompactionPlan(None)
     chosen = _chosen(context, request)
     buckets = bucket_files(context, snapshot, keep_partition=chosen.matches, buckets=request.buckets or None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from paimon_cli.errors import UsageError
+from paimon_cli.datatypes.data_type import NESTED_ROOTS, NEWER_ROOTS
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.lsm.aggregation import Aggregation
 from paimon_cli.lsm.aggregators.aggregator import Aggregator
 from paimon_cli.lsm.aggregators.catalog import aggregator_of, ignores_retractions
@@ -21,6 +23,7 @@ LAST_NON_NULL = "last_non_null_value"
 
 def merge_engine(schema: TableSchema, options: TableOptions) -> MergeEngine:
     """The table's engine. UsageError for options that contradict each other or the columns, NotSupported for what we lack."""
+    _check_order(schema, options)
     name = options.merge_engine
     if name == "aggregation":
         return _aggregation(schema, options)
@@ -29,6 +32,15 @@ def merge_engine(schema: TableSchema, options: TableOptions) -> MergeEngine:
     if name == "first-row":
         return FirstRow(options.ignore_delete)
     return Deduplicate(options.sequence_fields, _descending(options), options.ignore_delete)
+
+
+def _check_order(schema: TableSchema, options: TableOptions) -> None:
+    """Paimon compares whole lists, maps and rows, too."""
+    groups = options.sequence_groups.items() if options.merge_engine == "partial-update" else ()
+    for key, names in (("sequence.field", options.sequence_fields), *((key, fields) for key, (fields, _) in groups)):
+        for field in schema.fields_of(names):
+            if field.type.root in NESTED_ROOTS | NEWER_ROOTS:
+                raise NotSupported(f"{key} with {field.name} {type_to_sql(field.type)}", "only plain values are put in order")
 
 
 def _descending(options: TableOptions) -> bool:

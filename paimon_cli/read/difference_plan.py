@@ -9,7 +9,7 @@ from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.key_intervals import key_sections
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.file_bounds import TableBounds
 from paimon_cli.read.predicate import Predicate
@@ -27,9 +27,9 @@ def plan_difference(
     Java merges only what the other side does not have, so it shows partial rows for engines that mix versions; here
     each side is merged as its readers see it. NotSupported where a partition's number of buckets changed in between.
     """
-    old, new = bucket_files(context, before), bucket_files(context, after)
-    _refuse_rescaled(context, old, new)
     planner = _Planner(context, predicate)
+    old, new = (bucket_files(context, snapshot, keep_manifest=planner.keep_manifest) for snapshot in (before, after))
+    _refuse_rescaled(context, old, new)
     splits: list[Split] = []
     for place in sorted(old.keys() | new.keys(), key=lambda place: (context.partition_path_of(place[0]), *place)):
         if place[1] >= 0:
@@ -60,6 +60,12 @@ class _Planner:
         self._predicate = predicate
         self._bounds = TableBounds(context)
         self._kept_partitions: dict[bytes, bool] = {}
+
+    def keep_manifest(self, manifest: ManifestFileMeta) -> bool:
+        self.counts.manifests += 1
+        kept = self._predicate is None or self._predicate.may_match(self._bounds.of_manifest(manifest))
+        self.counts.manifests_skipped += not kept
+        return kept
 
     def splits(self, old: BucketFiles, new: BucketFiles) -> Iterator[Split]:
         self.counts.files += len({file.file_name for file in (*old.files, *new.files)})

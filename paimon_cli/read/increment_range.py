@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.tag import Tag
@@ -57,7 +57,7 @@ class IncrementRange:
     def mode(self, context: TableContext, asked: str) -> str:
         """`asked`, or for auto what Java does: diff between two tags, else the changelog if the table's producer writes one."""
         if asked not in MODES:
-            raise NotSupported(f"increments in mode '{asked}'", f"the modes are {', '.join(MODES)}")
+            raise UsageError(f"there is no increment in mode '{asked}'", f"the modes are {', '.join(MODES)}")
         if asked != AUTO:
             return asked
         if self.begin.tag is not None and self.end.tag is not None and not tags_stand_for_snapshots(context):
@@ -94,13 +94,22 @@ def _position(context: TableContext, text: str) -> Position:
     tag = context.tags.find(text)
     if tag is not None:
         return Position(tag.snapshot.id, tag)
-    at = context.snapshots.at_time(parse_moment(text))
+    at = context.snapshots.at_time(_moment(text))
     if at is not None:
         return Position(at.id)
     earliest = context.snapshots.earliest_id()
     if earliest is not None and earliest > 1:
         raise NotFound(f"what the table was at {text} has expired", f"the oldest snapshot that is left is {earliest}")
     return Position(0)
+
+
+def _moment(text: str) -> int:
+    if text.strip().startswith("-"):
+        raise UsageError(f"'{text}' is no id, tag or time", "ids of snapshots begin with 1; 0 is the empty table")
+    try:
+        return parse_moment(text)
+    except UsageError as error:
+        raise UsageError(f"'{text}' is no id, tag or time", error.why, "see `paimon-cli snapshots ls` and `tags ls`") from error
 
 
 def _there(context: TableContext, number: int) -> Snapshot:

@@ -16,8 +16,10 @@ from paimon_cli.lsm.sorted_run import SortedRun, sorted_runs
 from paimon_cli.lsm.synthetic_workload import WorkloadShape
 from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta
 from paimon_cli.metadata.snapshot import COMPACT
+from paimon_cli.options.option_catalog import find_option
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import local_hour
+from paimon_cli.table.option_values import misspelled_keys
 
 AS_IS = "as is"
 COMPARED: Sequence[tuple[str, str]] = (
@@ -54,6 +56,9 @@ def scenarios(
     workload: SimulatedWorkload[Any], options: TableOptions, changed: Mapping[str, str], compare: bool, rounds_every: int
 ) -> list[ScenarioRow]:
     """The options as they are, with what is `changed`, and with each of `COMPARED` on top; each set of options once."""
+    for key in changed:
+        if find_option(key) is None:
+            raise UsageError(f"there is no option '{key}'", "it would change nothing", "; ".join(misspelled_keys(changed)))
     sets: list[dict[str, str]] = [{}, dict(changed)]
     if compare:
         sets += [{**changed, key: value} for key, value in COMPARED]

@@ -105,6 +105,8 @@ def plan_rows(table: Table, request: ReadRequest) -> RowScan:
     if increment is None:
         context, snapshot = travel(table.context, request.snapshot, request.tag, request.as_of)
     else:
+        if table.read_optimized:
+            raise UsageError(f"{table.name} shows no increments", "it is the table's top level alone", "leave $ro out")
         chosen = IncrementRange.of(table.context, increment.begin, increment.end)
         mode = chosen.mode(table.context, increment.mode)
         context = increment_context(table.context, mode)

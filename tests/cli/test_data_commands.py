@@ -114,6 +114,26 @@ def test_unknown_buckets_are_told(run: Run, orders: Path, tmp_path: Path, comman
     run(*command, orders, "--bucket", empty)
 
 
+@pytest.mark.parametrize("command", [("compact", *LOCAL), ("compact", "--dry-run"), ("alter",)])
+def test_views_are_not_changed(run: Run, orders: Path, command: tuple[str, ...]) -> None:
+    changes = ("set", "a=b") if command == ("alter",) else ()
+    assert "is a view" in run(*command, f"{orders}$ro", *changes, code=2).err
+
+
+def test_a_dry_run_refuses_the_options_that_the_run_refuses(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
+    for way in (LOCAL, ("--dry-run",)):
+        assert "cannot be changed" in run("compact", orders, *way, "--option", "merge-engine=aggregation", code=2).err
+
+
+def test_increments_that_are_none(run: Run, orders: Path, tmp_path: Path) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
+    assert "without --incremental" in run("read", orders, "--incremental-mode", "diff", code=2).err
+    assert "no increments" in run("read", f"{orders}$ro", "--incremental", "0..1", code=2).err
+    found = run("read", orders, "--incremental", "0..1", "--incremental-mode", "diff", "--row-kind", "-o", "ndjson").lines
+    assert [(item["rowkind"], item["id"]) for item in found] == [("+I", 1)]
+
+
 def test_rows_as_text_and_json(run: Run, orders: Path, tmp_path: Path) -> None:
     run("write", orders, jsonl(tmp_path, row(1, "a\x1b[31mred"), row(20, None)), *LOCAL)
     text = run("read", orders, "-s", "id,name").out

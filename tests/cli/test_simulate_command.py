@@ -47,4 +47,5 @@ def test_what_cannot_be_simulated(run: Run, tmp_path: Path) -> None:
     run("simulate", code=2)
     run("simulate", "--workload", tmp_path / "none.json", code=2)
     run("simulate", "--commits", 5, "--set", "num-sorted-run.compaction-trigger=many", code=2)
+    assert "did you mean" in run("simulate", "--commits", 5, "--set", "num-sorted-run.compaction-triger=2", code=2).err
     run("simulate", tmp_path / "none", code=3)

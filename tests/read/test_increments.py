@@ -10,7 +10,7 @@ import pytest
 
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.row_kind import SHORT
-from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
@@ -71,8 +71,11 @@ def test_ranges_that_cannot_be_read(tmp_path: Path) -> None:
         changes(context, "3", "1")
     with pytest.raises(NotFound):
         changes(context, "1", "9")
-    with pytest.raises(NotSupported, match="mode 'odd'"):
+    with pytest.raises(UsageError, match="mode 'odd'"):
         changes(context, "1", "2", mode="odd")
+    for begin in ("-1", "nobody"):
+        with pytest.raises(UsageError, match="is no id, tag or time"):
+            changes(context, begin, "2")
     expire_snapshots(context, Retention(1, 1, 0, None))
     with pytest.raises(NotFound, match="snapshot 2 has expired"):
         changes(context, "1")

@@ -37,6 +37,7 @@ def definition(
     )
 
 
+NESTED_GROUP = {"merge-engine": "partial-update", "fields.a.sequence-group": "b"}
 CROSSED_GROUPS = {"merge-engine": "partial-update", "fields.g.sequence-group": "v", "fields.h.sequence-group": "g"}
 
 
@@ -146,6 +147,8 @@ def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[s
         (["id INT", "f DOUBLE"], {"key": ("id", "f"), "partition_by": ("f",)}, "DOUBLE NOT NULL partition columns"),
         (["id INT", "f BYTES"], {"key": ("id", "f"), "partition_by": ("f",)}, "BYTES NOT NULL partition columns"),
         (["id INT"], {"options": {"file.format": "csv"}}, "file.format=csv"),
+        (["id INT", "a ARRAY<INT>"], {"options": {"sequence.field": "a"}}, "sequence.field with a ARRAY<INT>"),
+        (["id INT", "a MAP<INT, INT>", "b INT"], {"options": NESTED_GROUP}, "sequence-group with a MAP<INT, INT>"),
         (["id INT"], {"options": {"file.format.per.level": "99:orc"}}, "level 99, the highest is 5"),
         (["id INT", "at TIMESTAMP(9)"], {"options": {"file.format": "avro"}}, "TIMESTAMP\\(9\\)"),
         (["id INT", "t TIMESTAMP(6)", "a ARRAY<ROW<at TIMESTAMP_LTZ(7)>>"], {}, "column 'a'"),
