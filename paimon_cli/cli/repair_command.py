@@ -35,7 +35,11 @@ def repair(
     dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Plan only, which is what happens anyway.")] = False,
     only: Annotated[
         str | None,
-        typer.Option("--only", metavar="KIND,...", help="Only these: chain, hints, dead-files, dv, lost-commits."),
+        typer.Option(
+            "--only",
+            metavar="KIND,...",
+            help="Only these: damaged-versions, chain, hints, dead-files, damaged-files (all rows), dv, lost-commits.",
+        ),
     ] = None,
     older_than: Annotated[
         str,
@@ -47,7 +51,8 @@ def repair(
 ) -> None:
     """Plan repairs of a damaged table; --apply makes them as a new snapshot, after which `verify` passes.
 
-    Data that is gone stays gone: the plan says what is lost. Nothing that is there is changed or deleted.
+    Data that is gone stays gone: the plan says what is lost. No file of data or manifests is changed or deleted; snapshot and tag
+    files that cannot be read move to damaged/ below the table.
 
     paimon-cli repair ./wh/shop.db/orders
     """

@@ -2,7 +2,7 @@
 
 Nothing is mended in place: snapshots and manifests stay as they are, a new snapshot leaves out what is lost. Two things
 are made anew because their content follows from what is there: hint files, and snapshot files that are missing between
-two others.
+two others. Version files that cannot be read are set aside, as a copy.
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.damaged_versions import DIRECTORY, DamagedVersion, damaged_versions
 from paimon_cli.invariants.lost_commits import LostCommit, lost_commits
+from paimon_cli.invariants.reference_checks import branches_are_readable, consumers_stand_somewhere
+from paimon_cli.invariants.row_checks import file_holds_its_rows
 from paimon_cli.invariants.version import Place, Version
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta
+from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import CONSUMER_PREFIX
 
-HINTS, CHAIN, DEAD_FILES, VECTORS, LOST_COMMITS = "hints", "chain", "dead-files", "dv", "lost-commits"
-KINDS = (CHAIN, HINTS, DEAD_FILES, VECTORS, LOST_COMMITS)
+VERSIONS, HINTS, CHAIN, VECTORS, LOST_COMMITS = "damaged-versions", "hints", "chain", "dv", "lost-commits"
+DEAD_FILES, DAMAGED_FILES = "dead-files", "damaged-files"
+KINDS = (VERSIONS, CHAIN, HINTS, DEAD_FILES, DAMAGED_FILES, VECTORS, LOST_COMMITS)
 BY_HAND = "by-hand"
 
 
@@ -40,6 +45,7 @@ class RepairPlan:
 
     snapshot_id: int | None
     steps: list[RepairStep] = field(default_factory=list)
+    set_aside: list[DamagedVersion] = field(default_factory=list)
     hints: dict[str, int] = field(default_factory=dict)
     missing_snapshots: list[int] = field(default_factory=list)
     messages: dict[Place, CommitMessage] = field(default_factory=dict)
@@ -59,21 +65,42 @@ def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis:
     wanted = set(only) or set(KINDS)
     newest = _newest_readable(context)
     plan = RepairPlan(None if newest is None else newest.id)
+    damaged = damaged_versions(context)
+    if VERSIONS in wanted:
+        _plan_set_aside(plan, damaged)
+    ids = _readable_ids(context, damaged)
     if CHAIN in wanted:
-        _plan_chain(context, plan)
+        _plan_chain(context, plan, ids)
     if HINTS in wanted:
-        _plan_hints(context, plan)
+        _plan_hints(context, plan, ids)
+    if not only:
+        plan.steps += _references_by_hand(context)
     if newest is None:
         return plan
     try:
         version = Version(context, newest)
-        if DEAD_FILES in wanted or VECTORS in wanted:
-            _plan_files(version, plan, wanted)
-        if LOST_COMMITS in wanted:
-            _plan_lost_commits(context, plan, version, only, min_age_millis)
+        if wanted & {DEAD_FILES, DAMAGED_FILES, VECTORS}:
+            _plan_files(version, plan, wanted, DAMAGED_FILES in only)
     except (DamagedFile, NotFound, NotSupported) as error:
         _plan_by_hand(context, plan, newest, error)
+        return plan
+    # What a tag or changelog that cannot be read names would look like a lost commit.
+    if LOST_COMMITS in wanted and all(version_file.snapshot_id for version_file in damaged):
+        was_newest = any((version_file.snapshot_id or 0) > newest.id for version_file in damaged)
+        _plan_lost_commits(context, plan, version, only, min_age_millis, was_newest)
     return plan
+
+
+def _readable_ids(context: TableContext, damaged: Sequence[DamagedVersion]) -> list[int]:
+    unreadable = {version_file.snapshot_id for version_file in damaged}
+    return [number for number in context.snapshots.ids() if number not in unreadable]
+
+
+def _plan_set_aside(plan: RepairPlan, damaged: Sequence[DamagedVersion]) -> None:
+    for version_file in damaged:
+        plan.set_aside.append(version_file)
+        action = f"set it aside in {DIRECTORY}/: {version_file.why}"
+        plan.steps.append(RepairStep(VERSIONS, version_file.path, action, version_file.loss))
 
 
 def _newest_readable(context: TableContext) -> Snapshot | None:
@@ -85,27 +112,20 @@ def _newest_readable(context: TableContext) -> Snapshot | None:
     return None
 
 
-def _plan_chain(context: TableContext, plan: RepairPlan) -> None:
-    """Snapshot files that are missing between others: what they changed follows from their neighbours."""
-    ids = context.snapshots.ids()
+def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> None:
+    """Snapshot files that are missing between readable ones: what they changed follows from their neighbours."""
+    there = {version_file.snapshot_id for version_file in plan.set_aside}
+    waiting = set(context.snapshots.ids()) - set(ids) - there
     for number in sorted(set(range(ids[0], ids[-1])) - set(ids)) if ids else ():
+        if number in waiting:  # damaged, and not to be set aside now
+            continue
         action = f"write it again from what snapshots {number - 1} and above hold"
         loss = "its user, time and kind; rows of its files stay as the next snapshot has them"
         plan.missing_snapshots.append(number)
         plan.steps.append(RepairStep(CHAIN, context.layout.snapshot(number), action, loss))
-    for number in ids:
-        try:
-            context.snapshots.find(number)
-        except DamagedFile as error:
-            above = "roll back to the one below it" if number == ids[-1] else "expire it with all that are older"
-            command = f"paimon-cli expire {context.address} --retain-max {ids[-1] - number}"
-            if number == ids[-1]:
-                command = f"paimon-cli rollback {context.address} --to {number - 1}"
-            plan.steps.append(RepairStep(BY_HAND, context.layout.snapshot(number), f"{error.why}: {above}", "", command))
 
 
-def _plan_hints(context: TableContext, plan: RepairPlan) -> None:
-    ids = context.snapshots.ids()
+def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> None:
     if not ids:
         return
     for path, right in ((context.layout.latest_hint, ids[-1]), (context.layout.earliest_hint, ids[0])):
@@ -118,16 +138,24 @@ def _plan_hints(context: TableContext, plan: RepairPlan) -> None:
             plan.steps.append(RepairStep(HINTS, path, f"let it say {right} instead of {text[:20].decode(errors='replace')}"))
 
 
-def _plan_files(version: Version, plan: RepairPlan, wanted: set[str]) -> None:
-    """Live files that are not on storage, and vectors of files that do not live."""
+def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_damaged: bool) -> None:
+    """Live files that are not on storage, or not whole, and vectors of files that do not live.
+
+    A damaged file may come back from somewhere, so it is left out on demand only; then every file is read.
+    """
     for place in sorted(version.places):
         entries = list(version.at(place))
         dead = [e.file for e in entries if _is_missing(version, place, e.file)] if DEAD_FILES in wanted else []
+        if DAMAGED_FILES in wanted:
+            damaged = {e.file.file_name: why for e in entries if (why := _damage(version, e, leave_out_damaged))}
+            _plan_damaged_files(version, place, plan, damaged, leave_out_damaged)
+            dead += [e.file for e in entries if leave_out_damaged and e.file.file_name in damaged]
         for file in dead:
             loss = f"{file.row_count} rows of level {file.level}, sequence numbers {file.min_sequence_number} to "
             loss += f"{file.max_sequence_number}; older values of their keys may show again"
             path = version.context.data_file_path(*place, file)
-            plan.steps.append(RepairStep(DEAD_FILES, path, "leave the missing file out of a new snapshot", loss))
+            kind, state = (DEAD_FILES, "missing") if _is_missing(version, place, file) else (DAMAGED_FILES, "damaged")
+            plan.steps.append(RepairStep(kind, path, f"leave the {state} file out of a new snapshot", loss))
         alive = {e.file.file_name for e in entries} - {file.file_name for file in dead}
         old, new = _without_dangling(version, plan, place, alive) if VECTORS in wanted or dead else ([], [])
         if dead or old:
@@ -144,6 +172,41 @@ def _plan_files(version: Version, plan: RepairPlan, wanted: set[str]) -> None:
 
 def _is_missing(version: Version, place: Place, file: DataFileMeta) -> bool:
     return file.external_path is None and not version.context.storage.exists(version.context.data_file_path(*place, file))
+
+
+def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
+    """Consumers and branches that point nowhere."""
+    for found in consumers_stand_somewhere(context):
+        name = found.path.rpartition(f"/{CONSUMER_PREFIX}")[2]
+        command = f"paimon-cli consumers reset {context.address} {name}"
+        yield RepairStep(BY_HAND, found.path, f"{found.message}: let it go on with what comes", "", command)
+    for found in branches_are_readable(context):
+        name = found.message.removeprefix("branch ").partition(":")[0]
+        command = f"paimon-cli branches rm {context.address} {name}"
+        yield RepairStep(BY_HAND, found.path, f"{found.message}: restore the file, or delete the branch", "", command)
+
+
+def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:
+    """Why the file that there is cannot be what was written, None for no reason or no file. `read`: look at every row."""
+    place = (entry.partition, entry.bucket)
+    if entry.file.external_path is not None or _is_missing(version, place, entry.file):
+        return None
+    size = version.context.storage.file_size(version.context.data_file_path(*place, entry.file))
+    if size != entry.file.file_size:
+        return f"it has {size} bytes, its metadata says {entry.file.file_size}"
+    found = file_holds_its_rows(version, entry) if read else ()
+    return next((violation.message for violation in found if violation.code == "PV031"), None)
+
+
+def _plan_damaged_files(version: Version, place: Place, plan: RepairPlan, damaged: dict[str, str], leave_out: bool) -> None:
+    if leave_out:
+        return
+    command = f"paimon-cli repair {version.context.address} --only {DAMAGED_FILES} --apply"
+    for entry in version.at(place):
+        if entry.file.file_name in damaged:
+            path = version.context.data_file_path(*place, entry.file)
+            action = f"{damaged[entry.file.file_name]}: restore it from a copy, or leave it out of a new snapshot"
+            plan.steps.append(RepairStep(BY_HAND, path, action, "", command))
 
 
 def _without_dangling(
@@ -167,16 +230,16 @@ def _without_dangling(
 
 
 def _plan_lost_commits(
-    context: TableContext, plan: RepairPlan, version: Version, only: Sequence[str], min_age_millis: int
+    context: TableContext, plan: RepairPlan, version: Version, only: Sequence[str], min_age_millis: int, is_sure: bool
 ) -> None:
     """Sure when a number is missing that the table has had; else only on demand, for it may be a commit that failed."""
     for lost in lost_commits(context, version):
         rows = sum(entry.file.row_count for entry in lost.entries)
         age = context.clock.now_millis() - lost.modified_millis
         found = f"{len(lost.entries)} data files with {rows} rows, {age // 1000} s old"
-        if lost.is_sure or (LOST_COMMITS in only and age >= min_age_millis):
+        if is_sure or lost.is_sure or (LOST_COMMITS in only and age >= min_age_millis):
             plan.lost.append(lost)
-            why = "a snapshot of this number was there" if lost.is_sure else "no snapshot names it"
+            why = "a snapshot of this number was there" if is_sure or lost.is_sure else "no snapshot names it"
             plan.steps.append(RepairStep(LOST_COMMITS, lost.path, f"commit it again: {why}; {found}"))
         else:
             command = f"paimon-cli repair {context.address} --only lost-commits --apply"

@@ -10,6 +10,7 @@ from paimon_cli.commit.metadata_writer import MetadataWriter
 from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.errors import Conflict, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.damaged_versions import set_aside
 from paimon_cli.invariants.lost_commits import LostCommit
 from paimon_cli.invariants.repair_plan import RepairPlan
 from paimon_cli.invariants.version import Place, Version
@@ -29,7 +30,9 @@ class RepairSummary:
 
 
 def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
-    """Missing snapshots first, then hints, then the commits. Errors as `Committer.commit`: then the rest is not done."""
+    """Damaged versions first, then missing ones, hints, commits. Errors as `Committer.commit`: then the rest is not done."""
+    for damaged in plan.set_aside:
+        set_aside(context, damaged)
     made = [restore_snapshot(context, number) for number in plan.missing_snapshots]
     for path, number in plan.hints.items():
         context.storage.overwrite(path, str(number).encode())

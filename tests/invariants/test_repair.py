@@ -21,7 +21,7 @@ from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
 from tests.goldens import golden_table
 from tests.invariants import damages
-from tests.invariants.damaged_tables import Bench, keyed_table
+from tests.invariants.damaged_tables import Bench, flip, keyed_table
 
 
 def plain_table(folder: Path) -> TableContext:
@@ -163,3 +163,94 @@ def test_what_is_no_gap_any_more(tmp_path: Path) -> None:
         Path(context.layout.snapshot(number)).unlink()
     with pytest.raises(Conflict, match=r"snapshot 2 .* not between two others"):
         apply_repair(context, plan)
+
+
+def cut(path: str) -> bytes:
+    content = Path(path).read_bytes()
+    Path(path).write_bytes(content[:60])
+    return content[:60]
+
+
+def kinds(plan: RepairPlan) -> list[str]:
+    return [step.kind for step in plan.steps]
+
+
+def applied(context: TableContext, *only: str) -> RepairPlan:
+    plan = plan_repair(context, only)
+    apply_repair(context, plan)
+    assert errors(context) == []
+    return plan
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_an_older_snapshot_that_cannot_be_read(tmp_path: Path, number: int) -> None:
+    context = plain_table(tmp_path)
+    expected = tables.rows(context)
+    left = cut(context.layout.snapshot(number))
+    plan = applied(context)
+    assert kinds(plan) == (["damaged-versions"] if number == 1 else ["damaged-versions", "chain"])
+    assert tables.rows(context) == expected and plan_repair(context).steps == []
+    assert context.snapshots.ids() == [1, 2, 3, 4][number == 1 :]
+    (kept,) = (tmp_path / "t/damaged").iterdir()
+    assert kept.read_bytes() == left and kept.name.startswith(f"snapshot-{number}-")
+
+
+def test_the_newest_snapshot_cannot_be_read(tmp_path: Path) -> None:
+    """Its commit is found by what it left, and made again."""
+    context = plain_table(tmp_path)
+    expected = tables.rows(context)
+    cut(context.layout.snapshot(4))
+    plan = applied(context)
+    assert kinds(plan) == ["damaged-versions", "hints", "lost-commits"]
+    assert tables.rows(context) == expected and context.snapshots.latest_id() == 4
+
+
+def test_a_tag_and_a_changelog_that_cannot_be_read(tmp_path: Path) -> None:
+    context = TableContext.open(str(keyed_table(tmp_path)))
+    cut(context.layout.tag("kept"))
+    cut(context.layout.changelog(1))
+    plan = applied(context)
+    assert kinds(plan) == ["damaged-versions", "damaged-versions"] and "tag kept" in plan.steps[0].loss
+    assert context.tags.names() == [] and len(list((tmp_path / "keyed/damaged").iterdir())) == 2
+
+
+def test_what_is_whole_by_then_is_not_set_aside(tmp_path: Path) -> None:
+    context = plain_table(tmp_path)
+    path = Path(context.layout.snapshot(4))
+    content = path.read_bytes()
+    cut(str(path))
+    plan = plan_repair(context, ("damaged-versions",))
+    path.write_bytes(content)
+    apply_repair(context, plan)
+    assert path.read_bytes() == content and not (tmp_path / "t/damaged").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_a_data_file_that_is_not_whole(tmp_path: Path, damage: str) -> None:
+    """It may come back from a copy, so leaving it out has to be asked for."""
+    context = plain_table(tmp_path)
+    newest = sorted(tables.live_files(context), key=lambda name: (Path(context.url) / name).stat().st_mtime_ns)[-1]
+    path = Path(context.url) / newest
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:50])
+        step = plan_repair(context).steps[0]
+        assert step.kind == BY_HAND and "it has 50 bytes" in step.action
+        assert step.command == f"paimon-cli repair {context.url} --only damaged-files --apply"
+    else:
+        flip(path, 40)
+        assert plan_repair(context).steps == [], "only the look at every row sees it"
+    before = path.read_bytes()
+    plan = applied(context, "damaged-files")
+    assert kinds(plan) == ["damaged-files"] and "2 rows" in plan.steps[0].loss
+    assert path.read_bytes() == before and [row["k"] for row in tables.rows(context)] == [0, 1, 10, 2]
+
+
+def test_consumers_and_branches_are_mended_by_the_commands_told(run: Run, tmp_path: Path) -> None:  # noqa: F811
+    context = TableContext.open(str(keyed_table(tmp_path)))
+    Path(context.layout.consumer("reader")).write_text("x")
+    cut(context.layout.of_branch("b").snapshot(1))
+    plan = plan_repair(context)
+    assert kinds(plan) == [BY_HAND, BY_HAND]
+    for step in plan.steps:
+        run(*step.command.split()[1:], *(["-y"] if " branches rm " in step.command else []))
+    assert errors(context) == [] and plan_repair(context).steps == []

@@ -60,8 +60,12 @@ def own_branch(root: Path) -> None:
         tables.write(context, [{"p": 1, "k": 100 + number, "v": "branch"}])
 
 
-def lose_a_snapshot_and_a_file(root: Path) -> None:
+def damage(root: Path) -> None:
+    """A snapshot is missing, one cannot be read, a tag neither, hints lie."""
+    call(["tags", "create", str(root), "cut", "--snapshot", "2"])
     (root / "snapshot/snapshot-4").unlink()
+    for name in ("snapshot/snapshot-6", "tag/tag-cut"):
+        (root / name).write_bytes((root / name).read_bytes()[:70])
     (root / "snapshot/LATEST").write_text("99")
     (root / "snapshot/EARLIEST").write_text("one")
 
@@ -90,7 +94,7 @@ COMMANDS = (
     Command("drop-partition", "p=0 --commit-user u --commit-id 1"),
     Command("truncate", "--commit-user u --commit-id 1"),
     Command("compact", "--strategy full --engine local"),
-    Command("repair", "--apply", lose_a_snapshot_and_a_file),
+    Command("repair", "--apply", damage),
 )
 
 
@@ -121,14 +125,17 @@ class CommandTrial:
         make_table(self._image)
         command.prepare(self._image)
         self._before = newest_rows(self._image)
+        self._longest = min(self._seconds_of_a_run(), self._seconds_of_a_run())
+        self._after = newest_rows(self._root)
+
+    def _seconds_of_a_run(self) -> float:
         self._restore()
         begun = time.monotonic()
-        process = self._start(command.line(self._root))
+        process = self._start(self._command.line(self._root))
         process.join()
-        self._longest = time.monotonic() - begun
         if process.exitcode:
-            raise AssertionError(f"{command.name}: exit code {process.exitcode} without a kill")
-        self._after = newest_rows(self._root)
+            raise AssertionError(f"{self._command.name}: exit code {process.exitcode} without a kill")
+        return time.monotonic() - begun
 
     def kill_once(self, chance: random.Random) -> None:
         self._restore()
