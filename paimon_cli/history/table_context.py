@@ -17,6 +17,7 @@ from paimon_cli.history.unsupported_tables import refuse_unsupported
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.column_names import renamed_in_options, without_sequence_fields
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, SystemClock
 from paimon_cli.storage.storage import Storage
@@ -60,8 +61,15 @@ class TableContext(TableHistory):
         return TableContext(root, storage, schema, options, clock or SystemClock(), names or RandomNames(), branch=branch)
 
     def at_schema(self, schema_id: int) -> TableContext:
-        """The same table seen with an older schema's columns; its options stay as they are."""
-        return self if schema_id == self.schema.id else replace(self, schema=self.schemas.get(schema_id))
+        """The same table seen with an older schema's columns; its options stay as they are, under the columns' older names."""
+        return self if schema_id == self.schema.id else self._with_columns_of(self.schemas.get(schema_id))
+
+    def _with_columns_of(self, older: TableSchema) -> TableContext:
+        were = {field.id: field.name for field in older.fields}
+        added = {field.name for field in self.schema.fields if field.id not in were}
+        renamed = {field.name: were[field.id] for field in self.schema.fields if were.get(field.id, field.name) != field.name}
+        options = renamed_in_options(without_sequence_fields(self.options.raw, added), renamed)
+        return replace(self, schema=older, options=TableOptions(options))
 
     def at_branch(self, branch: str) -> TableContext:
         """Another branch of the same table, at that branch's latest schema; the options are this one's."""

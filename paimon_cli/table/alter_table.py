@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
+from paimon_cli.options.column_names import renamed_in_options
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
 from paimon_cli.table.column_changes import ColumnChanges
 from paimon_cli.table.definition_check import check_definition
-from paimon_cli.table.option_changes import renamed_in_options, with_option, without_option
+from paimon_cli.table.option_changes import with_option, without_option
 from paimon_cli.table.option_values import misspelled_keys
 from paimon_cli.table.schema_changes import (
     AddColumn,

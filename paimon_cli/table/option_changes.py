@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_catalog import find_option
 
-OF_COLUMNS = "fields"
 ONLY_UP = ("ignore-delete", "ignore-update-before")
-LISTS_OF_COLUMNS = ("bucket-key", "sequence.field")
-NAMED_BY_COLUMN = ("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "stats-mode")
-NAMED_AND_LISTING = ("sequence-group", "nested-key")
 NEVER = {"type": "the kind of a table never changes", "path": "a table is moved by moving its directory"}
 
 
@@ -54,25 +50,6 @@ def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) ->
         if key == "deletion-vectors.enabled":
             _check_vectors(options, False)
     return {other: value for other, value in options.items() if other != key}
-
-
-def renamed_in_options(options: Mapping[str, str], renamed: Mapping[str, str]) -> dict[str, str]:
-    """The options with column names replaced, in values that list columns and in keys `fields.<column>.<what>`."""
-
-    def names(text: str) -> str:
-        return ",".join(renamed.get(name.strip(), name.strip()) for name in text.split(","))
-
-    return dict(_renamed_option(key, value, names) for key, value in options.items())
-
-
-def _renamed_option(key: str, value: str, names: Callable[[str], str]) -> tuple[str, str]:
-    if key in LISTS_OF_COLUMNS:
-        return key, names(value)
-    prefix, _, rest = key.partition(".")
-    columns, _, what = rest.rpartition(".")
-    if prefix != OF_COLUMNS or what not in (*NAMED_BY_COLUMN, *NAMED_AND_LISTING):
-        return key, value
-    return f"{prefix}.{names(columns)}.{what}", names(value) if what in NAMED_AND_LISTING else value
 
 
 def _refuse_never(key: str) -> None:

@@ -14,6 +14,11 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
+from paimon_cli.table.alter_table import alter_table
+from paimon_cli.table.schema_changes import AddColumn, RenameColumn, SetOption
+from paimon_cli.table.table import Table
+from paimon_cli.table.table_location import TableLocation
+from tests import tables
 from tests.commit.commit_tables import data_file, make_table, partition
 from tests.goldens import golden_table
 
@@ -116,3 +121,20 @@ def test_metadata_alone_loads_no_arrow_and_no_avro() -> None:
     heavy = "{'pyarrow', 'fastavro', 'fsspec', 'numpy'}"
     code = f"import sys, paimon_cli.history.table_state; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_options_follow_the_names_that_columns_had(tmp_path: Path) -> None:
+    """A column that orders or aggregates was renamed since: the past is merged by the same rules."""
+    options = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum", "sequence.field": "s", "write-only": "true"}
+    path = tmp_path / "t"
+    context = tables.make_table(path, {"k": "INT NOT NULL", "s": "INT", "a": "INT", "b": "STRING"}, ["k"], options=options)
+    tables.write(context, [{"k": 1, "s": 2, "a": 1, "b": "newer"}])
+    tables.write(context, [{"k": 1, "s": 1, "a": 2, "b": "older"}])
+    before = tables.rows(context)
+    table = Table.open(TableLocation(str(path), str(path)), {})
+    alter_table(table, [RenameColumn(("s",), "moment"), RenameColumn(("a",), "s"), AddColumn(("c",), parse_type("INT"))])
+    alter_table(table, [SetOption("sequence.field", "moment,c")])
+    now = TableContext.open(str(path))
+    assert tables.rows(now) == [{"k": 1, "moment": 2, "s": 3, "b": "newer", "c": None}]
+    assert tables.rows(now.at_schema(0)) == before == [{"k": 1, "s": 2, "a": 3, "b": "newer"}]
+    assert now.at_schema(0).options.raw["sequence.field"] == "s"
