@@ -126,7 +126,10 @@ def split_partitions(typed: Iterable[str] | None, flag: str = "--partition") -> 
     """['dt=1,hr=2', 'dt=3'] -> two partitions; ['dt=1', 'hr=2'] -> one: a key that is there already begins the next partition."""
     partitions: list[dict[str, str]] = []
     for text in typed or ():
-        pairs = split_pairs(_BETWEEN_PAIRS.split(text), flag)
+        texts = _BETWEEN_PAIRS.split(text)
+        pairs = split_pairs(texts, flag)
+        if len(pairs) < len(texts):
+            raise UsageError(f"{flag} {text} names a key twice", "a partition has one value of each", "name each partition apart")
         if partitions and not pairs.keys() & partitions[-1].keys():
             partitions[-1].update(pairs)
         else:

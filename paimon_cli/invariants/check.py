@@ -45,6 +45,7 @@ META_CHECKS: tuple[VersionCheck, ...] = (
 )
 """By metadata alone."""
 REFERENCE_CHECKS: tuple[TableCheck, ...] = (
+    reference_checks.manifests_have_a_version,
     reference_checks.consumers_stand_somewhere,
     reference_checks.branches_are_readable,
     reference_checks.changelogs_are_readable,

@@ -14,6 +14,8 @@ from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, CONSUMER_PREFIX, parse_numbered
 
+HINTS = ("LATEST", "EARLIEST")
+
 
 def tagged_versions(context: TableContext) -> Iterator[Version | Violation]:
     """PV050: the version of each tag, or why it cannot be read."""
@@ -35,6 +37,18 @@ def tagged_files_exist(version: Version, stored: StoredFiles) -> Iterator[Violat
     """PV051."""
     for violation in live_files_exist(version, stored):
         yield Violation("PV051", violation.path, f"{violation.message} (a tag holds snapshot {version.snapshot.id})")
+
+
+def manifests_have_a_version(context: TableContext) -> Iterator[Violation]:
+    """PV057. What a first writer at work looks like, too; else the history is lost, and the table looks empty."""
+    storage, layout = context.storage, context.layout
+    branches = [layout.of_branch(name).snapshot_directory for name in context.branches.directories()]
+    versions = (layout.snapshot_directory, layout.tag_directory, layout.changelog_directory, *branches)
+    if any(not status.name.startswith(HINTS) for directory in versions for status in storage.list_directory(directory)):
+        return
+    manifests = [status for status in storage.list_directory(layout.manifest_directory) if not status.is_directory]
+    if manifests:
+        yield Violation("PV057", layout.snapshot_directory, f"there is no snapshot, but {len(manifests)} manifests are there")
 
 
 def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:

@@ -85,6 +85,7 @@ INVARIANTS = (
     Invariant("PV054", REFERENCES, META, "every changelog that outlived its snapshot can be read"),
     Invariant("PV055", REFERENCES, FILES, "the statistics file of a snapshot exists"),
     Invariant("PV056", STORED, FILES, "every changelog file of a snapshot exists with the size of its metadata"),
+    Invariant("PV057", REFERENCES, META, "where manifests are there is a version", WARNING),
 )
 """All of them. A code is never used again for something else."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.deletion import deletion
 from paimon_cli.jobs.engine import Engine
@@ -53,8 +54,12 @@ def clean_orphans(
 
 
 def _set_aside(context: TableContext, quarantine: str) -> SetAside:
-    """Copies keep their path below the table; one of an earlier run is replaced."""
+    """Copies keep their path below the table; one of an earlier run is replaced. `UsageError` if they were in the table again."""
     storage, directory = storage_for_url(quarantine)
+    if f"{directory.rstrip('/')}/".startswith(f"{context.url}/"):
+        raise UsageError(
+            f"{quarantine} lies inside of the table", "copies there would be orphans again", "take another directory"
+        )
 
     def copy(path: str) -> None:
         target = directory + path.removeprefix(context.url)

@@ -107,6 +107,7 @@ def test_rollback(run: Run, table: str) -> None:
 
 def test_rows_partitions_and_the_table_go(run: Run, table: str) -> None:
     assert "1 row in 1 file of 1 partition would go" in run("drop-partition", table, "dt=2024-01-02", "-n").out
+    assert "twice" in run("drop-partition", table, "dt=2024-01-02,dt=2024-01-01", code=2).err
     run("drop-partition", table, "dt=2024-01-02", "dt=2024-01-01")
     assert run("read", table, "--count").out.strip() == "1"
     run("truncate", table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -142,6 +143,12 @@ def two_fields_have_one_id(bench: Bench) -> None:
     content = json.loads((bench.root / "schema/schema-0").read_text())
     content["fields"][1]["id"] = content["fields"][0]["id"]
     (bench.root / "schema/schema-0").write_text(json.dumps(content))
+
+
+@damage("PV057")
+def every_snapshot_is_gone(bench: Bench) -> None:
+    for name in ("snapshot", "tag", "changelog", "consumer", "branch"):
+        shutil.rmtree(bench.root / name)
 
 
 # chain

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import DamagedFile, Refused
+from paimon_cli.errors import DamagedFile, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.orphans_job import clean_orphans, orphan_rows
 from paimon_cli.jobs.progress import NoProgress
@@ -147,6 +147,10 @@ def test_copies_in_quarantine_and_empty_directories(tmp_path: Path) -> None:
     make_old(context)
     kinds = [row.kind for row in orphan_rows(context, found(context), explain=False)]
     assert kinds == ["data", "empty directory"]
+    for inside in (context.url, f"{context.url}/dt=a"):
+        with pytest.raises(UsageError, match="inside of the table"):
+            clean_orphans(context, found(context), inside, None, NoProgress())
+    assert lost.exists()
     assert clean_orphans(context, found(context), str(tmp_path / "q"), None, NoProgress()) == (1, 8)
     assert (tmp_path / "q" / "dt=b" / "bucket-0" / "data-lost.parquet").read_bytes() == b"precious"
     assert sorted(path.name for path in Path(context.url).glob("dt=*")) == ["dt=a"]
