@@ -30,6 +30,7 @@ from paimon_cli.cli import (
     orphans_commands,
     read_command,
     repair_command,
+    rescale_command,
     rollback_command,
     schema_commands,
     simulate_command,
@@ -103,7 +104,7 @@ for _command in (create_command, write_command, update_commands, read_command, c
     _command.register(app, DATA)
 app.add_typer(alter_command.alter, name="alter", rich_help_panel=DATA)
 app.add_typer(changelog_commands.changelog, name="changelog", rich_help_panel=DATA)
-for _command in (expire_command, rollback_command):
+for _command in (expire_command, rescale_command, rollback_command):
     _command.register(app, MAINTAIN)
 app.add_typer(orphans_commands.orphans, name="orphans", rich_help_panel=MAINTAIN)
 app.add_typer(stage_commands.stage, name="stage", rich_help_panel=DATA)

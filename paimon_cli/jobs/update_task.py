@@ -17,7 +17,7 @@ from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import SOURCE_APPEND
-from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_schema
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_rows
 from paimon_cli.read.assignment import Assignment, BadRow
 from paimon_cli.read.predicate import Predicate
 from paimon_cli.read.set_clause import SetClause
@@ -93,20 +93,13 @@ def _changed(context: TableContext, change: RowChange, batch: pa.RecordBatch, fi
     for assignment in assignments:
         columns[assignment.column.name] = _assigned(context, assignment, batch)
     columns = {name: with_default(values, context.schema.field(name)) for name, values in columns.items()}
-    changed = _merge_rows(context, columns, change.kind, first_sequence)
+    changed = merge_rows(context.schema, columns, change.kind, first_sequence)
     ordered_by = context.options.sequence_fields
     if any(assignment.column.name in ordered_by for assignment in assignments):
         _check_winners(context, batch, changed)
     if context.options.merge_engine != "deduplicate":
-        check_effect(context, _merge_rows(context, _columns(context, batch), INSERT, 0), changed)
+        check_effect(context, merge_rows(context.schema, _columns(context, batch), INSERT, 0), changed)
     return changed
-
-
-def _merge_rows(context: TableContext, columns: dict[str, pa.Array], kind: int, first_sequence: int) -> pa.RecordBatch:
-    schema = merge_schema(context.schema)
-    rows = len(columns[context.schema.field_names[0]])
-    sequence = pa.array(np.arange(first_sequence, first_sequence + rows, dtype=np.int64))
-    return pa.RecordBatch.from_arrays([sequence, pa.array(np.full(rows, kind, np.int8)), *columns.values()], schema=schema)
 
 
 def _columns(context: TableContext, batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -129,7 +122,7 @@ def _assigned(context: TableContext, assignment: Assignment, batch: pa.RecordBat
 
 def _check_winners(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
     """A table's sequence field decides which version of a row wins: an update that lowers it would never be seen."""
-    both = pa.concat_batches([_merge_rows(context, _columns(context, before), INSERT, 0), after])
+    both = pa.concat_batches([merge_rows(context.schema, _columns(context, before), INSERT, 0), after])
     engine = merge_engine(context.schema, context.options)
     kinds = engine.merge(sorted_rows(both, context.schema.trimmed_primary_keys, engine)).column(VALUE_KIND).to_numpy()
     if not (kinds == UPDATE_AFTER).all():

@@ -6,9 +6,10 @@ once more in front as `_KEY_*`, which old readers need.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type
@@ -33,6 +34,15 @@ SYSTEM_FIELDS = {
 def merge_schema(schema: TableSchema) -> pa.Schema:
     """Sequence number, row kind, then every table column: the rows of a primary-key table in memory."""
     return pa.schema([*SYSTEM_FIELDS.values(), *(arrow_field(field) for field in schema.fields)])
+
+
+def merge_rows(schema: TableSchema, columns: Mapping[str, pa.Array], kind: int, first_sequence: int) -> pa.RecordBatch:
+    """Rows in `merge_schema`, all of one kind, numbered from `first_sequence` on."""
+    fields = merge_schema(schema)
+    rows = len(columns[schema.field_names[0]])
+    sequence = pa.array(np.arange(first_sequence, first_sequence + rows, dtype=np.int64))
+    kinds = pa.array(np.full(rows, kind, np.int8))
+    return pa.RecordBatch.from_arrays([sequence, kinds, *(columns[name] for name in schema.field_names)], schema=fields)
 
 
 def read_schema(schema: TableSchema, columns: Sequence[str]) -> pa.Schema:

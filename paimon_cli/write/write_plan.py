@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
 from paimon_cli.history.table_context import TableContext
@@ -11,7 +14,14 @@ from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta
 from paimon_cli.write.bucket_tree import CompactBucket
-from paimon_cli.write.incoming_rows import IncomingRows, SourceSplit
+
+
+class RowSource(Protocol):
+    """Where rows come from: input files, or the table itself. Picklable."""
+
+    def read(self, split: Any, /) -> Iterator[pa.RecordBatch]:
+        """The rows of one split in `merge_schema`; `_SEQUENCE_NUMBER` is their place in the order of arrival."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -25,8 +35,8 @@ class WritePlan:
     """
 
     context: TableContext
-    incoming: IncomingRows
-    splits: tuple[SourceSplit, ...]
+    incoming: RowSource
+    splits: tuple[Any, ...]
     total_buckets: int
     first_sequences: dict[tuple[bytes, int], int] = field(default_factory=dict)
     read_snapshot_id: int | None = None

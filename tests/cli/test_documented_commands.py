@@ -11,7 +11,7 @@ from typer.main import get_command
 from paimon_cli.cli.app import app
 
 PROMISED = """
-create write update delete read compact version
+create write update delete read compact rescale version
 stage show|stage commit|stage abort
 snapshots ls|snapshots show|manifests ls|manifests show|files ls|files show|lsm show|partitions ls|buckets ls
 schemas ls|schemas show|options ls|tags ls|tags show

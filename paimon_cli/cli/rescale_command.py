@@ -1,0 +1,99 @@
+"""`rescale`: another number of buckets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.confirmation import confirm
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Partitions, TableName, Yes, split_partitions
+from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
+from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
+    from paimon_cli.table.table import Table
+
+PLAN_COLUMNS = (
+    Column("partition", "Partition", TEXT),
+    Column("buckets", "Buckets", COUNT),
+    Column("files", "Files", COUNT),
+    Column("rows", "Rows", COUNT),
+    Column("size", "Size", SIZE),
+)
+SUMMARY_COLUMNS = (
+    Column("buckets", "Buckets", COUNT),
+    Column("partitions", "Partitions", COUNT),
+    Column("rows", "Rows", COUNT),
+    Column("files", "Files", COUNT),
+    Column("size", "Size", SIZE),
+    Column("snapshots", "Snapshots", SNAPSHOT_IDS),
+    Column("option_changed", "Option changed", FLAG),
+    Column("engine", "Engine"),
+    Column("seconds", "Seconds", TEXT),
+)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "rescale", runs_jobs=True, rich_help_panel=panel)(rescale)
+
+
+def rescale(
+    call: Call,
+    table: TableName,
+    buckets: Annotated[int, typer.Option("--buckets", metavar="N", min=1, help="The new number of buckets.", show_default=False)],
+    partition: Partitions = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Spread the rows over another number of buckets, as one commit; the table's option follows.
+
+    What others write meanwhile makes it stop (5) with the table as it was. With --partition only these are rewritten, for the
+    number that the option says already.
+
+    paimon-cli rescale ./wh/shop.db/orders --buckets 16 --dry-run
+    """
+    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
+
+    location = call.locate(table, allow_unsafe_commit)
+    opened = call.open_at(location) if dry_run else call.open_to_commit(location)
+    plan = plan_rescale(opened.context, buckets, split_partitions(partition))
+    if dry_run:
+        _show_plan(call, opened, plan)
+        return
+    if plan.partitions:
+        confirm(f"{_headline(plan)}: go on?", yes)
+    with call.engine_running() as engine:
+        summary = run_rescale(opened, plan, engine, progress_on_stderr())
+    if call.output is OutputFormat.TABLE:
+        print(_summary_text(summary))
+    else:
+        call.show(Item("RescaleSummary", opened.name, SUMMARY_COLUMNS, summary))
+
+
+def _show_plan(call: Call, table: Table, plan: RescalePlan) -> None:
+    footer = f"{_headline(plan)}; nothing was changed (dry run)"
+    call.show(Listing("RescalePlan", table.name, PLAN_COLUMNS, plan.partitions, footer=footer))
+
+
+def _headline(plan: RescalePlan) -> str:
+    if not plan.partitions:
+        return f"all files lie in {counted(plan.buckets, 'bucket')} already"
+    files = sum(partition.files for partition in plan.partitions)
+    what = f"{counted(len(plan.partitions), 'partition')} ({counted(files, 'file')}, {human_size(plan.size)})"
+    return f"{what} to be written anew in {counted(plan.buckets, 'bucket')}"
+
+
+def _summary_text(done: RescaleSummary) -> str:
+    option = f"; the table's option is bucket={done.buckets} now" if done.option_changed else ""
+    if not done.partitions:
+        return f"no file had to move{option}"
+    ids = ", ".join(str(snapshot.id) for snapshot in done.snapshots)
+    return (
+        f"snapshot {ids}: {counted(done.rows, 'row')} of {counted(done.partitions, 'partition')} in "
+        f"{counted(done.files, 'file')}, {human_size(done.size)}, {done.seconds:.1f} s on {done.engine}{option}"
+    )

@@ -1,0 +1,182 @@
+"""`rescale`: the rows of whole partitions go into another number of buckets, as one OVERWRITE commit; then the option follows.
+
+In that order a failure leaves the table as it was, or its new files in place with writers refused until `rescale` is run again:
+never rows in a bucket where nobody looks for them. The commit is made under the data conflict check: rows that others
+committed meanwhile would be lost in it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import fresh_identity
+from paimon_cli.errors import Conflict, NotSupported, PaimonError, UsageError
+from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles, bucket_files
+from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.rows_of_table import RowsOfTable, numbered_splits
+from paimon_cli.jobs.write_job import check_writable_table, write_files
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.split import Split
+from paimon_cli.read.split_reader import count_split
+from paimon_cli.table.alter_table import alter_table
+from paimon_cli.table.partition_text import partition_text
+from paimon_cli.table.schema_changes import SetOption
+from paimon_cli.table.table import Table
+from paimon_cli.write.write_plan import WritePlan
+
+
+@dataclass(frozen=True)
+class RescaledPartition:
+    """One partition as it is: `key` serialised, `partition` for people; `rows` are unmerged, `size` in bytes."""
+
+    key: bytes
+    partition: str
+    buckets: int
+    files: int
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class RescalePlan:
+    """`partitions`: those that have another number of buckets than `buckets` at `snapshot`."""
+
+    snapshot: Snapshot | None
+    buckets: int
+    partitions: tuple[RescaledPartition, ...]
+    changes_option: bool
+
+    @property
+    def size(self) -> int:
+        return sum(partition.size for partition in self.partitions)
+
+
+@dataclass(frozen=True)
+class RescaleSummary:
+    """What was done. `rows`: as readers see them, before and after; `files`, `size`: the new ones."""
+
+    buckets: int
+    partitions: int = 0
+    rows: int = 0
+    files: int = 0
+    size: int = 0
+    snapshots: tuple[Snapshot, ...] = ()
+    option_changed: bool = False
+    engine: str = ""
+    seconds: float = 0.0
+
+
+def plan_rescale(context: TableContext, buckets: int, partitions: Sequence[Mapping[str, str]] = ()) -> RescalePlan:
+    """What there is to do. NotSupported for tables without a fixed number of buckets.
+
+    UsageError when some partitions only would get another number than the table's option: no writer would take them.
+    """
+    check_writable_table(context)
+    present = context.options.bucket
+    if present < 1:
+        raise NotSupported(f"cannot rescale a table with bucket = {present}", "only fixed numbers of buckets are written")
+    if partitions and buckets != present:
+        raise UsageError(
+            f"some partitions of {context.address} cannot have {buckets} buckets while its option says {present}",
+            "writers take the number of buckets from the table's option",
+            f"rescale the whole table, or first: paimon-cli alter {context.address} set bucket={buckets}",
+        )
+    snapshot = context.snapshots.latest()
+    chosen = _chosen(context, partitions)
+    found: dict[bytes, list[BucketFiles]] = {}
+    for bucket in bucket_files(context, snapshot, chosen.matches).values():
+        if bucket.total_buckets != buckets:
+            found.setdefault(bucket.partition, []).append(bucket)
+    rescaled = tuple(_summed(context, partition, held) for partition, held in found.items())
+    return RescalePlan(snapshot, buckets, rescaled, buckets != present)
+
+
+def _summed(context: TableContext, partition: bytes, held: Sequence[BucketFiles]) -> RescaledPartition:
+    files = [file for bucket in held for file in bucket.files]
+    return RescaledPartition(
+        key=partition,
+        partition=partition_text(context, partition),
+        buckets=held[0].total_buckets,
+        files=len(files),
+        rows=sum(file.row_count for file in files),
+        size=sum(file.file_size for file in files),
+    )
+
+
+def run_rescale(table: Table, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
+    """Carry out the plan. `DataConflict` when others wrote to these partitions meanwhile; no file stays behind then."""
+    context = table.context
+    started = context.clock.now_millis()
+    summary = RescaleSummary(plan.buckets, engine=engine.name)
+    if plan.snapshot is not None and plan.partitions:
+        summary = _rewrite(context, plan, plan.snapshot, engine, progress)
+    if plan.changes_option:
+        alter_table(table, [SetOption("bucket", str(plan.buckets))], context.clock)
+    seconds = (context.clock.now_millis() - started) / 1000
+    return replace(summary, option_changed=plan.changes_option, seconds=seconds)
+
+
+def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engine: Engine, progress: Progress) -> RescaleSummary:
+    chosen = {partition.key for partition in plan.partitions}
+    splits = [split for split in plan_scan(context, snapshot).splits if split.bucket.partition in chosen]
+    shown = _shown_rows(context, splits, engine, progress)
+    options = {"bucket": str(plan.buckets), DATA_CONFLICT_CHECK: "partition"}
+    scaled = replace(context, options=context.options.with_overrides(options))
+    job = WritePlan(
+        context=scaled,
+        incoming=RowsOfTable(context),
+        splits=numbered_splits(splits),
+        total_buckets=plan.buckets,
+        read_snapshot_id=snapshot.id,
+        file_stamp=context.names.uuid().replace("-", "")[:16],
+    )
+    messages = [bucket.message for bucket in write_files(job, engine, progress)]
+    files = [file for message in messages for file in message.new_files]
+    rows = sum(file.row_count for file in files)
+    if rows != shown:
+        delete_created_files(scaled, messages)
+        raise PaimonError(f"{shown} rows became {rows} on their way into {plan.buckets} buckets", "nothing was committed")
+    snapshots = _commit(scaled, messages, PartitionSpec.exactly(chosen), snapshot)
+    size = sum(file.file_size for file in files)
+    return RescaleSummary(plan.buckets, len(chosen), rows, len(files), size, snapshots, engine=engine.name)
+
+
+def _shown_rows(context: TableContext, splits: Sequence[Split], engine: Engine, progress: Progress) -> int:
+    """Counted apart from the rewriting, so that the one can be held against the other."""
+    progress.start("Counting rows", len(splits))
+    try:
+        return sum(engine.run_tasks(functools.partial(count_split, context), splits, lambda counted: progress.advance()))
+    except TasksFailed as failed:
+        raise failed.error from failed
+    finally:
+        progress.finish()
+
+
+def _commit(
+    context: TableContext, messages: Sequence[CommitMessage], replaced: PartitionSpec, snapshot: Snapshot
+) -> tuple[Snapshot, ...]:
+    try:
+        with removed_on_refusal(context, messages):
+            result = Committer(context).overwrite(
+                messages, fresh_identity(context), keep_partition=replaced.matches, read_snapshot_id=snapshot.id
+            )
+    except Conflict as conflict:
+        conflict.hint = "stop the writers of these partitions, or run the command again"
+        raise
+    return tuple(result.snapshots)
+
+
+def _chosen(context: TableContext, partitions: Sequence[Mapping[str, str]]) -> PartitionSpec:
+    if not partitions:
+        return PartitionSpec.everything()
+    return functools.reduce(PartitionSpec.__or__, (PartitionSpec.parse(context, typed) for typed in partitions))

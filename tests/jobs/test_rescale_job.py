@@ -1,0 +1,161 @@
+"""Another number of buckets: the same rows, nobody's commit lost, and a table that goes on being written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import DataConflict, NotSupported, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
+from paimon_cli.jobs.spark_engine import SparkEngine
+from paimon_cli.metadata.snapshot import OVERWRITE
+from paimon_cli.table.alter_table import alter_table
+from paimon_cli.table.schema_changes import SetOption
+from paimon_cli.table.table import Table
+from paimon_cli.table.table_location import locate_table
+from tests.tables import compact, make_table, write
+from tests.tables import rows as rows_of
+
+COLUMNS = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "n": "BIGINT"}
+
+
+def table_of(context: TableContext) -> Table:
+    return Table.open(locate_table(context.url))
+
+
+def rescale(context: TableContext, buckets: int, engine: Engine | None = None) -> RescaleSummary:
+    table = table_of(context)
+    return run_rescale(table, plan_rescale(table.context, buckets), engine or LocalEngine(2), NoProgress())
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> TableContext:
+    made = make_table(tmp_path / "t", COLUMNS, ["p", "k"], ["p"], bucket=2)
+    write(made, [{"p": p, "k": k, "n": k} for p in "ab" for k in range(60)])
+    write(made, [{"p": "a", "k": k, "n": -k} for k in range(20, 90)])
+    write(made, [{"p": p, "k": 7, "n": 7} for p in "ab"], op="delete")
+    return made
+
+
+@pytest.mark.parametrize("buckets", [1, 3, 7])
+def test_rows_stay_and_buckets_change(context: TableContext, buckets: int) -> None:
+    before = rows_of(context)
+    done = rescale(context, buckets)
+    after = TableContext.open(context.url)
+    assert (done.rows, done.partitions, done.option_changed) == (len(before), 2, True)
+    assert after.options.bucket == buckets
+    assert sorted(map(str, rows_of(after))) == sorted(map(str, before))
+    assert [snapshot.commit_kind for snapshot in done.snapshots] == [OVERWRITE]
+    assert not list(check_table(after, rows=True))
+    entries = after.manifests.live_entries(done.snapshots[-1])
+    assert {entry.total_buckets for entry in entries} == {buckets}
+    assert {entry.bucket for entry in entries} == set(range(buckets))
+
+
+def test_the_table_goes_on(context: TableContext) -> None:
+    rescale(context, 5)
+    after = TableContext.open(context.url)
+    write(after, [{"p": "a", "k": 1, "n": 1000}, {"p": "c", "k": 1, "n": 1}])
+    compact(after)
+    rows = {(row["p"], row["k"]): row["n"] for row in rows_of(after)}
+    assert rows["a", 1] == 1000 and rows["c", 1] == 1 and rows["b", 1] == 1
+    assert not list(check_table(after, rows=True))
+
+
+def test_what_others_commit_meanwhile_is_not_lost(context: TableContext) -> None:
+    table = table_of(context)
+    plan = plan_rescale(table.context, 4)
+    write(context, [{"p": "a", "k": 1, "n": 12345}])
+    files = sorted(path for path in Path(context.url).rglob("data-*"))
+    with pytest.raises(DataConflict):
+        run_rescale(table, plan, LocalEngine(), NoProgress())
+    assert sorted(path for path in Path(context.url).rglob("data-*")) == files
+    assert TableContext.open(context.url).options.bucket == 2
+    assert {"p": "a", "k": 1, "n": 12345} in rows_of(context)
+
+
+def test_a_compaction_meanwhile_does_no_harm(context: TableContext) -> None:
+    table = table_of(context)
+    before = rows_of(context)
+    plan = plan_rescale(table.context, 4)
+    compact(context, strategy="full")
+    run_rescale(table, plan, LocalEngine(), NoProgress())
+    after = TableContext.open(context.url)
+    assert sorted(map(str, rows_of(after))) == sorted(map(str, before))
+    assert not list(check_table(after, rows=True))
+
+
+def test_a_writer_of_the_old_number_is_refused(context: TableContext) -> None:
+    rescale(context, 4)
+    with pytest.raises(UsageError, match="4 buckets"):
+        write(context, [{"p": "a", "k": 1, "n": 1}])
+
+
+def test_run_again_when_the_option_did_not_follow(context: TableContext) -> None:
+    rescale(context, 4)
+    alter_table(table_of(context), [SetOption("bucket", "2")])
+    again = rescale(context, 4)
+    assert (again.partitions, again.snapshots, again.option_changed) == (0, (), True)
+    assert TableContext.open(context.url).options.bucket == 4
+    assert rescale(context, 4) == RescaleSummary(4, engine="local", seconds=0.0)
+
+
+def test_partitions_one_by_one_behind_the_option(context: TableContext) -> None:
+    with pytest.raises(UsageError, match="cannot have 3 buckets"):
+        plan_rescale(context, 3, [{"p": "a"}])
+    table = table_of(context)
+    before = rows_of(context)
+    alter_table(table, [SetOption("bucket", "3")])
+    table = table_of(context)
+    plan = plan_rescale(table.context, 3, [{"p": "a"}])
+    assert [partition.partition for partition in plan.partitions] == ["p=a"]
+    run_rescale(table, plan, LocalEngine(), NoProgress())
+    assert [partition.partition for partition in plan_rescale(table.context, 3).partitions] == ["p=b"]
+    assert sorted(map(str, rows_of(table.context))) == sorted(map(str, before))
+
+
+def test_a_table_whose_rows_are_all_deleted(tmp_path: Path) -> None:
+    made = make_table(tmp_path / "t", {"k": "INT NOT NULL", "n": "INT"}, ["k"], bucket=2)
+    write(made, [{"k": 1, "n": 1}])
+    write(made, [{"k": 1, "n": 1}], op="delete")
+    done = rescale(made, 3)
+    assert (done.rows, done.files, done.option_changed) == (0, 0, True)
+    assert rows_of(TableContext.open(made.url)) == []
+
+
+def test_an_empty_table_only_changes_its_option(tmp_path: Path) -> None:
+    made = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=2)
+    assert rescale(made, 3).snapshots == ()
+    assert TableContext.open(made.url).options.bucket == 3
+
+
+def test_sums_are_not_added_twice(tmp_path: Path) -> None:
+    options = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
+    made = make_table(tmp_path / "t", {"k": "INT NOT NULL", "n": "INT"}, ["k"], bucket=2, options=options)
+    for _ in range(3):
+        write(made, [{"k": k, "n": 1} for k in range(10)])
+    rescale(made, 3)
+    after = TableContext.open(made.url)
+    write(after, [{"k": 0, "n": 1}])
+    assert sorted(row["n"] for row in rows_of(after)) == [3] * 9 + [4]
+
+
+def test_dynamic_buckets_are_not_rescaled(tmp_path: Path) -> None:
+    made = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=-1)
+    with pytest.raises(NotSupported, match="bucket = -1"):
+        plan_rescale(made, 3)
+
+
+def test_on_spark(context: TableContext, any_spark_engine: SparkEngine) -> None:
+    before = rows_of(context)
+    done = rescale(context, 5, any_spark_engine)
+    after = TableContext.open(context.url)
+    assert done.rows == len(before)
+    assert sorted(map(str, rows_of(after))) == sorted(map(str, before))
+    assert not list(check_table(after, rows=True))
