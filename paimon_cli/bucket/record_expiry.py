@@ -1,4 +1,8 @@
-"""Rows that are too old: compactions leave them out, plain reads still show them (Java RecordLevelExpire)."""
+"""Rows that are too old: compactions leave them out, reads still show them until then.
+
+Java's RecordLevelExpire wraps the readers of compactions alone, in the newest version too; so which rows a query shows does
+not depend on the clock of who asks.
+"""
 
 from __future__ import annotations
 
