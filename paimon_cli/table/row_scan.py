@@ -101,7 +101,9 @@ class RowScan:
 
 def plan_rows(table: Table, request: ReadRequest) -> RowScan:
     """Find the snapshot, check columns and predicate against its schema, plan. Raises NotFound and UsageError."""
-    increment = request.increment or _increment_by_option(table.context)
+    increment = request.increment
+    if increment is None and (request.snapshot, request.tag, request.as_of) == (None, None, None):
+        increment = _increment_by_option(table.context)
     if increment is None:
         context, snapshot = travel(table.context, request.snapshot, request.tag, request.as_of)
     else:

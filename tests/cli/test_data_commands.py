@@ -130,6 +130,8 @@ def test_increments_that_are_none(run: Run, orders: Path, tmp_path: Path) -> Non
     run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
     assert "without --incremental" in run("read", orders, "--incremental-mode", "diff", code=2).err
     assert "no increments" in run("read", f"{orders}$ro", "--incremental", "0..1", code=2).err
+    by_option = ("--option", "incremental-between=1,1", "--count")
+    assert [run("read", orders, *by_option, *more).out for more in ((), ("--snapshot", 1))] == ["0\n", "1\n"]
     found = run("read", orders, "--incremental", "0..1", "--incremental-mode", "diff", "--row-kind", "-o", "ndjson").lines
     assert [(item["rowkind"], item["id"]) for item in found] == [("+I", 1)]
 
