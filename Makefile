@@ -32,7 +32,7 @@ check: $(STAMP) ## Lint, type check, check the layers
 nightly: $(STAMP) ## Run every proof at full size (up to 90 minutes), figures into build/reliability.json
 	@$(BIN)/python -m scripts.nightly.run_all
 
-bench: $(STAMP) ## Measure against floors, side by side; lines into build/bench.json
+bench: $(STAMP) ## Measure against floors, side by side; figures into build/bench.json
 	@$(BIN)/python -m scripts.bench.run_all
 
 clean: ## Remove caches and build results, keep .venv

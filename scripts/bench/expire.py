@@ -1,13 +1,14 @@
 """How long `expire` to ten snapshots takes, and how much memory, as the number of snapshots grows.
 
-    python scripts/bench/expire.py [--snapshots 1000 10000]
+    python -m scripts.bench.expire [--snapshots 1000 10000]
 
-Each size is a fresh process on a table of `metadata_table.py`. Prints a table and the growth exponents.
+Each size is a fresh process on a table of `metadata_table.py`. Prints a table and the growth exponents, JSON lines on stdout.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import subprocess
@@ -16,7 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from metadata_table import generate
+from scripts.bench.measure import MACHINE
+from scripts.bench.metadata_table import generate
 
 KEPT = 10
 
@@ -26,7 +28,8 @@ def measure(snapshots: int, folder: Path, command: list[str]) -> tuple[float, fl
     table = folder / str(snapshots)
     generate(table, snapshots)
     started = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "paimon_cli", command[0], str(table), *command[1:]])
+    words = [sys.executable, "-m", "paimon_cli", command[0], str(table), *command[1:]]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"it failed with {status}")
@@ -39,12 +42,14 @@ def main() -> None:
     sizes = parser.parse_args().snapshots
     with tempfile.TemporaryDirectory() as folder:
         figures = [measure(size, Path(folder), ["expire", "--retain-max", str(KEPT), "-y"]) for size in sizes]
-    print(f"{'snapshots':>10}  {'data files':>10}  {'seconds':>8}  {'peak MB':>8}")
+    print(f"{'snapshots':>10}  {'data files':>10}  {'seconds':>8}  {'peak MB':>8}", file=sys.stderr)
     for size, (seconds, memory) in zip(sizes, figures, strict=True):
-        print(f"{size:>10,}  {size * 10:>10,}  {seconds:>8.1f}  {memory:>8.0f}")
+        print(f"{size:>10,}  {size * 10:>10,}  {seconds:>8.1f}  {memory:>8.0f}", file=sys.stderr)
+        print(json.dumps({"name": "expire", "snapshots": size, "wall": seconds, "peak_mb": memory, "on": MACHINE}))
     for name, place in (("seconds", 0), ("memory", 1)):
         growth = math.log(figures[-1][place] / figures[0][place]) / math.log(sizes[-1] / sizes[0])
-        print(f"growth exponent of {name}: {growth:.2f}")
+        print(f"growth exponent of {name}: {growth:.2f}", file=sys.stderr)
+        print(json.dumps({"name": f"expire, {name}", "from": sizes[0], "to": sizes[-1], "exponent": growth}), flush=True)
 
 
 if __name__ == "__main__":

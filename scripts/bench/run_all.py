@@ -1,16 +1,22 @@
-"""`make bench`: every benchmark in turn, their lines into build/bench.json.
+"""`make bench`: every benchmark in turn; a table at the end, and build/bench.json, which holds one entry a run.
 
-    python -m scripts.bench.run_all [--only compaction]
+    python -m scripts.bench.run_all [--only compaction] [--rust-python PYTHON --pypaimon-python PYTHON --java-classpath 'JARS/*']
 
-Exit code 1 if a goal was missed: the text of each program says which.
+Without the last three, Paimon's other implementations are not measured. Exit code 1 if a goal was missed: the text of each
+program says which.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
+
+from scripts.bench.measure import MACHINE
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "build" / "bench.json"
@@ -24,21 +30,48 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "peers": ("scripts.bench.against_peers",),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
 }
+PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath")}
+"""Which programs take which of the other implementations."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PROGRAMS, action="append", help="repeatable")
-    chosen = parser.parse_args().only or list(PROGRAMS)
-    missed = []
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a", encoding="utf-8") as results:
-        for name in chosen:
-            done = subprocess.run([sys.executable, "-m", *PROGRAMS[name]], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-            results.writelines(f"{line}\n" for line in done.stdout.splitlines() if line.startswith("{"))
-            missed += [name] if done.returncode else []
-    print(f"{len(chosen)} programs, lines added to {RESULTS.relative_to(ROOT)}; missed: {', '.join(missed) or 'none'}")
+    for peer in ("rust-python", "pypaimon-python", "java-classpath"):
+        parser.add_argument(f"--{peer}")
+    asked = parser.parse_args()
+    began = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    missed: list[str] = []
+    results: list[dict[str, Any]] = []
+    for name in asked.only or PROGRAMS:
+        peers = {peer: getattr(asked, peer) for peer in PEERS.get(name, ())}
+        flags = [word for peer, value in peers.items() if value for word in (f"--{peer.replace('_', '-')}", value)]
+        done = subprocess.run([sys.executable, "-m", *PROGRAMS[name], *flags], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        results += [{"program": name, **{key: value for key, value in line.items() if key != "on"}} for line in lines]
+        missed += [name] if done.returncode else []
+    _keep({"began": began, "machine": MACHINE, "results": results})
+    print(_table(results))
+    print(f"{len(results)} results added to {RESULTS.relative_to(ROOT)}; missed goals: {', '.join(missed) or 'none'}")
     return 1 if missed else 0
+
+
+def _keep(run: dict[str, Any]) -> None:
+    runs = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps([*runs, run], indent=1), encoding="utf-8")
+
+
+def _table(results: list[dict[str, Any]]) -> str:
+    rows = [("what", "ratio", "goal", "")]
+    for result in results:
+        ratio = result.get("ratio", result.get("wall_ratio"))
+        if ratio is not None:
+            goal = result.get("goal")
+            verdict = {True: "met", False: "MISSED", None: ""}[result.get("met")]
+            rows.append((str(result.get("name")), f"{ratio:.2f}", "" if goal is None else f"{goal:.2f}", verdict))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows)
 
 
 if __name__ == "__main__":
