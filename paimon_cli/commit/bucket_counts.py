@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from paimon_cli.errors import FilesConflict
+from paimon_cli.history.live_places import PartitionTotal, live_at
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.partition_range import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
 
 
-def check_bucket_counts(context: TableContext, entries: Iterable[ManifestEntry]) -> None:
-    """Raise `FilesConflict` if two entries of one partition disagree; dynamic buckets (count -1) have nothing to agree on."""
+def check_bucket_counts(context: TableContext, totals: Iterable[PartitionTotal]) -> None:
+    """Raise `FilesConflict` if two files of one partition disagree; dynamic buckets (count -1) have nothing to agree on."""
     counts: dict[bytes, int] = {}
-    for entry in entries:
-        if entry.total_buckets > 0 and counts.setdefault(entry.partition, entry.total_buckets) != entry.total_buckets:
-            partition = context.partition_path_of(entry.partition).rstrip("/")
+    for place, total in totals:
+        if total > 0 and counts.setdefault(place, total) != total:
+            partition = context.partition_path_of(place).rstrip("/")
             raise FilesConflict(
                 f"the bucket count of {partition or context.url} has changed",
-                f"files for {counts[entry.partition]} and for {entry.total_buckets} buckets cannot be in one partition",
+                f"files for {counts[place]} and for {total} buckets cannot be in one partition",
                 "run the job again with the table's present bucket count",
                 partition=partition,
             )
@@ -31,7 +32,7 @@ def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: S
     From the newest manifest backwards, the first entries of a partition tell its count; only if they disagree with the new
     files are all live files of the partition read.
     """
-    check_bucket_counts(context, added)
+    check_bucket_counts(context, totals_of(added))
     counts = {entry.partition: entry.total_buckets for entry in added if entry.total_buckets > 0}
     values = {partition: context.partition_values(partition) for partition in counts}
     for meta in reversed(context.manifests.manifests_of(latest)):
@@ -49,5 +50,10 @@ def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: S
 
 
 def _check_live_files(context: TableContext, latest: Snapshot, partitions: set[bytes], added: Sequence[ManifestEntry]) -> None:
-    live = context.manifests.live_entries(latest, keep_entry=lambda entry: entry.partition in partitions)
-    check_bucket_counts(context, [*live, *added])
+    live = live_at(context, latest, [(partition, 0) for partition in partitions])
+    check_bucket_counts(context, [*sorted(live.totals), *totals_of(added)])
+
+
+def totals_of(entries: Iterable[ManifestEntry]) -> list[PartitionTotal]:
+    """What each entry was written for."""
+    return [(entry.partition, entry.total_buckets) for entry in entries]

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from paimon_cli.commit.bucket_counts import check_bucket_counts, check_newest_bucket_counts
+from paimon_cli.commit.bucket_counts import check_bucket_counts, check_newest_bucket_counts, totals_of
 from paimon_cli.commit.removed_files import who_removed
 from paimon_cli.commit.snapshot_changes import SnapshotChanges
 from paimon_cli.errors import FilesConflict
+from paimon_cli.history.live_places import LivePlaces, live_at
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry
-from paimon_cli.metadata.partition_range import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
 
 Identity = tuple[object, ...]
@@ -28,9 +28,10 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
         if latest is not None and latest.id != changes.read_snapshot_id:
             check_newest_bucket_counts(context, latest, changes.entries)
         return
-    base = _touched_files(context, latest, changes)
+    touched = _touched_files(context, latest, changes)
+    base = touched.entries
     if not changes.replaces_partitions:
-        check_bucket_counts(context, [*base, *changes.entries])
+        check_bucket_counts(context, [*sorted(touched.totals), *totals_of(changes.entries)])
     added, deleted = _folded(context, changes.entries)
     survivors = {entry.identity: entry for entry in base}
     for identity, entry in deleted.items():
@@ -42,18 +43,12 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
     _check_levels(context, changes.entries, [*survivors.values(), *added.values()])
 
 
-def _touched_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> list[ManifestEntry]:
-    """Live files of the partitions that change."""
-    if changes.replaces_partitions:
-        return [entry for entry in changes.entries if entry.kind == DELETE]  # they were read from `latest` just now
-    partitions = {partition: context.partition_values(partition) for partition in {e.partition for e in changes.entries}}
-    if latest is None or not partitions:
-        return []
-    return context.manifests.live_entries(
-        latest,
-        lambda meta: may_hold_any(meta.partition_stats, context.partition_types, partitions.values()),
-        lambda entry: entry.partition in partitions,
-    )
+def _touched_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> LivePlaces:
+    """Live files of the buckets that change."""
+    if changes.replaces_partitions:  # they were read from `latest` just now
+        return LivePlaces([entry for entry in changes.entries if entry.kind == DELETE], set())
+    places = {(entry.partition, entry.bucket) for entry in changes.entries}
+    return live_at(context, latest, places) if latest is not None and places else LivePlaces([], set())
 
 
 def _folded(

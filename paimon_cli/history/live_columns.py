@@ -75,17 +75,42 @@ class LiveColumns:
     @cached_property
     def rows_by_place(self) -> dict[Place, np.ndarray]:
         """The entries of each (partition, bucket), ascending; places in the order of their first entries."""
-        order = np.lexsort((self.buckets, self.codes))
-        codes, buckets = self.codes[order], self.buckets[order]
-        cuts = np.flatnonzero((codes[1:] != codes[:-1]) | (buckets[1:] != buckets[:-1])) + 1
-        groups = np.split(order, cuts) if len(order) else []
+        rows, starts = self._by_place
+        groups = np.split(rows, starts[1:]) if len(rows) else []
         groups.sort(key=lambda rows: int(rows[0]))
-        return {(self.partitions[self.codes[rows[0]]], int(self.buckets[rows[0]])): rows for rows in groups}
+        firsts = np.array([rows[0] for rows in groups], dtype=np.int64)
+        return dict(zip(self._places_at(firsts), groups, strict=True))
 
     def greatest_by_place(self, name: str) -> dict[Place, int]:
         """The greatest number of each place."""
-        numbers = self.numbers(name)
-        return {place: int(numbers[rows].max()) for place, rows in self.rows_by_place.items()}
+        rows, starts = self._by_place
+        tops = np.maximum.reduceat(self.numbers(name)[rows], starts) if len(rows) else rows
+        return dict(zip(self._places_at(rows[starts]), tops.tolist(), strict=True))
+
+    def newest_by_place(self, name: str) -> dict[Place, int]:
+        """The number of the newest entry of each place."""
+        rows, starts = self._by_place
+        last = rows[np.append(starts[1:], len(rows)) - 1] if len(rows) else rows
+        return dict(zip(self._places_at(last), self.numbers(name)[last].tolist(), strict=True))
+
+    def totals(self) -> set[tuple[bytes, int]]:
+        """Each partition with the numbers of buckets that its files were written for."""
+        totals = self.numbers("total_buckets")
+        pairs = np.unique(np.stack([self.codes.astype(np.int64), totals]), axis=1)
+        return {(self.partitions[code], total) for code, total in pairs.T.tolist()}
+
+    @cached_property
+    def _by_place(self) -> tuple[np.ndarray, np.ndarray]:
+        """Entries place by place, each ascending, and where places begin."""
+        order = np.lexsort((self.buckets, self.codes))
+        codes, buckets = self.codes[order], self.buckets[order]
+        begins = np.ones(len(order), dtype=bool)
+        begins[1:] = (codes[1:] != codes[:-1]) | (buckets[1:] != buckets[:-1])
+        return order, np.flatnonzero(begins)
+
+    def _places_at(self, rows: np.ndarray) -> Iterator[Place]:
+        codes, buckets = self.codes[rows].tolist(), self.buckets[rows].tolist()
+        return zip([self.partitions[code] for code in codes], buckets, strict=True)
 
 
 @dataclass

@@ -23,7 +23,7 @@ AddedFiles = Callable[[bytes, int], None]
 """Told how many files the manifests that are read add to a partition, kept or not; maybe in several portions."""
 Place = tuple[bytes, int]
 
-_MANY = 2000
+MANY_ENTRIES = 2000
 """From so many entries on columns are faster than objects."""
 
 
@@ -91,7 +91,7 @@ def bucket_files(
         return any(meta.min_bucket <= bucket <= meta.max_bucket for bucket in buckets)
 
     manifests = [meta for meta in context.manifests.manifests_of(snapshot) if may_hold_buckets(meta)]
-    if sum(meta.num_added_files + meta.num_deleted_files for meta in manifests) >= _MANY:
+    if sum(meta.num_added_files + meta.num_deleted_files for meta in manifests) >= MANY_ENTRIES:
         columns = _columns(context, snapshot, manifests, keep_partition, buckets, added)
         return ColumnBuckets(columns, _index_files(context, snapshot))
 
@@ -108,6 +108,23 @@ def bucket_files(
         place: BucketFiles(*place, entries[-1].total_buckets, tuple(entry.file for entry in entries), indexes.get(place, ()))
         for place, entries in grouped.items()
     }
+
+
+@dataclass(frozen=True)
+class CommittedState:
+    """What a writer has to know of all buckets: the greatest sequence number of each, and what its newest file was written for."""
+
+    max_sequences: Mapping[Place, int]
+    total_buckets: Mapping[Place, int]
+
+
+def committed_state(buckets: Mapping[Place, BucketFiles]) -> CommittedState:
+    """Of many buckets no files are made."""
+    if isinstance(buckets, ColumnBuckets):
+        columns = buckets.columns
+        return CommittedState(columns.greatest_by_place("max_sequences"), columns.newest_by_place("total_buckets"))
+    tops = {place: max(file.max_sequence_number for file in bucket.files) for place, bucket in buckets.items()}
+    return CommittedState(tops, {place: bucket.total_buckets for place, bucket in buckets.items()})
 
 
 def expect_buckets(context: TableContext, asked: Collection[int], found: Iterable[BucketFiles]) -> None:

@@ -15,7 +15,7 @@ from paimon_cli.datatypes import row_kind
 from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
+from paimon_cli.history.table_state import bucket_files, committed_state
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -124,8 +124,9 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     """Sources, row kinds, sequence numbers of the latest snapshot."""
     snapshot = context.snapshots.latest()
     state = {} if request.overwrite else bucket_files(context, snapshot)
-    for bucket in state.values():
-        _check_bucket_count(context, bucket.partition, bucket.total_buckets)
+    committed = committed_state(state)
+    for (partition, _), total in committed.total_buckets.items():
+        _check_bucket_count(context, partition, total)
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = context.names.uuid().replace("-", "")[:16]
     compacts = request.inline_compaction and not context.options.write_only and is_compactable(context)
@@ -140,7 +141,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         ),
         splits=tuple(plan_sources(request.sources, request.format, request.storage_options)),
         total_buckets=context.options.bucket,
-        first_sequences={key: max(f.max_sequence_number for f in bucket.files) + 1 for key, bucket in state.items()},
+        first_sequences={place: number + 1 for place, number in committed.max_sequences.items()},
         read_snapshot_id=read_snapshot_id,
         file_stamp=file_stamp,
         parallelism=request.parallelism,

@@ -28,7 +28,7 @@ def both_plans(
     predicate = None if where is None else parse_predicate(where, context.schema)
     plans = []
     for many in (10**9, 0):
-        monkeypatch.setattr(table_state, "_MANY", many)
+        monkeypatch.setattr(table_state, "MANY_ENTRIES", many)
         plans.append(plan_scan(context, snapshot, predicate, **asked))  # type: ignore[arg-type]
     return plans[0], plans[1]
 
