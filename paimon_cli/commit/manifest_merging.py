@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from paimon_cli.commit.metadata_writer import MetadataWriter
 from paimon_cli.history.manifest_reader import live
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import MANY_ENTRIES
 from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.partition_range import may_hold_any
 
@@ -39,11 +40,24 @@ def _full_compaction(
         (rewritten if met else kept).append(meta)
     if len(rewritten) <= 1:
         return None
+    if _are_many(rewritten):
+        from paimon_cli.history.live_columns import live_columns  # loads numpy, which commits to small tables do without
+
+        return kept + writer.copied_manifests(live_columns(context.manifests.columns(rewritten)))
     return kept + writer.manifests(live(context.manifests.entries(rewritten)))
 
 
+def _are_many(manifests: Sequence[ManifestFileMeta]) -> bool:
+    return sum(meta.num_added_files + meta.num_deleted_files for meta in manifests) >= MANY_ENTRIES
+
+
 def _deleted_partitions(context: TableContext, manifests: Sequence[ManifestFileMeta]) -> list[tuple[object, ...]]:
-    partitions = {e.partition for entries in context.manifests.entries(manifests) for e in entries if e.kind == DELETE}
+    if _are_many(manifests):
+        from paimon_cli.history.live_columns import deleted_partitions
+
+        partitions = deleted_partitions(context.manifests.columns(manifests))
+    else:
+        partitions = {e.partition for entries in context.manifests.entries(manifests) for e in entries if e.kind == DELETE}
     return [context.partition_values(partition) for partition in partitions]
 
 
@@ -66,6 +80,10 @@ def _minor_compaction(
 def _folded(context: TableContext, batch: Sequence[ManifestFileMeta], writer: MetadataWriter) -> list[ManifestFileMeta]:
     if len(batch) == 1:
         return list(batch)
+    if _are_many(batch):
+        from paimon_cli.history.live_columns import folded_columns
+
+        return writer.copied_manifests(folded_columns(context.manifests.columns(batch)))
     return writer.manifests(fold(entry for entries in context.manifests.entries(batch) for entry in entries))
 
 

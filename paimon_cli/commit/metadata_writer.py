@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.index_manifest import encode_index_manifest
-from paimon_cli.metadata.manifest_file import encode_manifests
+from paimon_cli.metadata.manifest_file import copied_manifests, encode_manifests
 from paimon_cli.metadata.manifest_list import encode_manifest_list
 from paimon_cli.metadata.partition_range import partition_stats
+
+if TYPE_CHECKING:  # loads numpy, which commits to small tables do without
+    from paimon_cli.history.live_columns import PlacedColumns
 
 
 class MetadataWriter:
@@ -26,6 +30,35 @@ class MetadataWriter:
         """Manifests of `manifest.target-file-size` with these entries; none for no entries."""
         files = encode_manifests(entries, self._context.options.manifest_target_file_size)
         return [self._manifest(content, inside) for content, inside in files]
+
+    def copied_manifests(self, columns: PlacedColumns) -> list[ManifestFileMeta]:
+        """The same of entries that stand in other manifests: their bytes are copied where they are as we would write them."""
+        target = self._context.options.manifest_target_file_size
+        if not all(piece.records.is_ours for piece in columns.pieces):
+            return self.manifests([columns.entry(row) for row in range(len(columns))])
+        records = [record for piece in columns.pieces for record in piece.records.bytes]
+        found, end = [], 0
+        for content, count in copied_manifests(records, target):
+            rows, end = slice(end, end + count), end + count
+            found.append(self._copied_manifest(content, columns, rows))
+        return found
+
+    def _copied_manifest(self, content: bytes, columns: PlacedColumns, rows: slice) -> ManifestFileMeta:
+        kinds, buckets, levels = columns.numbers("kinds")[rows], columns.buckets[rows], columns.numbers("levels")[rows]
+        added = int((kinds == ADD).sum())
+        partitions = (columns.partitions[code] for code in columns.codes[rows].tolist())
+        return ManifestFileMeta(
+            file_name=self._write("manifest", content),
+            file_size=len(content),
+            num_added_files=added,
+            num_deleted_files=len(kinds) - added,
+            partition_stats=partition_stats(partitions, self._context.partition_types),
+            schema_id=int(columns.numbers("schema_ids")[rows].max()),
+            min_bucket=int(buckets.min()),
+            max_bucket=int(buckets.max()),
+            min_level=int(levels.min()),
+            max_level=int(levels.max()),
+        )
 
     def manifest_list(self, manifests: Sequence[ManifestFileMeta]) -> tuple[str, int]:
         """Name and size of a new list."""

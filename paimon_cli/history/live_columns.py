@@ -22,8 +22,8 @@ AddedFiles = Callable[[bytes, int], None]
 
 
 @dataclass(frozen=True)
-class LiveColumns:
-    """Pieces of columns with the entries that are alive, oldest first; `codes` are places in `partitions`, one an entry."""
+class PlacedColumns:
+    """Entries in the order of their manifests, in pieces; `codes` are places in `partitions`, one an entry."""
 
     pieces: tuple[EntryColumns, ...]
     partitions: tuple[bytes, ...]
@@ -143,8 +143,44 @@ def live_columns(
     keep_partition: KeepPartition | None = None,
     buckets: Collection[int] | None = None,
     added: AddedFiles | None = None,
-) -> LiveColumns:
+) -> PlacedColumns:
     """The set-wise fold: an ADD is alive unless a DELETE of the same identity stands anywhere. Partitions are asked for once."""
+    whole = placed_columns(pieces, keep_partition, buckets, added)
+    dead = _dead(whole)
+    return whole if dead is None else _without(whole, dead)
+
+
+def folded_columns(pieces: Iterable[EntryColumns]) -> PlacedColumns:
+    """Each ADD dropped together with its later DELETE, and what is said twice; a DELETE of something older stays."""
+    whole = placed_columns(pieces)
+    _, groups, counts = np.unique(_identity_hashes(whole), return_inverse=True, return_counts=True)
+    left: dict[tuple[object, ...], tuple[int, int]] = {}
+    met = np.flatnonzero(counts[groups] > 1).tolist()
+    for row in met:
+        entry = whole.entry(row)
+        known = left.get(entry.identity)
+        if known is None:
+            left[entry.identity] = (entry.kind, row)
+        elif known[0] == ADD and entry.kind == DELETE:
+            del left[entry.identity]
+    gone = np.zeros(len(whole), dtype=bool)
+    gone[met] = True
+    gone[[row for _, row in left.values()]] = False
+    return _without(whole, gone)
+
+
+def deleted_partitions(pieces: Iterable[EntryColumns]) -> set[bytes]:
+    """Partitions that a DELETE speaks of."""
+    return {value for piece in pieces for value in piece.partitions.take(np.flatnonzero(piece.kinds == DELETE)).coded()[1]}
+
+
+def placed_columns(
+    pieces: Iterable[EntryColumns],
+    keep_partition: KeepPartition | None = None,
+    buckets: Collection[int] | None = None,
+    added: AddedFiles | None = None,
+) -> PlacedColumns:
+    """All entries of some partitions and buckets."""
     partitions = _Partitions(keep_partition, added)
     kept_pieces: list[EntryColumns] = []
     kept_codes: list[np.ndarray] = []
@@ -157,23 +193,21 @@ def live_columns(
             piece, codes = piece.take(rows), codes[rows]
         kept_pieces.append(piece)
         kept_codes.append(codes)
-    whole = LiveColumns(tuple(kept_pieces), tuple(partitions.numbers), _joined(kept_codes))
-    dead = _dead(whole)
-    return whole if dead is None else _without(whole, dead)
+    return PlacedColumns(tuple(kept_pieces), tuple(partitions.numbers), _joined(kept_codes))
 
 
 def _joined(columns: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(columns) if columns else np.zeros(0, dtype=np.int32)
 
 
-def _without(columns: LiveColumns, dead: np.ndarray) -> LiveColumns:
+def _without(columns: PlacedColumns, dead: np.ndarray) -> PlacedColumns:
     cuts = columns._starts[1:-1]
     alive = [np.flatnonzero(~part) for part in np.split(dead, cuts)]
     pieces = tuple(piece.take(rows) for piece, rows in zip(columns.pieces, alive, strict=True))
-    return LiveColumns(pieces, columns.partitions, columns.codes[~dead])
+    return PlacedColumns(pieces, columns.partitions, columns.codes[~dead])
 
 
-def _dead(columns: LiveColumns) -> np.ndarray | None:
+def _dead(columns: PlacedColumns) -> np.ndarray | None:
     """DELETEs, and ADDs that one of them takes away; None if there is no DELETE."""
     kinds = columns.numbers("kinds")
     deletes = kinds == DELETE
@@ -187,7 +221,7 @@ def _dead(columns: LiveColumns) -> np.ndarray | None:
     return dead
 
 
-def _identity_hashes(columns: LiveColumns) -> np.ndarray:
+def _identity_hashes(columns: PlacedColumns) -> np.ndarray:
     """Equal for equal identities; of what `plain` entries consist of."""
     hashed = _joined([names.hashes() for names in columns.each("names")]).view(np.uint64)
     for column in (columns.codes, columns.buckets, columns.numbers("levels")):
@@ -196,7 +230,7 @@ def _identity_hashes(columns: LiveColumns) -> np.ndarray:
     return hashed.view(np.int64)
 
 
-def _is_deleted(columns: LiveColumns, adds: np.ndarray, deletes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+def _is_deleted(columns: PlacedColumns, adds: np.ndarray, deletes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     """Whether those ADDs, each with the hash of some DELETE, have the identity of one; what is not plain is decoded."""
     ordered = deletes[np.argsort(hashes[deletes], kind="stable")]
     twins = ordered[np.searchsorted(hashes[ordered], hashes[adds])]
@@ -212,7 +246,7 @@ def _is_deleted(columns: LiveColumns, adds: np.ndarray, deletes: np.ndarray, has
     return same
 
 
-def _same_names(columns: LiveColumns, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _same_names(columns: PlacedColumns, one: np.ndarray, other: np.ndarray) -> np.ndarray:
     lengths = columns.lengths("names")
     same = lengths[one] == lengths[other]
     for offset in range(0, int(lengths[one].max(initial=0)), 8):

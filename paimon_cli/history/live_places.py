@@ -44,6 +44,6 @@ def _by_columns(
 ) -> LivePlaces:
     from paimon_cli.history.live_columns import live_columns  # loads numpy, which commands on metadata do without
 
-    columns = live_columns(context.manifests.columns(manifests), partitions.__contains__)
+    columns = live_columns(context.manifests.columns(manifests, partitions), partitions.__contains__)
     rows = [row for place in places for row in columns.rows_by_place.get(place, ())]
     return LivePlaces([columns.entry(row) for row in sorted(map(int, rows))], columns.totals())

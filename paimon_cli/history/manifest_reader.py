@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -90,16 +90,21 @@ class ManifestReader:
         with ThreadPoolExecutor(self.threads) as pool:
             yield from pool.map(self.manifest, names, sizes)
 
-    def columns(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[EntryColumns]:
-        """The same entries as columns, some manifests to a piece, in order; files are fetched and decoded side by side."""
+    def columns(
+        self, manifests: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None = None
+    ) -> Iterator[EntryColumns]:
+        """The same entries as columns, some manifests to a piece, in order; files are fetched and decoded side by side.
+
+        With `partitions`, whoever asks for few, most entries of others are left out.
+        """
         groups = _groups(manifests)
         if self.threads < 2:
             for group in groups:
-                yield from _decoded([self._named_content(meta) for meta in group])
+                yield from _decoded([self._named_content(meta) for meta in group], partitions)
             return
         with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(_DECODERS) as decoding:
             fetched = [[fetching.submit(self._named_content, meta) for meta in group] for group in groups]
-            waiting = deque(decoding.submit(_decoded_when_there, futures) for futures in fetched)
+            waiting = deque(decoding.submit(_decoded_when_there, futures, partitions) for futures in fetched)
             del fetched
             while waiting:
                 yield from waiting.popleft().result()
@@ -170,14 +175,14 @@ def _groups(manifests: Sequence[ManifestFileMeta]) -> list[list[ManifestFileMeta
     return groups
 
 
-def _decoded_when_there(fetched: Sequence[Future[tuple[str, bytes]]]) -> list[EntryColumns]:
-    return _decoded([future.result() for future in fetched])
+def _decoded_when_there(fetched: Sequence[Future[tuple[str, bytes]]], partitions: Collection[bytes] | None) -> list[EntryColumns]:
+    return _decoded([future.result() for future in fetched], partitions)
 
 
-def _decoded(group: Sequence[tuple[str, bytes]]) -> list[EntryColumns]:
+def _decoded(group: Sequence[tuple[str, bytes]], partitions: Collection[bytes] | None) -> list[EntryColumns]:
     from paimon_cli.metadata.manifest_columns import decode_manifest_columns
 
-    return list(decode_manifest_columns(group))
+    return list(decode_manifest_columns(group, partitions))
 
 
 def live(batches: Iterable[Sequence[ManifestEntry]], keep_entry: KeepEntry | None = None) -> list[ManifestEntry]:

@@ -16,7 +16,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 if TYPE_CHECKING:
     import numpy as np
 
-    from paimon_cli.history.live_columns import LiveColumns
+    from paimon_cli.history.live_columns import PlacedColumns
 
 KeepPartition = Callable[[bytes], bool]
 AddedFiles = Callable[[bytes, int], None]
@@ -42,7 +42,7 @@ class BucketFiles:
 class ColumnBuckets(Mapping[Place, BucketFiles]):
     """Buckets whose files become objects when a bucket is asked for; `columns` are those of all of them. Picklable."""
 
-    columns: LiveColumns
+    columns: PlacedColumns
     index_files: Mapping[Place, tuple[IndexFileMeta, ...]]
 
     @cached_property
@@ -112,7 +112,7 @@ def bucket_files(
 
 @dataclass(frozen=True)
 class CommittedState:
-    """What a writer has to know of all buckets: the greatest sequence number of each, and what its newest file was written for."""
+    """What a writer has to know of each bucket: its greatest sequence number, and what its newest file was written for."""
 
     max_sequences: Mapping[Place, int]
     total_buckets: Mapping[Place, int]
@@ -147,7 +147,7 @@ def _columns(
     keep_partition: KeepPartition | None,
     buckets: Collection[int] | None,
     added: AddedFiles | None,
-) -> LiveColumns:
+) -> PlacedColumns:
     from paimon_cli.history.live_columns import live_columns
 
     try:

@@ -70,13 +70,21 @@ class ContainerWriter:
     def _append_block(self, records: Sequence[Mapping[str, Any]]) -> None:
         content = encode_value(array(self._schema), records)
         # An array is its count, its items and a zero: what lies between is the block.
-        items = content[encoded_long_size(content) : -1] if records else b""
+        self._append_items(len(records), content[encoded_long_size(content) : -1] if records else b"")
+
+    def _append_items(self, count: int, items: bytes) -> None:
         if not self._marker:
             self._begin(items)
-        if records:
+        if count:
             compressed = zstd_module().compress(items, _ZSTD_LEVEL)
-            self._out.write(encode_value("long", len(records)) + encode_value("long", len(compressed)))
+            self._out.write(encode_value("long", count) + encode_value("long", len(compressed)))
             self._out.write(compressed + self._marker)
+
+    def append_encoded(self, records: Sequence[bytes]) -> None:
+        """The same from records that are encoded already, in the same schema."""
+        for start in range(0, max(len(records), 1), _BLOCK_RECORDS):
+            block = records[start : start + _BLOCK_RECORDS]
+            self._append_items(len(block), b"".join(block))
 
     def finish(self) -> bytes:
         if not self._marker:
@@ -117,7 +125,11 @@ def decode_container(data: bytes, path: str, expected: AvroSchema) -> list[dict[
 
 
 def _decode(data: bytes, expected: AvroSchema) -> list[dict[str, Any]]:
-    content = container_content(data, expected)
+    return decoded_records(container_content(data, expected))
+
+
+def decoded_records(content: ContainerContent) -> list[dict[str, Any]]:
+    """All records of its blocks; one of `damage_errors` for malformed ones."""
     return [record for count, block in content.blocks for record in _records(block, count, content.schema)]
 
 

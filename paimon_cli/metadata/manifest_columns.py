@@ -6,17 +6,17 @@ The few entries that a plan is left with become `ManifestEntry` objects again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, PADDING, NotColumnar, decode_columns
-from paimon_cli.metadata.avro_container import ContainerContent, container_content, damage_errors
+from paimon_cli.metadata.avro_container import ContainerContent, container_content, damage_errors, plain_times
 from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
-from paimon_cli.metadata.manifest_file import ENTRY, VERSION, decode_manifest, entry_of
+from paimon_cli.metadata.manifest_file import ENTRY, VERSION, decode_manifest, entries_of, entry_of
 
 _FEWEST_BLOCKS = 16
 """With fewer blocks side by side than this, one record after the other is as fast."""
@@ -30,6 +30,7 @@ _NUMBERS = {
     "row_counts": "_FILE._ROW_COUNT",
     "min_sequences": "_FILE._MIN_SEQUENCE_NUMBER",
     "max_sequences": "_FILE._MAX_SEQUENCE_NUMBER",
+    "schema_ids": "_FILE._SCHEMA_ID",
     "creation_times": "_FILE._CREATION_TIME",
 }
 _RANGES = {
@@ -40,6 +41,8 @@ _RANGES = {
 }
 _SELDOM = ("_FILE._EXTRA_FILES", "_FILE._EMBEDDED_FILE_INDEX", "_FILE._EXTERNAL_PATH")
 """More of a file's identity: an array, which takes one byte when empty, and two that are null."""
+_Manifest = tuple[str, ContainerContent]
+"""A path, and what is there."""
 _WANTED = ("_VERSION", *_NUMBERS.values(), *_RANGES.values(), *_SELDOM)
 
 
@@ -58,6 +61,7 @@ class EntryColumns:
     row_counts: np.ndarray
     min_sequences: np.ndarray
     max_sequences: np.ndarray
+    schema_ids: np.ndarray
     creation_times: np.ndarray
     partitions: ByteRanges
     names: ByteRanges
@@ -83,7 +87,10 @@ class EntryColumns:
 
 @dataclass(frozen=True)
 class Records:
-    """Entries still in Avro, each with the number of its manifest; or `decoded` where they were read one by one."""
+    """Entries still in Avro, each with the number of its manifest; or `decoded` where they were read one by one.
+
+    `is_ours`: what we would write has the same schema, so the bytes can be copied.
+    """
 
     bytes: ByteRanges
     schema: object = None
@@ -91,6 +98,7 @@ class Records:
     path_of: np.ndarray | None = None
     decoded: Sequence[ManifestEntry] = ()
     rows: np.ndarray | None = None
+    is_ours: bool = False
 
     def take(self, rows: np.ndarray) -> Records:
         if self.rows is not None:
@@ -123,6 +131,7 @@ def columns_of(entries: Sequence[ManifestEntry]) -> EntryColumns:
         numbers(f.row_count for f in files),
         numbers(f.min_sequence_number for f in files),
         numbers(f.max_sequence_number for f in files),
+        numbers(f.schema_id for f in files),
         numbers(f.creation_time_millis for f in files),
         ByteRanges.of([e.partition for e in entries]),
         ByteRanges.of([f.file_name.encode() for f in files]),
@@ -137,29 +146,34 @@ def _is_plain(file: DataFileMeta) -> bool:
     return not file.extra_files and file.embedded_file_index is None and file.external_path is None
 
 
-def decode_manifest_columns(manifests: Sequence[tuple[str, bytes]]) -> Iterator[EntryColumns]:
+def decode_manifest_columns(
+    manifests: Sequence[tuple[str, bytes]], partitions: Collection[bytes] | None = None
+) -> Iterator[EntryColumns]:
     """Columns of the entries of manifests, (path, content) each, in their order; errors as `decode_manifest`.
 
-    Neighbours of one writer's schema make one piece.
+    Neighbours of one writer's schema make one piece. `partitions`: blocks without any of them are left out, undecoded.
     """
     broken: tuple[type[BaseException], ...] = (MemoryError, *damage_errors())
-    group: list[tuple[str, bytes, ContainerContent]] = []
+    group: list[_Manifest] = []
     for path, data in manifests:
         try:
             content = container_content(data, ENTRY)
         except broken:
             decode_manifest(data, path)  # says what is wrong
             raise
-        if group and json.dumps(group[0][2].schema) != json.dumps(content.schema):
+        if partitions is not None:
+            held = [(count, block) for count, block in content.blocks if any(partition in block for partition in partitions)]
+            content = replace(content, blocks=held)
+        if group and json.dumps(group[0][1].schema) != json.dumps(content.schema):
             yield from _decoded(group)
             group = []
-        group.append((path, data, content))
+        group.append((path, content))
     if group:
         yield from _decoded(group)
 
 
-def _decoded(group: Sequence[tuple[str, bytes, ContainerContent]]) -> Iterator[EntryColumns]:
-    blocks = [block for _, _, content in group for block in content.blocks]
+def _decoded(group: Sequence[_Manifest]) -> Iterator[EntryColumns]:
+    blocks = [block for _, content in group for block in content.blocks]
     records = sum(max(count, 0) for count, _ in blocks)
     if records >= _FEWEST_BLOCKS * max((count for count, _ in blocks), default=0):
         try:
@@ -167,13 +181,13 @@ def _decoded(group: Sequence[tuple[str, bytes, ContainerContent]]) -> Iterator[E
             return
         except NotColumnar:
             pass  # below, each manifest is judged alone
-    yield columns_of([entry for path, data, _ in group for entry in decode_manifest(data, path)])
+    yield columns_of([entry for path, content in group for entry in entries_of(content, path)])
 
 
-def _side_by_side(group: Sequence[tuple[str, bytes, ContainerContent]]) -> EntryColumns:
+def _side_by_side(group: Sequence[_Manifest]) -> EntryColumns:
     from fastavro.schema import parse_schema
 
-    contents = [content for _, _, content in group]
+    contents = [content for _, content in group]
     blocks = [block for content in contents for block in content.blocks]
     counts = np.array([count for count, _ in blocks], dtype=np.int64)
     sizes = np.array([len(block) for _, block in blocks], dtype=np.int64)
@@ -192,9 +206,10 @@ def _side_by_side(group: Sequence[tuple[str, bytes, ContainerContent]]) -> Entry
     per_manifest = [sum(count for count, _ in content.blocks) for content in contents]
     path_of = np.repeat(np.arange(len(group)), per_manifest)
     path_of = path_of.astype(np.int32)
-    paths = tuple(path for path, _, _ in group)
+    paths = tuple(path for path, _ in group)
+    is_ours = bool(contents[0].schema == plain_times(ENTRY))
     schema = parse_schema(contents[0].schema)  # once: it is given with every record
-    records = Records(_range(data, found, "", nothing), schema, paths, path_of)
+    records = Records(_range(data, found, "", nothing), schema, paths, path_of, is_ours=is_ours)
     columns: dict[str, Any] = {**{name: _narrow(column) for name, column in numbers.items()}, **ranges}
     return EntryColumns(**columns, plain=plain, records=records)
 

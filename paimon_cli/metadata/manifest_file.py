@@ -9,12 +9,14 @@ from typing import Any
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.avro_container import (
     AvroSchema,
+    ContainerContent,
     ContainerWriter,
     array,
     blocks,
     damage_errors,
     damaged,
     decode_container,
+    decoded_records,
     encode_container,
     nullable,
     read_value,
@@ -83,10 +85,35 @@ def encode_manifests(entries: Sequence[ManifestEntry], target_size: int) -> Iter
         yield writer.finish(), entries[first:end]
 
 
+def copied_manifests(records: Sequence[bytes], target_size: int) -> Iterator[tuple[bytes, int]]:
+    """The same from encoded entries (of schema `ENTRY`), with the number of entries in each manifest."""
+    writer, inside = ContainerWriter(ENTRY), 0
+    for block in blocks(records):
+        writer.append_encoded(block)
+        inside += len(block)
+        if writer.size >= target_size:
+            yield writer.finish(), inside
+            writer, inside = ContainerWriter(ENTRY), 0
+    if inside:
+        yield writer.finish(), inside
+
+
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
     """Entries in the order of the file. `DamagedFile` on malformed bytes, `NotSupported` on manifests before version 2."""
     partitions: dict[bytes, bytes] = {}  # the same partition repeats in most entries: keep one object of it
     return [_entry(content, path, partitions) for content in decode_container(data, path, ENTRY)]
+
+
+def entries_of(content: ContainerContent, path: str) -> list[ManifestEntry]:
+    """The entries of a container taken apart; errors as `decode_manifest`."""
+    partitions: dict[bytes, bytes] = {}
+    try:
+        records = decoded_records(content)
+    except MemoryError as error:
+        raise damaged(path, "a length in it exceeds the memory") from error
+    except damage_errors() as error:
+        raise damaged(path, f"{error}" or type(error).__name__) from error
+    return [_entry(record, path, partitions) for record in records]
 
 
 def entry_of(encoded: bytes, schema: AvroSchema, path: str) -> ManifestEntry:

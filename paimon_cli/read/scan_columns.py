@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paimon_cli.datatypes.key_words import key_words, ranks
-from paimon_cli.history.live_columns import LiveColumns
+from paimon_cli.history.live_columns import PlacedColumns
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import ColumnBuckets
 from paimon_cli.lsm.key_intervals import key_sections
@@ -78,7 +78,7 @@ def column_splits(
     return PlannedSplits(found, files, firsts[packs], merges, totals, partial(_in_order, context))
 
 
-def _key_bounds(context: TableContext, columns: LiveColumns) -> tuple[_Ints, _Ints] | None:
+def _key_bounds(context: TableContext, columns: PlacedColumns) -> tuple[_Ints, _Ints] | None:
     """Least and greatest key of each file as integers of one order."""
     count = len(columns)
 
@@ -94,7 +94,7 @@ def _key_bounds(context: TableContext, columns: LiveColumns) -> tuple[_Ints, _In
     return both[:count], both[count:]
 
 
-def _places(context: TableContext, columns: LiveColumns) -> _Places:
+def _places(context: TableContext, columns: PlacedColumns) -> _Places:
     partitions = columns.partitions
     ordered = sorted(range(len(partitions)), key=lambda code: (context.partition_path_of(partitions[code]), partitions[code]))
     rank = np.empty(len(partitions), dtype=np.int64)
@@ -106,7 +106,7 @@ def _places(context: TableContext, columns: LiveColumns) -> _Places:
 
 
 def _kept_rows(
-    columns: LiveColumns, places: _Places, keep_bucket: KeepBucket, shows_level: Callable[[int], bool], counts: ScanCounts
+    columns: PlacedColumns, places: _Places, keep_bucket: KeepBucket, shows_level: Callable[[int], bool], counts: ScanCounts
 ) -> _Ints:
     pairs = zip(places.buckets.tolist(), places.totals.tolist(), strict=True)
     kept = np.array([keep_bucket(bucket, total) for bucket, total in pairs], dtype=bool)
@@ -122,7 +122,7 @@ def _kept_rows(
     return np.flatnonzero(shown)
 
 
-def _by_age(columns: LiveColumns, places: _Places, rows: _Ints) -> _Ints:
+def _by_age(columns: PlacedColumns, places: _Places, rows: _Ints) -> _Ints:
     created = columns.numbers("creation_times")[rows]
     return np.lexsort((np.where(created == ABSENT, 0, created), columns.numbers("min_sequences")[rows], places.of[rows]))
 

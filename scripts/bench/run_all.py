@@ -28,6 +28,9 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "profile": ("scripts.bench.profile_paths",),
     "growth": ("scripts.bench.growth",),
     "peers": ("scripts.bench.against_peers",),
+    "planning": ("scripts.bench.planning",),
+    "commits": ("scripts.bench.commit_cost",),
+    "startup": ("scripts.bench.startup",),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
 }
 PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath")}

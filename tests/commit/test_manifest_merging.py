@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from paimon_cli.commit import manifest_merging
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.commit.manifest_merging import fold
+from paimon_cli.metadata import manifest_columns
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, ManifestEntry
 from tests.commit.commit_tables import data_file, live_names, make_table, partition
@@ -121,3 +126,24 @@ def test_delta_manifests_roll_and_their_lines_tell_what_is_inside(tmp_path: Path
         levels = [e.file.level for e in entries]
         assert (meta.min_level, meta.max_level, meta.num_deleted_files) == (min(levels), max(levels), 0)
         assert meta.file_size == (tmp_path / "manifest" / meta.file_name).stat().st_size
+
+
+SMALL_MANIFESTS = {"manifest.target-file-size": "3 kb", "manifest.full-compaction-threshold-size": "9 kb"}
+
+
+@pytest.mark.parametrize("options", [{}, SMALL_MANIFESTS])
+def test_many_entries_are_merged_as_few_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
+    """The same manifests, byte by byte, whether entries are decoded one by one or copied by columns."""
+    tables = []
+    for number, many in enumerate((10**9, 0)):
+        monkeypatch.setattr(manifest_merging, "MANY_ENTRIES", many)
+        monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", 0)
+        compactions(tmp_path / str(number), {"manifest.merge-min-count": "7", **options})
+        context = make_table(tmp_path / str(number), partitioned=True)
+        newest = context.snapshots.latest()
+        assert newest is not None
+        manifests = context.manifests.manifests_of(newest)
+        contents = [(tmp_path / str(number) / "manifest" / meta.file_name).read_bytes() for meta in manifests]
+        assert all(piece.records.is_ours for piece in context.manifests.columns(manifests))
+        tables.append([(replace(meta, file_name=""), content) for meta, content in zip(manifests, contents, strict=True)])
+    assert tables[0] == tables[1]

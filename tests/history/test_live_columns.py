@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from paimon_cli.history.live_columns import live_columns
+from paimon_cli.commit.manifest_merging import fold
+from paimon_cli.history import live_places, table_state
+from paimon_cli.history.live_columns import deleted_partitions, folded_columns, live_columns
+from paimon_cli.history.live_places import live_at
 from paimon_cli.history.manifest_reader import live
+from paimon_cli.history.table_state import bucket_files, committed_state
 from paimon_cli.metadata import manifest_columns
 from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.manifest_columns import columns_of, decode_manifest_columns
 from paimon_cli.metadata.manifest_file import encode_manifest
+from tests.tables import make_table, write
 
 PARTITIONS = [bytes([number]) * size for number, size in ((1, 20), (2, 20), (3, 28))]
 
@@ -64,6 +70,35 @@ def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch)
     assert found.greatest_by_place("max_sequences") == {
         place: max(e.file.max_sequence_number for e in expected if (e.partition, e.bucket) == place) for place in places
     }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_folding_keeps_deletes_of_older_files(seed: int) -> None:
+    source = random.Random(seed)
+    batches = [random_entries(source, source.choice([0, 1, 40]), source.choice([2, 30])) for _ in range(source.randrange(1, 4))]
+    found = folded_columns(map(columns_of, batches))
+    assert [found.entry(row) for row in range(len(found))] == fold(entry for batch in batches for entry in batch)
+    deletes = {entry.partition for batch in batches for entry in batch if entry.kind == DELETE}
+    assert deleted_partitions(map(columns_of, batches)) == deletes
+
+
+def test_what_a_commit_is_checked_against(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = make_table(tmp_path / "t", {"dt": "STRING NOT NULL", "k": "INT NOT NULL"}, ("dt", "k"), ("dt",), 2)
+    for _ in range(3):
+        write(context, [{"dt": f"{k % 3}", "k": k} for k in range(20)])
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    places = list(bucket_files(context, snapshot))[1:3]
+    found = []
+    for many in (10**9, 0):
+        monkeypatch.setattr(live_places, "MANY_ENTRIES", many)
+        monkeypatch.setattr(table_state, "MANY_ENTRIES", many)
+        found.append((live_at(context, snapshot, places), committed_state(bucket_files(context, snapshot))))
+    assert found[0] == found[1]
+    at_places = found[0][0]
+    assert {(entry.partition, entry.bucket) for entry in at_places.entries} == set(places) and len(at_places.entries) == 6
+    assert at_places.totals == {(partition, 2) for partition, _ in places}
+    assert live_at(context, snapshot, [(places[0][0], 7)]).entries == []
 
 
 def test_equal_hashes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

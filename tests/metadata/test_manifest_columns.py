@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -151,3 +152,12 @@ def _framed(block: bytes, count: int) -> bytes:
 def test_coded_values_are_the_values(values):
     codes, distinct = ByteRanges.of(values).coded()
     assert [distinct[code] for code in codes.tolist()] == values and len(set(distinct)) == len(distinct)
+
+
+def test_blocks_without_a_partition_are_left_out():
+    entries = [replace(_entry(sequence=number), partition=bytes([number // 4 + 65]) * 20) for number in range(40)]
+    files = [("a", manifest(entries[:24], 3)), ("b", manifest(entries[24:], 3))]
+    for wanted in ([entries[9].partition], [entries[0].partition, entries[39].partition], [b"none of them"], []):
+        found = [c.entry(row) for c in decode_manifest_columns(files, wanted) for row in range(len(c))]
+        assert [e for e in found if e.partition in wanted] == [e for e in entries if e.partition in wanted]
+        assert len(found) <= 12 * len(wanted)

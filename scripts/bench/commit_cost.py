@@ -1,0 +1,93 @@
+"""A commit of one file into tables of 100, 10,000 and 100,000 files: an append, a compaction, and a whole `paimon-cli write`.
+
+    python -m scripts.bench.commit_cost [--files 100 10000 100000] [--rounds 5]
+
+Appends and compactions are measured over 60 commits each, so that the merging of manifests is in the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import fresh_identity
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.commit_message import CommitMessage
+from scripts.bench.cost_growth import Growth, cpu_of, cpu_of_process, in_turn
+from scripts.bench.measure import FEWEST_ROUNDS
+from scripts.bench.planned_table import BUCKETS, day_entries, day_of, generate
+
+GOAL = 1.5
+COMMITS = 60
+OPTIONS = {"write-only": "true"}
+
+
+class Table:
+    """One table, its files only named; each commit takes up another number."""
+
+    def __init__(self, folder: Path, files: int) -> None:
+        self.url = str(generate(folder, files, max(1, files // 1000), OPTIONS))
+        self._context = TableContext.open(self.url)
+        self._compacted = [entry for entry in day_entries(0, range(min(files, 1000))) if entry.file.level]
+        self._next = 0
+
+    def appends(self) -> float:
+        return cpu_of(lambda: [self._append() for _ in range(COMMITS)]) / COMMITS
+
+    def compactions(self) -> float:
+        return cpu_of(lambda: [self._compact() for _ in range(COMMITS)]) / COMMITS
+
+    def _append(self) -> None:
+        self._next += 1
+        (entry, *_) = day_entries(0, range(10))
+        file = replace(entry.file, file_name=f"data-append-{self._next}-0.parquet", level=0)
+        self._commit(CommitMessage(entry.partition, entry.bucket, BUCKETS, new_files=(file,)))
+
+    def _compact(self) -> None:
+        """A file makes room for one with its keys, and is itself the next to go in its turn."""
+        self._next += 1
+        place = self._next % len(self._compacted)
+        old = self._compacted[place]
+        new = replace(old.file, file_name=f"data-compact-{self._next}-0.parquet")
+        self._compacted[place] = replace(old, file=new)
+        message = CommitMessage(old.partition, old.bucket, BUCKETS, compact_before=(old.file,), compact_after=(new,))
+        self._commit(message)
+
+    def _commit(self, message: CommitMessage) -> None:
+        Committer(self._context).commit([message], fresh_identity(self._context))
+
+
+def written(url: str, source: Path) -> float:
+    return cpu_of_process([sys.executable, "-m", "paimon_cli", "write", url, str(source), "--engine", "local"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, nargs="+", default=[100, 10_000, 100_000])
+    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        tables = {files: Table(Path(folder) / str(files), files) for files in asked.files}
+        source = Path(folder) / "row.parquet"
+        row = {"dt": [day_of(0)], "id": [1], "a": pa.array([1], pa.int32()), "b": [1.0], "c": ["one"]}
+        pq.write_table(pa.table(row), source)
+        works: dict[str, dict[int, Callable[[], float]]] = {
+            "commit of an append": {files: table.appends for files, table in tables.items()},
+            "commit of a compaction": {files: table.compactions for files, table in tables.items()},
+            "paimon-cli write of a row": {files: partial(written, table.url, source) for files, table in tables.items()},
+        }
+        met = [Growth(name, "files", in_turn(costs, asked.rounds), GOAL).print() for name, costs in works.items()]
+    sys.exit(0 if all(met) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""How a cost grows with a size: costs at several sizes, measured in turn, and the exponent of a power law through them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scripts.bench.measure import FEWEST_ROUNDS, MACHINE
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Costs in CPU seconds by size; `goal`: the most that the greatest size may cost, as a multiple of the least one."""
+
+    name: str
+    unit: str
+    costs: Mapping[int, float]
+    goal: float | None
+
+    @property
+    def ratio(self) -> float:
+        return self.costs[max(self.costs)] / self.costs[min(self.costs)]
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.goal is None else self.ratio <= self.goal
+
+    def print(self) -> bool:
+        """A line for people on stderr, a JSON line on stdout; whether the goal was met."""
+        listed = ", ".join(f"{size:,}: {cost:.3f} s" for size, cost in self.costs.items())
+        goal = "" if self.goal is None else f" (goal {self.goal:.2f}, {'met' if self.met else 'MISSED'})"
+        slope = exponent(self.costs)
+        print(f"{self.name} by {self.unit}: {listed}; {self.ratio:.2f} x{goal}, exponent {slope:.2f}", file=sys.stderr)
+        line = {"name": self.name, "unit": self.unit, "cpu": {str(size): cost for size, cost in self.costs.items()}}
+        line |= {"ratio": self.ratio, "goal": self.goal, "met": self.met, "exponent": slope, "on": MACHINE}
+        print(json.dumps(line), flush=True)
+        return self.met is not False
+
+
+def exponent(costs: Mapping[int, float]) -> float:
+    """The slope of a line through the logarithms: 0 for a cost that does not depend on the size, 1 for one in proportion."""
+    points = [(math.log(size), math.log(cost)) for size, cost in costs.items()]
+    return statistics.linear_regression(*zip(*points, strict=True)).slope
+
+
+def in_turn(works: Mapping[int, Callable[[], float]], rounds: int = FEWEST_ROUNDS) -> dict[int, float]:
+    """The median cost of each; one round unmeasured, then each in turn. A work returns what it cost."""
+    costs: dict[int, list[float]] = {size: [] for size in works}
+    for number in range(rounds + 1):
+        for size, work in works.items():
+            cost = work()
+            costs[size] += [cost] if number else []
+    return {size: statistics.median(found) for size, found in costs.items()}
+
+
+def cpu_of(work: Callable[[], object]) -> float:
+    """CPU seconds of this process, all threads."""
+    before = time.process_time()
+    work()
+    return time.process_time() - before
+
+
+def cpu_of_process(command: Sequence[str]) -> float:
+    """CPU seconds of a process of its own, from its start; it must succeed."""
+    before = os.times()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system

@@ -1,0 +1,121 @@
+"""Planning a scan of a table with a million data files, and of one of its thousand partitions.
+
+    python -m scripts.bench.planning [--files 1000000] [--partitions 1000] [--pypaimon-python INTERPRETER]
+
+Each plan runs in a process of its own, which says how long it took and how much memory it held. With INTERPRETER, that of an
+environment with pypaimon, the same table is planned there too: one of a twentieth of the files unless --whole-in-pypaimon.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from scripts.bench.cost_growth import Growth
+from scripts.bench.measure import FEWEST_ROUNDS, MACHINE
+from scripts.bench.planned_table import day_of, generate
+
+MOST_SECONDS, MOST_SECONDS_OF_ONE, MOST_MEGABYTES, LEAST_SPEEDUP = 3.0, 0.3, 1024, 5.0
+OURS = """
+import json, resource, sys, time
+import fastavro, numpy, pyarrow
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.read.predicate import parse_predicate
+from paimon_cli.read.scan_plan import plan_scan
+context = TableContext.open(sys.argv[1])
+predicate = parse_predicate(sys.argv[2], context.schema) if sys.argv[2] else None
+cpu, wall = time.process_time(), time.perf_counter()
+plan = plan_scan(context, context.snapshots.latest(), predicate)
+times = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({**times, "megabytes": memory, "splits": len(plan.splits), "rows": plan.row_count}))
+"""
+THEIRS = """
+import json, os, sys, time
+from pypaimon import CatalogFactory
+folder, where = os.path.split(sys.argv[1])
+table = CatalogFactory.create({"warehouse": os.path.dirname(folder)}).get_table(f"{os.path.basename(folder)[:-3]}.{where}")
+builder = table.new_read_builder()
+if sys.argv[2]:
+    builder = builder.with_filter(builder.new_predicate_builder().equal("dt", sys.argv[2]))
+cpu, wall = time.process_time(), time.perf_counter()
+splits = builder.new_scan().plan().splits()
+times = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+print(json.dumps({**times, "splits": len(splits), "rows": sum(split.row_count for split in splits)}))
+"""
+
+
+def run(interpreter: str, program: str, url: str, where: str) -> dict[str, float]:
+    done = subprocess.run([interpreter, "-c", program, url, where], stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def medians(runs: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+
+
+def measured(name: str, url: str, where: str, most_seconds: float, rounds: int) -> bool:
+    """Goals on wall time: the work is spread over threads."""
+    found = medians([run(sys.executable, OURS, url, where) for _ in range(rounds)])
+    met = found["wall"] <= most_seconds and found["megabytes"] <= MOST_MEGABYTES
+    print(
+        f"{name}: {found['wall']:.2f} s (goal {most_seconds} s), {found['cpu']:.2f} s of CPU, {found['megabytes']:.0f} MB "
+        f"(goal {MOST_MEGABYTES} MB), {'met' if met else 'MISSED'}; {found['splits']:.0f} splits",
+        file=sys.stderr,
+    )
+    print(json.dumps({"name": name, **found, "goal_seconds": most_seconds, "met": met, "on": MACHINE}), flush=True)
+    return met
+
+
+def compared(name: str, interpreter: str, url: str, where: tuple[str, str], rounds: int) -> bool:
+    """Both in turn; their rows must agree."""
+    pairs = [(run(sys.executable, OURS, url, where[0]), run(interpreter, THEIRS, url, where[1])) for _ in range(rounds)]
+    if any(ours["rows"] != theirs["rows"] for ours, theirs in pairs):
+        raise SystemExit(f"{name}: the plans differ: {pairs[0]}")
+    ratio = statistics.median(theirs["wall"] / ours["wall"] for ours, theirs in pairs)
+    met = ratio >= LEAST_SPEEDUP
+    ours, theirs = medians([pair[0] for pair in pairs]), medians([pair[1] for pair in pairs])
+    text = f"{ratio:.1f} x as fast as pypaimon (goal {LEAST_SPEEDUP}, {'met' if met else 'MISSED'})"
+    print(f"{name}: {text}; {ours['wall']:.2f} s against {theirs['wall']:.2f} s", file=sys.stderr)
+    print(json.dumps({"name": name, "speedup": ratio, "ours": ours, "theirs": theirs, "met": met, "on": MACHINE}), flush=True)
+    return met
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=1_000_000)
+    parser.add_argument("--partitions", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--pypaimon-python", help="interpreter of an environment with pypaimon")
+    parser.add_argument("--whole-in-pypaimon", action="store_true", help="not only a twentieth of the files")
+    asked = parser.parse_args()
+    day = day_of(asked.partitions // 2)
+    with tempfile.TemporaryDirectory() as folder:
+        warehouse = Path(folder) / "bench.db"
+        url = str(generate(warehouse / "whole", asked.files, asked.partitions))
+        met = [
+            measured(f"plan of {asked.files:,} files", url, "", MOST_SECONDS, asked.rounds),
+            measured(f"plan of one partition of {asked.partitions:,}", url, f"dt = '{day}'", MOST_SECONDS_OF_ONE, asked.rounds),
+        ]
+        sizes = [size for size in (100, 1000, 10_000, 100_000) if size < asked.files]
+        tables = {size: str(generate(warehouse / f"t{size}", size, max(1, size // 1000))) for size in sizes}
+        tables[asked.files] = url
+        costs = {s: medians([run(sys.executable, OURS, u, "") for _ in range(asked.rounds)])["cpu"] for s, u in tables.items()}
+        Growth("plan", "files", costs, None).print()
+        if asked.pypaimon_python:
+            compared_at = asked.files if asked.whole_in_pypaimon else asked.files // 20
+            part = url if asked.whole_in_pypaimon else str(generate(warehouse / "part", compared_at, asked.partitions // 20))
+            near = day_of(asked.partitions // 50)
+            for name, where in ((f"plan of {compared_at:,} files", ("", "")), ("one partition", (f"dt = '{near}'", near))):
+                met.append(compared(name, asked.pypaimon_python, part, where, asked.rounds))
+    sys.exit(0 if all(met) else 1)
+
+
+if __name__ == "__main__":
+    main()

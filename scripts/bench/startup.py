@@ -1,0 +1,63 @@
+"""`paimon-cli snapshots ls` from a cold start, at 10 and 10,000 snapshots, against the import of what everybody imports.
+
+python -m scripts.bench.startup [--snapshots 10 1000 10000] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from scripts.bench.cost_growth import Growth, cpu_of_process, in_turn
+from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.metadata_table import generate
+
+MOST_IMPORTS = 2.5
+LIMITED_GOAL = 1.2
+IMPORTS = [sys.executable, "-c", "import typer, rich, pyarrow, fsspec, fastavro"]
+
+
+def listed(table: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "paimon_cli", "snapshots", "ls", str(table), *options]
+
+
+def against_imports(name: str, command: Sequence[str]) -> Comparison:
+    subject, floor = partial(cpu_of_process, command), partial(cpu_of_process, IMPORTS)
+    return Comparison(name, subject, floor, MOST_IMPORTS, cpu_seconds=_children_cpu)
+
+
+def _children_cpu() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--snapshots", type=int, nargs="+", default=[10, 1000, 10_000])
+    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        tables = {count: Path(folder) / str(count) for count in asked.snapshots}
+        for count, table in tables.items():
+            generate(table, count, files=1)
+        comparisons = [
+            against_imports(
+                f"snapshots ls{''.join(f' {o}' for o in options)}, {count:,} snapshots", listed(tables[count], *options)
+            )
+            for count in (min(tables), max(tables))
+            for options in ((), ("-o", "json"))
+        ]
+        met = report(comparisons, asked.rounds)
+        for name, options, goal in (("all", (), None), ("--limit 20", ("--limit", "20"), LIMITED_GOAL)):
+            works = {count: partial(cpu_of_process, listed(table, *options)) for count, table in tables.items()}
+            met &= Growth(f"snapshots ls, {name}", "snapshots", in_turn(works, asked.rounds), goal).print()
+    sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()
