@@ -53,7 +53,7 @@ class ByteRanges:
     def hashes(self) -> np.ndarray:
         """One int64 each; equal strings have equal ones."""
         lengths = self.ends - self.begins
-        hashed = lengths.astype(np.uint64)
+        hashed = (lengths.astype(np.uint64) + np.uint64(1)) * np.uint64(0xD6E8FEB86659FD93)
         for offset in range(0, int(lengths.max(initial=0)), 8):
             hashed = (hashed ^ self.words(offset).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
             hashed ^= hashed >> np.uint64(29)
