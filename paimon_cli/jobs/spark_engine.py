@@ -45,8 +45,8 @@ class SparkEngine:
 
     @property
     def retries_tasks(self) -> bool:
-        """Whether a task may have run twice and left files of the first time (Spark retries on clusters only)."""
-        return not self._request.is_local
+        """Whether a task may have run twice and left files of the first time (here Spark does so only as `local[N,FAILURES]`)."""
+        return not self._request.is_local or "," in self._request.master
 
     def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
         if not tasks:

@@ -29,6 +29,11 @@ def test_an_engine_without_work_starts_no_spark() -> None:
     engine.stop()
 
 
+@pytest.mark.parametrize(("master", "retries"), [("local[2]", False), ("local[2,3]", True), ("yarn", True)])
+def test_where_tasks_are_tried_again(master: str, retries: bool) -> None:
+    assert SparkEngine(SparkRequest(master)).retries_tasks is retries
+
+
 def test_a_tasks_own_error_comes_out_whole_and_the_others_finish(spark_engine: SparkEngine) -> None:
     def task(number: int) -> int:
         if number == 2:
