@@ -1,6 +1,6 @@
 """Full compaction of five overlapping runs in one bucket, by key and merge engine, against a plain pyarrow copy of the files.
 
-    python -m scripts.bench.compaction [--rows 2000000] [--rounds 5]
+    python -m scripts.bench.compaction [--rows 2000000] [--rounds 5] [--only 'int key']
 
 ROWS is the sum over the runs; each run holds a random fifth of the keys, so that nearly every stretch of keys overlaps.
 The copy writes all rows, the compaction only the two thirds that are left: a ratio below 1 is no wonder.
@@ -103,9 +103,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    parser.add_argument("--only", choices=SHAPES, action="append", help="repeatable")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        met = report((comparison(Path(folder), name, asked.rows) for name in SHAPES), asked.rounds)
+        met = report((comparison(Path(folder), name, asked.rows) for name in asked.only or SHAPES), asked.rounds)
     sys.exit(0 if met else 1)
 
 
