@@ -13,6 +13,7 @@ from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
 from paimon_cli.storage.capability_probe import race_probes
 from paimon_cli.storage.clock_and_names import RandomNames
 from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.table import doctor_rules
 from paimon_cli.table.doctor_rules import Diagnosis
 from tests import tables
 from tests.cli.calling import Run
@@ -106,6 +107,19 @@ def test_files_of_jobs_that_died(run: Run, tmp_path: Path) -> None:
     assert found.keys() == {"PD017"} and "2 files of 10 bytes" in found["PD017"].message
     run(*found["PD017"].command.replace(" T", f" {context.url}").split()[1:], "-y")
     assert findings(context) == {}
+
+
+def test_buckets_that_are_too_big(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = made(tmp_path, 5)
+    before = tables.rows(context)
+    monkeypatch.setattr(doctor_rules, "BIG_BUCKET", 10)
+    commands = findings(context)["PD020"].command.replace(" T ", f" {context.url} ").replace("/path/of/rows", f"{tmp_path}/rows")
+    for command in commands.split(" && "):
+        engine = () if " alter " in command else ("--engine", "local")
+        run(*command.split()[1:], *engine)
+    rewritten = TableContext.open(context.url)
+    assert rewritten.options.bucket == 2 * context.options.bucket and tables.rows(rewritten) == before
+    run("verify", context.url, "--level", "full")
 
 
 @pytest.mark.parametrize(
