@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.errors import DamagedFile
+from paimon_cli.errors import Conflict, DamagedFile
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.storage.directories import keep_deleted
@@ -23,11 +23,11 @@ class DamagedVersion:
     snapshot_id: int | None = None
 
 
-def damaged_versions(context: TableContext) -> list[DamagedVersion]:
-    """Snapshots by id, then tags, then changelogs."""
+def damaged_versions(context: TableContext, ids: Sequence[int]) -> list[DamagedVersion]:
+    """Snapshots of these ids, then tags, then changelogs."""
     changelogs = ChangelogHistory(context.storage, context.layout)
     found: list[DamagedVersion] = []
-    for number in context.snapshots.ids():
+    for number in ids:
         loss = "what only this snapshot tells"
         found += _look(context.layout.snapshot(number), loss, lambda n=number: context.snapshots.find(n), number)  # type: ignore[misc]
     for name in context.tags.names():
@@ -47,9 +47,9 @@ def _look(path: str, loss: str, read: Callable[[], object], number: int | None =
 
 
 def set_aside(context: TableContext, damaged: DamagedVersion) -> None:
-    """Copy it, then delete it; not if it is gone, or whole by now."""
-    if damaged not in damaged_versions(context):
-        return
+    """Copy it, then delete it. `Conflict` if it is not what it was when it was planned: then the whole plan is wrong."""
+    if damaged not in damaged_versions(context, context.snapshots.ids()):
+        raise Conflict(f"{damaged.path} is not damaged any more, or otherwise", "it was misread, or changed since", "plan again")
     directory, _, name = damaged.path.rpartition("/")
     content = context.storage.read_bytes(damaged.path)
     context.storage.write_new(f"{context.layout.root}/{DIRECTORY}/{name}-{context.names.uuid()}", content)

@@ -12,9 +12,7 @@ from paimon_cli.invariants.snapshot_checks import metadata_is_readable
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, CONSUMER_PREFIX, parse_numbered
-
-HINTS = ("LATEST", "EARLIEST")
+from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, CONSUMER_PREFIX, SNAPSHOT_PREFIX, parse_numbered
 
 
 def tagged_versions(context: TableContext) -> Iterator[Version | Violation]:
@@ -43,12 +41,15 @@ def manifests_have_a_version(context: TableContext) -> Iterator[Violation]:
     """PV057. What a first writer at work looks like, too; else the history is lost, and the table looks empty."""
     storage, layout = context.storage, context.layout
     branches = [layout.of_branch(name).snapshot_directory for name in context.branches.directories()]
-    versions = (layout.snapshot_directory, layout.tag_directory, layout.changelog_directory, *branches)
-    if any(not status.name.startswith(HINTS) for directory in versions for status in storage.list_directory(directory)):
+    if any(_holds_versions(context, directory) for directory in (layout.snapshot_directory, *branches)):
         return
     manifests = [status for status in storage.list_directory(layout.manifest_directory) if not status.is_directory]
     if manifests:
         yield Violation("PV057", layout.snapshot_directory, f"there is no snapshot, but {len(manifests)} manifests are there")
+
+
+def _holds_versions(context: TableContext, directory: str) -> bool:
+    return any(parse_numbered(SNAPSHOT_PREFIX, s.name) is not None for s in context.storage.list_directory(directory))
 
 
 def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.damaged_versions import DIRECTORY, DamagedVersion, damaged_versions
+from paimon_cli.invariants.index_checks import index_can_be_read, index_files_exist
 from paimon_cli.invariants.lost_commits import LostCommit, lost_commits
 from paimon_cli.invariants.reference_checks import branches_are_readable, consumers_stand_somewhere
 from paimon_cli.invariants.row_checks import file_holds_its_rows
@@ -65,12 +66,14 @@ def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis:
     wanted = set(only) or set(KINDS)
     newest = _newest_readable(context)
     plan = RepairPlan(None if newest is None else newest.id)
-    damaged = damaged_versions(context)
+    listed = context.snapshots.ids()
+    damaged = damaged_versions(context, listed)
     if VERSIONS in wanted:
         _plan_set_aside(plan, damaged)
-    ids = _readable_ids(context, damaged)
+    unreadable = {version_file.snapshot_id for version_file in damaged}
+    ids = [number for number in listed if number not in unreadable]
     if CHAIN in wanted:
-        _plan_chain(context, plan, ids)
+        _plan_chain(context, plan, ids, set(listed) - set(ids))
     if HINTS in wanted:
         _plan_hints(context, plan, ids)
     if not only:
@@ -79,6 +82,8 @@ def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis:
         return plan
     try:
         version = Version(context, newest)
+        if not only:
+            plan.steps += _indexes_by_hand(version)
         if wanted & {DEAD_FILES, DAMAGED_FILES, VECTORS}:
             _plan_files(version, plan, wanted, DAMAGED_FILES in only)
     except (DamagedFile, NotFound, NotSupported) as error:
@@ -89,11 +94,6 @@ def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis:
         was_newest = any((version_file.snapshot_id or 0) > newest.id for version_file in damaged)
         _plan_lost_commits(context, plan, version, only, min_age_millis, was_newest)
     return plan
-
-
-def _readable_ids(context: TableContext, damaged: Sequence[DamagedVersion]) -> list[int]:
-    unreadable = {version_file.snapshot_id for version_file in damaged}
-    return [number for number in context.snapshots.ids() if number not in unreadable]
 
 
 def _plan_set_aside(plan: RepairPlan, damaged: Sequence[DamagedVersion]) -> None:
@@ -112,10 +112,9 @@ def _newest_readable(context: TableContext) -> Snapshot | None:
     return None
 
 
-def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> None:
+def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unreadable: set[int]) -> None:
     """Snapshot files that are missing between readable ones: what they changed follows from their neighbours."""
-    there = {version_file.snapshot_id for version_file in plan.set_aside}
-    waiting = set(context.snapshots.ids()) - set(ids) - there
+    waiting = unreadable - {version_file.snapshot_id for version_file in plan.set_aside}
     for number in sorted(set(range(ids[0], ids[-1])) - set(ids)) if ids else ():
         if number in waiting:  # damaged, and not to be set aside now
             continue
@@ -134,8 +133,19 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> 
         except FileNotFoundError:
             continue
         if not text.isdigit() or len(text) > 19 or int(text) > right:
+            is_latest = path == context.layout.latest_hint
+            if is_latest and text.isdigit() and len(text) < 20 and _is_newest(context, int(text)):
+                continue
             plan.hints[path] = right
             plan.steps.append(RepairStep(HINTS, path, f"let it say {right} instead of {text[:20].decode(errors='replace')}"))
+
+
+def _is_newest(context: TableContext, number: int) -> bool:
+    """Whether that snapshot can be read and nothing follows: listings of some stores do not show all."""
+    try:
+        return context.snapshots.find(number) is not None and not context.storage.exists(context.layout.snapshot(number + 1))
+    except DamagedFile:
+        return False
 
 
 def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_damaged: bool) -> None:
@@ -184,6 +194,17 @@ def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
         name = found.message.removeprefix("branch ").partition(":")[0]
         command = f"paimon-cli branches rm {context.address} {name}"
         yield RepairStep(BY_HAND, found.path, f"{found.message}: restore the file, or delete the branch", "", command)
+
+
+def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
+    """Index files that are missing or not whole: nothing else says which rows are deleted, or where keys lie."""
+    found = {violation.path: violation for violation in index_files_exist(version)}
+    for entry in version.index_entries:
+        if entry.index_file.external_path is None:
+            found.update((violation.path, violation) for violation in index_can_be_read(version, entry))
+    for violation in found.values():
+        action = f"{violation.message}: restore it from a copy, or roll back to before it was made"
+        yield RepairStep(BY_HAND, violation.path, action, "", f"paimon-cli snapshots ls {version.context.address}")
 
 
 def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:

@@ -184,12 +184,8 @@ def buckets_have_a_good_size(patient: Patient) -> Iterator[Diagnosis]:
         total = patient.context.options.bucket
         message = f"{len(big)} buckets hold more than 5 GB, the biggest {max(big) >> 30} GB: each is compacted by one task"
         name, rows = patient.name, "/path/of/rows"
-        commands = (
-            f"alter {name} set bucket={2 * total}",
-            f"read {name} --output-path {rows}",
-            f"write {name} {rows} --overwrite",
-        )
-        command = " && ".join(f"paimon-cli {each}" for each in (f"alter {name} set bucket={2 * total}", out, back))
+        moves = (f"alter {name} set bucket={2 * total}", f"read {name} --output-path {rows}", f"write {name} {rows} --overwrite")
+        command = " && ".join(f"paimon-cli {move}" for move in moves)
         yield Diagnosis("PD020", WARNING, "buckets", f"{message}; stop the writers to rewrite it with more", command)
 
 

@@ -147,7 +147,7 @@ def two_fields_have_one_id(bench: Bench) -> None:
 
 @damage("PV057")
 def every_snapshot_is_gone(bench: Bench) -> None:
-    for name in ("snapshot", "tag", "changelog", "consumer", "branch"):
+    for name in ("snapshot", "branch"):
         shutil.rmtree(bench.root / name)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from paimon_cli.errors import Conflict
+from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.repair_plan import BY_HAND, RepairPlan, plan_repair
 from paimon_cli.invariants.violation import ERROR
@@ -221,7 +223,8 @@ def test_what_is_whole_by_then_is_not_set_aside(tmp_path: Path) -> None:
     cut(str(path))
     plan = plan_repair(context, ("damaged-versions",))
     path.write_bytes(content)
-    apply_repair(context, plan)
+    with pytest.raises(Conflict, match="not damaged any more"):
+        apply_repair(context, plan)
     assert path.read_bytes() == content and not (tmp_path / "t/damaged").exists()
 
 
@@ -254,3 +257,23 @@ def test_consumers_and_branches_are_mended_by_the_commands_told(run: Run, tmp_pa
     for step in plan.steps:
         run(*step.command.split()[1:], *(["-y"] if " branches rm " in step.command else []))
     assert errors(context) == [] and plan_repair(context).steps == []
+
+
+DAMAGED_INDEXES = [damages.an_index_file_is_missing, damages.an_index_file_is_longer, damages.a_vector_is_flipped]
+
+
+@pytest.mark.parametrize("plant", DAMAGED_INDEXES)
+def test_index_files_come_back_from_a_copy_only(tmp_path: Path, plant: Callable[[Bench], None]) -> None:
+    bench = Bench(golden_table("java-0.9", "dv_dedup", tmp_path))
+    path = damages.index_path(bench, damages.vector_entry(bench))
+    plant(bench)
+    (step,) = plan_repair(bench.context).steps
+    assert (step.kind, step.path) == (BY_HAND, str(path)) and "from a copy" in step.action
+
+
+def test_hints_are_right_although_a_listing_hides_the_newest(tmp_path: Path) -> None:
+    context = plain_table(tmp_path)
+    with mock.patch.object(SnapshotHistory, "ids", lambda self: [1, 2, 3]):
+        assert plan_repair(context, ("hints",)).steps == []
+    Path(context.layout.earliest_hint).write_text("4")
+    assert kinds(plan_repair(context, ("hints",))) == ["hints"]
