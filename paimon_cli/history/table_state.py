@@ -74,11 +74,13 @@ def bucket_files(
     buckets: Collection[int] | None = None,
     keep_manifest: KeepManifest | None = None,
     added: AddedFiles | None = None,
+    partition_marks: Collection[bytes] | None = None,
 ) -> Mapping[Place, BucketFiles]:
     """Buckets with at least one live file; none for `snapshot` None, a table that nothing was committed to.
 
-    `keep_manifest` may drop manifests by the partitions they hold. Of many files none become objects before their bucket is
-    asked for, and then each time anew.
+    `keep_manifest` may drop manifests by the partitions they hold. `partition_marks`: byte strings of which one occurs in every
+    partition that is kept; parts of manifests without any may be left out. Of many files none become objects before their
+    bucket is asked for, and then each time anew.
     """
     if snapshot is None:
         return {}
@@ -92,7 +94,7 @@ def bucket_files(
 
     manifests = [meta for meta in context.manifests.manifests_of(snapshot) if may_hold_buckets(meta)]
     if sum(meta.num_added_files + meta.num_deleted_files for meta in manifests) >= MANY_ENTRIES:
-        columns = _columns(context, snapshot, manifests, keep_partition, buckets, added)
+        columns = _columns(context, snapshot, manifests, keep_partition, buckets, added, partition_marks)
         return ColumnBuckets(columns, _index_files(context, snapshot))
 
     def keep(entry: ManifestEntry) -> bool:
@@ -147,11 +149,12 @@ def _columns(
     keep_partition: KeepPartition | None,
     buckets: Collection[int] | None,
     added: AddedFiles | None,
+    partition_marks: Collection[bytes] | None,
 ) -> PlacedColumns:
     from paimon_cli.history.live_columns import live_columns
 
     try:
-        return live_columns(context.manifests.columns(manifests), keep_partition, buckets, added)
+        return live_columns(context.manifests.columns(manifests, partition_marks), keep_partition, buckets, added)
     except DamagedFile as error:
         raise context.manifests.gone_or_damaged(snapshot, error) from error
 

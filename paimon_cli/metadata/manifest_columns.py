@@ -151,7 +151,8 @@ def decode_manifest_columns(
 ) -> Iterator[EntryColumns]:
     """Columns of the entries of manifests, (path, content) each, in their order; errors as `decode_manifest`.
 
-    Neighbours of one writer's schema make one piece. `partitions`: blocks without any of them are left out, undecoded.
+    Neighbours of one writer's schema make one piece. `partitions`: blocks in which neither of these byte strings occurs,
+    partitions or parts of them, are left out, undecoded.
     """
     broken: tuple[type[BaseException], ...] = (MemoryError, *damage_errors())
     group: list[_Manifest] = []

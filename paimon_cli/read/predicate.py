@@ -15,6 +15,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.column_bounds import BoundsOf
 from paimon_cli.read.conditions import And, Compare, Condition, OneOf
 
+_MARK_WIDTHS = {"INT": 4, "DATE": 4, "BIGINT": 8}
 MOST_BUCKET_KEYS = 1000
 """With more combinations of bucket-key values, hashing them tells little: most buckets are hit."""
 
@@ -60,6 +61,28 @@ class Predicate:
             return None
         columns = [values_to_arrow([key[i] for key in keys], t) for i, t in enumerate(types)]
         return frozenset(bucket_of(hash_rows(columns, types), total_buckets).tolist())
+
+    @cached_property
+    def partition_marks(self) -> frozenset[bytes] | None:
+        """Of these byte strings one occurs in every serialised partition that can match, in the layout of any writer.
+
+        None when the condition does not fix a partition column of a type whose bytes are known.
+        """
+        fixed = _fixed_values(self.condition)
+        marks = [_marks(self.schema.field(name).type.root, fixed.get(name)) for name in self.schema.partition_keys]
+        known = [found for found in marks if found is not None]
+        return max(known, key=lambda found: min(map(len, found), default=0), default=None)
+
+
+def _marks(root: str, values: tuple[Any, ...] | None) -> frozenset[bytes] | None:
+    if values is None:
+        return None
+    if root in ("VARCHAR", "STRING") and all(isinstance(value, str) for value in values):
+        return frozenset(value.encode(errors="surrogatepass") for value in values)
+    width = _MARK_WIDTHS.get(root, 0)
+    if not all(isinstance(value, int) and value.bit_length() < 8 * width for value in values):
+        return None
+    return frozenset(value.to_bytes(width, "little", signed=True) for value in values)
 
 
 def _fixed_values(condition: Condition) -> dict[str, tuple[Any, ...]]:

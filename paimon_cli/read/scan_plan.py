@@ -68,7 +68,8 @@ def plan_scan(
     visible to reads.
     """
     planner = _Planner(context, predicate, keep_partition, buckets, read_optimized)
-    found = bucket_files(context, snapshot, planner.keep_partition, None, planner.keep_manifest, planner.count_added)
+    marks = None if predicate is None else predicate.partition_marks
+    found = bucket_files(context, snapshot, planner.keep_partition, None, planner.keep_manifest, planner.count_added, marks)
     return planner.plan(snapshot, found)
 
 

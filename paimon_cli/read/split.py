@@ -37,7 +37,7 @@ class Split:
 
 @dataclass
 class ScanCounts:
-    """What a plan looked at and what it skipped, by reason; files in skipped manifests are not counted."""
+    """What a plan looked at and what it skipped, by reason; files in skipped manifests, or parts of them, are not counted."""
 
     manifests: int = 0
     manifests_skipped: int = 0

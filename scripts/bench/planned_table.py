@@ -47,9 +47,7 @@ def generate(folder: Path, files: int, partitions: int, options: dict[str, str] 
             waiting = []
     lists = [_list(layout, f"manifest-list-{uuid.UUID(int=1)}-{i}", some) for i, some in enumerate((manifests, []))]
     (base, base_size), (delta, delta_size) = lists
-    snapshot = Snapshot(
-        1, 0, base, delta, "bench", 1, APPEND, NOW_MILLIS, files * _ROWS, files * _ROWS, base_size, delta_size
-    )  # fmt: skip
+    snapshot = Snapshot(1, 0, base, delta, "bench", 1, APPEND, NOW_MILLIS, files * _ROWS, 0, base_size, delta_size)
     Path(layout.snapshot(1)).write_text(snapshot.to_json())
     Path(layout.latest_hint).write_text("1")
     return folder
