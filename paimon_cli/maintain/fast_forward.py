@@ -6,6 +6,7 @@ newest one of the branch takes over first, and what main did on its own goes aft
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.errors import Conflict, NotFound, UsageError
@@ -56,7 +57,7 @@ def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
     theirs, ours = all_ids(branch), all_ids(main)
     if not theirs:
         raise NotFound(f"branch '{name}' of {main.url} has no snapshots", "there is nothing to go forward to")
-    common = next((number for number in reversed(theirs) if number in ours and _same(main, branch, number)), None)
+    common = _common(main, branch, ours, theirs)
     own = [number for number in ours if number > (common or 0) and (common is not None or number >= theirs[0])]
     if own and theirs[-1] == common:
         what = f"branch '{name}' has nothing that main has not"
@@ -159,6 +160,17 @@ def _content(context: TableContext, number: int) -> bytes | None:
         return context.storage.read_bytes(context.layout.snapshot(number))
     except FileNotFoundError:
         return None
+
+
+def _common(main: TableContext, branch: TableContext, ours: Sequence[int], theirs: Sequence[int]) -> int | None:
+    """The last of the snapshots that both have in a row: behind a gap or another one stand those of an interrupted take-over."""
+    common = None
+    for number in theirs:
+        if number in ours and _same(main, branch, number):
+            common = number
+        elif common is not None or number in ours:
+            break
+    return common
 
 
 def _same(main: TableContext, branch: TableContext, number: int) -> bool:

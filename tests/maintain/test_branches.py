@@ -141,3 +141,23 @@ def test_a_commit_that_gets_in_between_stops_it(tmp_path: Path) -> None:
         forward(replace(main, storage=Rival()))
     assert {"k": 1, "v": "rival"} in rows(main)
     check_versions(main)
+
+
+def test_a_take_over_that_was_killed_is_finished(tmp_path: Path) -> None:
+    """Its newest snapshot comes first: what stands below it then is still main's own."""
+    main, branch = branched(tmp_path)
+    write(branch, [{"k": 1, "v": "branch"}])
+    write(branch, [{"k": 2, "v": "branch"}])
+    expected = rows(branch)
+    assert branch.snapshots.ids() == [3, 4, 5] == main.snapshots.ids()[2:5]
+    newest = branch.storage.read_bytes(branch.layout.snapshot(5))
+    for number in main.snapshots.ids()[5:]:
+        main.storage.delete(main.layout.snapshot(number))
+    main.storage.overwrite(main.layout.snapshot(5), newest)
+    plan = plan_fast_forward(main, "b")
+    assert (plan.common, plan.added, plan.discarded_ids) == (3, (4, 5), (4, 5))
+    forward(main)
+    assert rows(main) == expected and main.snapshots.ids() == [1, 2, 3, 4, 5]
+    assert main.snapshots.get(4) == branch.snapshots.get(4)
+    check_versions(main)
+    assert plan_fast_forward(main, "b").is_needless
