@@ -47,6 +47,8 @@ from paimon_cli.cli.failure_report import report_failure
 from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
 
 INTERRUPTED = 130
+SYSTEM_MEMORY = ("ARROW_DEFAULT_MEMORY_POOL", "system")
+"""As fast as Arrow's own pool, and it gives back what is freed: a write takes two thirds of the memory."""
 
 
 class BoundedGroup(HelpfulGroup):
@@ -141,6 +143,7 @@ def main() -> None:
     everything is said and closed by then, so a finished read must not end as a crash.
     """
     keep_pandas_out()
+    os.environ.setdefault(*SYSTEM_MEMORY)
     try:
         app()
     except SystemExit as end:

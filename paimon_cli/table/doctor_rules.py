@@ -183,10 +183,8 @@ def buckets_have_a_good_size(patient: Patient) -> Iterator[Diagnosis]:
     if big:
         total = patient.context.options.bucket
         message = f"{len(big)} buckets hold more than 5 GB, the biggest {max(big) >> 30} GB: each is compacted by one task"
-        name, rows = patient.name, "/path/of/rows"
-        moves = (f"alter {name} set bucket={2 * total}", f"read {name} --output-path {rows}", f"write {name} {rows} --overwrite")
-        command = " && ".join(f"paimon-cli {move}" for move in moves)
-        yield Diagnosis("PD020", WARNING, "buckets", f"{message}; stop the writers to rewrite it with more", command)
+        command = f"paimon-cli rescale {patient.name} --buckets {2 * total}"
+        yield Diagnosis("PD020", WARNING, "buckets", message, command)
 
 
 def hints_are_right(patient: Patient) -> Iterator[Diagnosis]:

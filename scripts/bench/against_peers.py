@@ -80,7 +80,7 @@ class Side:
 
 
 def started(asked: argparse.Namespace, folder: Path) -> list[Side]:
-    ours = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ours = {**os.environ, "PYTHONPATH": str(ROOT), "ARROW_DEFAULT_MEMORY_POOL": "system"}  # as the command does
     commands = {"ours": ([sys.executable, str(SIDES / "our_side.py")], ours)}
     if asked.rust_python:
         commands["rust"] = ([asked.rust_python, str(SIDES / "rust_side.py")], dict(os.environ))

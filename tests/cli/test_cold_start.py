@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -58,6 +59,24 @@ def test_commands_on_rows_do_without_pandas(tmp_path: Path, command: str) -> Non
     assert done.returncode == 0, done.stderr[-2000:]
     assert "pyarrow" in done.stderr
     assert not re.search(r"\| +pandas\.core", done.stderr)
+
+
+@pytest.mark.parametrize(("chosen", "used"), [(None, "system"), ("mimalloc", "mimalloc")])
+def test_arrow_uses_the_memory_of_the_system(chosen: str | None, used: str) -> None:
+    program = """
+import atexit, sys
+from paimon_cli.cli.app import main
+def tell():
+    import pyarrow
+    print(pyarrow.default_memory_pool().backend_name)
+atexit.register(tell)
+sys.argv = ["paimon-cli", "--version"]
+main()
+"""
+    name = "ARROW_DEFAULT_MEMORY_POOL"
+    environment = {key: value for key, value in os.environ.items() if key != name} | ({} if chosen is None else {name: chosen})
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.stdout.splitlines()[-1] == used, done.stderr
 
 
 def test_spark_gets_pandas_back() -> None:
