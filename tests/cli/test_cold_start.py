@@ -68,7 +68,7 @@ import atexit, sys
 from paimon_cli.cli.app import main
 def tell():
     import pyarrow
-    print(pyarrow.default_memory_pool().backend_name)
+    print(pyarrow.default_memory_pool().backend_name, flush=True)
 atexit.register(tell)
 sys.argv = ["paimon-cli", "--version"]
 main()
