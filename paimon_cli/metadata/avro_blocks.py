@@ -98,6 +98,8 @@ def read_blocks(source: BinaryIO) -> Iterator[list[Any]]:
     refuse_endless(items)
     codec = header.get("avro.codec", b"null").decode()
     marker = reader.read(SYNC_SIZE)
+    if len(marker) != SYNC_SIZE:
+        raise ValueError("the file ends inside of its header")
     while begin := reader.read(1):
         count, size = _long(reader, begin), _long(reader, reader.read(1))
         block = reader.read(size) if size >= 0 else b""
@@ -123,5 +125,8 @@ def _long(reader: BinaryIO, begin: bytes) -> int:
     """A variable-length number whose first byte was read."""
     encoded = begin
     while encoded and encoded[-1] & 0x80 and len(encoded) < 10:
-        encoded += reader.read(1)
+        more = reader.read(1)
+        if not more:
+            raise ValueError("the file ends inside of a number")
+        encoded += more
     return int(read_value(io.BytesIO(encoded), "long"))
