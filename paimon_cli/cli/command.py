@@ -67,6 +67,12 @@ class Call:
 
         return Table.open(location, self.options)
 
+    def open_damaged(self, table: str) -> Table:
+        """The table for whoever looks for damage: of its schemas some, or all, may be unreadable."""
+        from paimon_cli.table.table import Table
+
+        return Table.open_damaged(self.locate(table), self.options)
+
     def open_to_commit(self, location: TableLocation) -> Table:
         """The same for a command that commits: `Refused` now, not after the work, where no commit is safe."""
         opened = self.open_to_plan(location)

@@ -126,12 +126,16 @@ def _run(
 ) -> VerifyReport:
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.engine_choice import LOCAL, SPARK, open_engine
-    from paimon_cli.jobs.verify_job import VerifyRequest, check_request, rows_to_read, run_verify
+    from paimon_cli.jobs.verify_job import VerifyRequest, check_request, rows_to_read, run_verify, run_without_schemas
 
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
     request = VerifyRequest(level.value, snapshot, all_snapshots, names)
     check_request(request)
-    context = call.open(table).context
+    opened = call.open_damaged(table)
+    # Without a word on schemas a check at an older one, or none, would pass for sound.
+    context = opened.readable_context if request.wants("PV007") else opened.context
+    if context is None:
+        return run_without_schemas(opened, request)
     much = level is Level.FULL and engine is None and master is None and rows_to_read(context) > SPARK_BYTES
     chosen = engine.value if engine is not None else SPARK if much or master is not None or spark_conf else LOCAL
     running = open_engine(chosen, master, spark_conf)
@@ -156,8 +160,10 @@ def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> Non
 def _show_text(found: VerifyReport, table: str) -> None:
     from paimon_cli.cli.text_view import print_table
     from paimon_cli.cli.value_kinds import printable
+    from paimon_cli.invariants.violation import SCHEMAS
 
-    at = "no snapshot yet" if found.snapshot_id is None else f"snapshot {found.snapshot_id}"
+    none = "no readable snapshot" if found.errors else "no snapshot yet"
+    at = none if found.snapshot_id is None else f"snapshot {found.snapshot_id}"
     looked = f"{counted(found.snapshots, 'snapshot')}, {counted(found.manifests, 'manifest')}"
     if found.data_files:
         looked += f", {counted(found.data_files, 'data file')}, {human_size(found.size)}"
@@ -177,5 +183,7 @@ def _show_text(found: VerifyReport, table: str) -> None:
             print(f"         {code}  and {more:,} more{'' if code in found.omitted else ', see -o json'}")
     on = f" on {found.engine}" if found.engine else ""
     print(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {found.seconds:.1f} s{on}")
-    if found.errors:
+    if any(violation.check == SCHEMAS for violation in found.violations):
+        print("hint: restore the schema file from a copy: nothing else tells what the columns of its data files mean")
+    elif found.errors:
         print(f"hint: paimon-cli repair {table}       plans what can be mended; changes nothing without --apply")

@@ -41,6 +41,15 @@ class SchemaHistory:
             )
         return self.get(newest)
 
+    def newest_readable(self) -> TableSchema | None:
+        """The newest schema whose file is whole, None if there is none: for whoever looks for damage."""
+        for number in reversed(self.ids()):
+            try:
+                return self.get(number)
+            except (DamagedFile, NotFound):
+                continue
+        return None
+
     def get(self, schema_id: int) -> TableSchema:
         """That schema; `NotFound` if it is not there, `DamagedFile` if its file does not hold it."""
         if schema_id not in self._read:

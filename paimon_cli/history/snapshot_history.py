@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, TableLayout, parse_numbered
+from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, TableLayout, parse_hint, parse_numbered
 from paimon_cli.storage.storage import Storage
 
 _LONGEST_WALK = 32
@@ -24,7 +24,7 @@ class SnapshotHistory:
 
     def latest_id(self) -> int | None:
         """The newest snapshot, None for a table without any. Neither a stale hint nor a stale listing hides a newer one."""
-        hint = self.latest_hint()
+        hint = self._hint(self.layout.latest_hint)
         if hint is not None and self._exists(hint):
             for newest in range(hint, hint + _LONGEST_WALK):
                 if not self._exists(newest + 1):
@@ -56,8 +56,8 @@ class SnapshotHistory:
         raise NotFound(f"the newest snapshot of {self.layout.root} keeps vanishing", "somebody is deleting snapshots")
 
     def latest_hint(self) -> int | None:
-        """What the LATEST hint says, true or not; None if it says nothing."""
-        return self._hint(self.layout.latest_hint)
+        """What the LATEST hint says, true or not; None if it says nothing. `StorageUnavailable` if the storage does not tell."""
+        return self._read_hint(self.layout.latest_hint)
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """That snapshot, None if it is not there. `DamagedFile` if its file does not hold it."""
@@ -131,8 +131,14 @@ class SnapshotHistory:
         return self.storage.exists(self.layout.snapshot(snapshot_id))
 
     def _hint(self, path: str) -> int | None:
+        """A hint that cannot be read is none, for whatever reason: the directory tells as well."""
         try:
-            text = self.storage.read_bytes(path).strip()
-        except FileNotFoundError:
+            return self._read_hint(path)
+        except StorageUnavailable:
             return None
-        return int(text) if text.isdigit() and len(text) < 20 and int(text) > 0 else None
+
+    def _read_hint(self, path: str) -> int | None:
+        try:
+            return parse_hint(self.storage.read_bytes(path))
+        except (FileNotFoundError, DamagedFile):
+            return None

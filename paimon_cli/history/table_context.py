@@ -50,12 +50,13 @@ class TableContext(TableHistory):
         clock: Clock | None = None,
         names: Names | None = None,
         branch: str = MAIN_BRANCH,
+        schema: TableSchema | None = None,
     ) -> TableContext:
-        """The table at its latest schema. `NotFound` without a schema, `NotSupported` for options that we cannot honour."""
+        """The table at its latest schema, or at `schema`. `NotFound` without one, `NotSupported` for unknown options."""
         root = url.rstrip("/")
         if storage is None:
             storage, root = storage_for_url(url, storage_options, confined=True)
-        schema = SchemaHistory(storage, TableLayout(root, branch)).latest()
+        schema = schema or SchemaHistory(storage, TableLayout(root, branch)).latest()
         options = TableOptions(schema.options).with_overrides(dynamic_options or {})
         refuse_unsupported(options.raw, root)
         return TableContext(root, storage, schema, options, clock or SystemClock(), names or RandomNames(), branch=branch)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_history import TableHistory
 from paimon_cli.invariants import (
     bucket_checks,
     file_checks,
@@ -22,15 +23,22 @@ from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ManifestEntry
 
 TableCheck = Callable[[TableContext], Iterator[Violation]]
+HistoryCheck = Callable[[TableHistory], Iterator[Violation]]
 VersionCheck = Callable[[Version], Iterator[Violation]]
 StepCheck = Callable[[Version, Version], Iterator[Violation]]
 
 READABLE = snapshot_checks.metadata_is_readable
-TABLE_CHECKS: tuple[TableCheck, ...] = (
+TABLE_CHECKS: tuple[HistoryCheck, ...] = (
     snapshot_checks.ids_have_no_gap,
     snapshot_checks.hints_are_not_ahead,
     snapshot_checks.schemas_are_readable,
 )
+WITHOUT_SCHEMAS: tuple[HistoryCheck, ...] = (
+    *TABLE_CHECKS,
+    snapshot_checks.snapshots_are_readable,
+    snapshot_checks.schemas_of_snapshots_exist,
+)
+"""What can be told where no schema can be read."""
 META_CHECKS: tuple[VersionCheck, ...] = (
     manifest_checks.files_lie_inside,
     manifest_checks.files_can_be,
@@ -139,7 +147,7 @@ def check_bucket(version: Version, place: Place, *, rows: bool) -> Iterator[Viol
         for check in (row_checks.one_unmarked_row_per_key, row_checks.hash_index_holds_every_key):
             try:
                 yield from check(version, place)
-            except (DamagedFile, NotSupported) as error:
+            except (DamagedFile, NotFound, NotSupported) as error:
                 yield Violation("PV031", str(error.details.get("path", version.path)), str(error))
 
 

@@ -72,7 +72,7 @@ def file_can_be_opened(context: TableContext, entry: ManifestEntry) -> Iterator[
     path = context.data_file_path(entry.partition, entry.bucket, entry.file)
     try:
         rows = stored_row_count(context, entry.partition, entry.bucket, entry.file)
-    except (DamagedFile, NotSupported) as error:
+    except (DamagedFile, NotFound, NotSupported) as error:
         yield Violation("PV031", path, str(error))
         return
     if rows != entry.file.row_count:

@@ -63,11 +63,8 @@ def _can_be_added(context: TableContext, entry: ManifestEntry, seen: set[str]) -
 
 
 def _was_published(context: TableContext) -> bool:
-    try:
-        hint = context.storage.read_bytes(context.layout.latest_hint).strip()
-    except FileNotFoundError:
-        return False
-    return hint.isdigit() and len(hint) < 20 and int(hint) > max(context.snapshots.ids(), default=0)
+    hint = context.snapshots.latest_hint()
+    return hint is not None and hint > max(context.snapshots.ids(), default=0)
 
 
 def _all_snapshots(context: TableContext) -> Iterator[Snapshot]:

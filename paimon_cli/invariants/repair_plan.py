@@ -21,7 +21,7 @@ from paimon_cli.invariants.version import Place, Version
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import CONSUMER_PREFIX
+from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, parse_hint
 
 VERSIONS, HINTS, CHAIN, VECTORS, LOST_COMMITS = "damaged-versions", "hints", "chain", "dv", "lost-commits"
 DEAD_FILES, DAMAGED_FILES = "dead-files", "damaged-files"
@@ -129,15 +129,21 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> 
         return
     for path, right in ((context.layout.latest_hint, ids[-1]), (context.layout.earliest_hint, ids[0])):
         try:
-            text = context.storage.read_bytes(path).strip()
+            text = context.storage.read_bytes(path)
         except FileNotFoundError:
             continue
-        if not text.isdigit() or len(text) > 19 or int(text) > right:
+        except DamagedFile as error:
+            action = f"cannot be read: {error.why}; move it away, it is made anew when it is needed"
+            plan.steps.append(RepairStep(BY_HAND, path, action))
+            continue
+        hint = parse_hint(text)
+        if hint is None or hint > right:
             is_latest = path == context.layout.latest_hint
-            if is_latest and text.isdigit() and len(text) < 20 and _is_newest(context, int(text)):
+            if is_latest and hint is not None and _is_newest(context, hint):
                 continue
+            said = text.strip()[:20].decode(errors="replace") or "nothing"
             plan.hints[path] = right
-            plan.steps.append(RepairStep(HINTS, path, f"let it say {right} instead of {text[:20].decode(errors='replace')}"))
+            plan.steps.append(RepairStep(HINTS, path, f"let it say {right} instead of {said}"))
 
 
 def _is_newest(context: TableContext, number: int) -> bool:

@@ -16,7 +16,7 @@ from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
 from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at, order_words
 from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.datatypes.values import values_to_arrow
-from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.invariants.column_checks import ColumnRanges
@@ -36,7 +36,7 @@ def file_holds_its_rows(version: Version, entry: ManifestEntry) -> Iterator[Viol
         context = version.context.at_schema(entry.file.schema_id)
         rows = _RowsOfFile(context, version, entry, path)
         yield from rows.violations()
-    except (DamagedFile, NotSupported) as error:
+    except (DamagedFile, NotFound, NotSupported) as error:
         yield Violation("PV031", path, str(error))
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paimon_cli.errors import DamagedFile, NotFound, NotSupported
-from paimon_cli.history.table_context import TableContext
+from paimon_cli.errors import DamagedFile, NotFound, NotSupported, StorageUnavailable
+from paimon_cli.history.table_history import TableHistory
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.table_layout import parse_hint
 
 
-def ids_have_no_gap(context: TableContext) -> Iterator[Violation]:
+def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
     """PV001. Snapshots from the oldest to the newest lack none: a reader that walks them sees every commit."""
     ids = context.snapshots.ids()
     for number in sorted(set(range(ids[0], ids[-1])) - set(ids)) if ids else ():
         yield Violation("PV001", context.layout.snapshot(number), f"is missing between snapshots {ids[0]} and {ids[-1]}")
 
 
-def snapshots_are_readable(context: TableContext) -> Iterator[Violation]:
+def snapshots_are_readable(context: TableHistory) -> Iterator[Violation]:
     """PV002. Each snapshot file parses and holds the id of its name."""
     for number in context.snapshots.ids():
         try:
@@ -27,7 +28,7 @@ def snapshots_are_readable(context: TableContext) -> Iterator[Violation]:
             yield Violation("PV002", context.layout.snapshot(number), str(error))
 
 
-def hints_are_not_ahead(context: TableContext) -> Iterator[Violation]:
+def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
     """PV003. LATEST and EARLIEST may be missing or lag, but never name what is not there yet or hide what is."""
     ids = context.snapshots.ids()
     for path, limit, what in (
@@ -35,13 +36,17 @@ def hints_are_not_ahead(context: TableContext) -> Iterator[Violation]:
         (context.layout.earliest_hint, min(ids, default=0), "oldest"),
     ):
         try:
-            text = context.storage.read_bytes(path).strip()
+            text = context.storage.read_bytes(path)
         except FileNotFoundError:
             continue
-        if not text.isdigit() or len(text) > 19:
-            yield Violation("PV003", path, f"holds {text[:20]!r}, no snapshot id")
-        elif int(text) > limit:
-            yield Violation("PV003", path, f"says {int(text)}, the {what} snapshot is {limit}")
+        except (DamagedFile, StorageUnavailable) as error:
+            yield Violation("PV003", path, f"cannot be read: {error.why}")
+            continue
+        hint = parse_hint(text)
+        if hint is None:
+            yield Violation("PV003", path, f"holds {text.strip()[:20].decode(errors='replace')!r}, no snapshot id")
+        elif hint > limit:
+            yield Violation("PV003", path, f"says {hint}, the {what} snapshot is {limit}")
 
 
 def times_do_not_go_back(before: Version, version: Version) -> Iterator[Violation]:
@@ -71,7 +76,20 @@ def schemas_exist(version: Version) -> Iterator[Violation]:
             continue
 
 
-def schemas_are_readable(context: TableContext) -> Iterator[Violation]:
+def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
+    """PV006 by snapshot files alone: their manifests cannot be understood where no schema can be read."""
+    known = set(table.schemas.ids())
+    for number in table.snapshots.ids():
+        try:
+            snapshot = table.snapshots.find(number)
+        except DamagedFile:  # PV002 says so
+            continue
+        if snapshot is not None and snapshot.schema_id not in known:
+            path = table.layout.schema(snapshot.schema_id)
+            yield Violation("PV006", path, f"snapshot {number}: no schema {snapshot.schema_id}, {path} is not there")
+
+
+def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
     """PV007. Ids of fields are never given twice, or an old file's column is read as another."""
     for number in context.schemas.ids():
         path = context.layout.schema(number)

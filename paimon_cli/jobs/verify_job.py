@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants import check, index_checks, reference_checks
+from paimon_cli.history.table_history import TableHistory
+from paimon_cli.invariants import check, index_checks, reference_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import UNREADABLE, WalkedVersion, walk
 from paimon_cli.invariants.version import Place, Version
@@ -135,6 +136,16 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
     return report
 
 
+def run_without_schemas(table: TableHistory, request: VerifyRequest) -> VerifyReport:
+    """The same where no schema can be read: nothing that a manifest names can be understood then."""
+    if request.snapshot_id is not None and request.snapshot_id not in table.snapshots.ids():
+        raise table.snapshots.missing(request.snapshot_id)
+    report = VerifyReport(request.level, request=request)
+    for look in check.WITHOUT_SCHEMAS:
+        _keep(report, look(table))
+    return report
+
+
 def _keep(report: VerifyReport, violations: Iterable[Violation]) -> None:
     """Each finding once, and of each code so many that memory stays small."""
     kept = Counter(violation.code for violation in report.violations)
@@ -152,6 +163,7 @@ def _keep(report: VerifyReport, violations: Iterable[Violation]) -> None:
 
 def _of_the_table(context: TableContext, request: VerifyRequest) -> Iterator[Violation]:
     if request.snapshot_id is not None:
+        yield from snapshot_checks.schemas_are_readable(context)
         return
     for look in (*check.TABLE_CHECKS, *check.REFERENCE_CHECKS):
         yield from look(context)

@@ -116,6 +116,12 @@ class TableLayout:
         return f"{self.bucket_directory(partition_path, bucket)}/{file_name}"
 
 
+def parse_hint(text: bytes) -> int | None:
+    """The snapshot id that a hint file holds; None for anything else (ids begin with 1 and fit into 64 bits)."""
+    digits = text.strip()
+    return int(digits) if digits.isdigit() and len(digits) < 20 and int(digits) > 0 else None
+
+
 def parse_numbered(prefix: str, name: str) -> int | None:
     """The N of 'snapshot-N' or 'schema-N'; None for any foreign name (they are ignored everywhere)."""
     digits = name[len(prefix) :]

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from paimon_cli.errors import Refused, StorageUnavailable
+from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable
 from paimon_cli.storage.clock_and_names import Names, RandomNames
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
@@ -29,7 +29,10 @@ class LocalStorage:
 
     def open_input(self, path: str) -> BinaryIO:
         with _errors_of(path):
-            return open(path, "rb")
+            try:
+                return open(path, "rb")
+            except IsADirectoryError:
+                raise DamagedFile(f"{path} is no file", "it is a directory", path=path) from None
 
     def open_output(self, path: str) -> BinaryIO:
         return _new_file(path, sync_name=True)

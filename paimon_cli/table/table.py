@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from paimon_cli.errors import NotFound
+from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_history import TableHistory
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
@@ -40,14 +40,29 @@ class Table(TableHistory):
     @classmethod
     def open(cls, location: TableLocation, options: Mapping[str, str] | None = None) -> Table:
         """NotFound when there is no table, or no such branch of it."""
-        storage, root = location.open_storage()
-        files = store_options(location.storage_options)
-        table = cls(location.name, root, storage, dict(options or {}), location.read_optimized, files, location.branch)
+        table = cls._at(location, options)
         if location.branch != MAIN_BRANCH and not table.schemas.ids():
             replace(table, branch=MAIN_BRANCH).schemas.latest()
             raise table.branches.missing(location.branch)
         table.schemas.latest()
         return table
+
+    @classmethod
+    def open_damaged(cls, location: TableLocation, options: Mapping[str, str] | None = None) -> Table:
+        """The same for whoever looks for damage: schemas may be unreadable, or missing where there are snapshots."""
+        try:
+            return cls.open(location, options)
+        except (DamagedFile, NotFound):
+            table = cls._at(location, options)
+            if not table.schemas.ids() and not table.snapshots.ids():
+                raise
+            return table
+
+    @classmethod
+    def _at(cls, location: TableLocation, options: Mapping[str, str] | None) -> Table:
+        storage, root = location.open_storage()
+        files = store_options(location.storage_options)
+        return cls(location.name, root, storage, dict(options or {}), location.read_optimized, files, location.branch)
 
     def check_commits(self) -> str | None:
         """Before work that ends in a commit: `Refused` where none is safe; the warning if one is to be made all the same."""
@@ -61,6 +76,16 @@ class Table(TableHistory):
         from paimon_cli.history.table_context import TableContext  # brings Arrow, which plain metadata does without
 
         return TableContext.open(self.url, self.options, storage=self.storage, branch=self.branch)
+
+    @cached_property
+    def readable_context(self) -> TableContext | None:
+        """The same at the newest schema that can be read; None if there is none."""
+        from paimon_cli.history.table_context import TableContext
+
+        schema = self.schemas.newest_readable()
+        if schema is None:
+            return None
+        return TableContext.open(self.url, self.options, storage=self.storage, branch=self.branch, schema=schema)
 
     def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
         """The snapshot of that id (NotFound if there is none), or the latest; None when nothing was ever committed."""

@@ -65,6 +65,57 @@ def test_single_snapshots(run: Run, table: Path) -> None:
     run("verify", table, "--snapshot", 2, "--all-snapshots", code=2)
 
 
+@pytest.mark.parametrize("damage", ["garbage", "directory", "missing"])
+@pytest.mark.parametrize("level", ["meta", "files", "full"])
+def test_a_damaged_newest_schema_is_found(run: Run, table: Path, damage: str, level: str) -> None:
+    run("alter", table, "add-column", "late INT")
+    newest, rows = table / "schema/schema-1", table.parent / "rows.csv"
+    rows.write_text("dt,k,v,n,late\na,3,x,1,7\n")
+    run("write", table, rows, "--engine", "local")
+    newest.unlink()
+    if damage == "garbage":
+        newest.write_text('{"id": 1')
+    elif damage == "directory":
+        newest.mkdir()
+    code = "PV006" if damage == "missing" else "PV007"
+    items = run("verify", table, "--level", level, "-o", "json", code=4).json["items"]
+    assert [i["path"] for i in items if i["code"] == code] == [str(newest)]
+    assert {i["code"] for i in items} == {code, *(["PV031"] if level == "full" else [])}, "rows cannot be looked at without it"
+    text = run("verify", table, "--level", level, code=4).out
+    assert f"{code}  {newest}" in text and "hint: restore the schema file" in text
+    if damage != "missing":
+        assert "PV007" in run("verify", table, "--snapshot", 1, code=4).out
+        assert "is no file" in (err := run("verify", table, "--only", "files", code=10).err) or "cannot read schema" in err
+
+
+def test_no_schema_can_be_read(run: Run, table: Path) -> None:
+    schema = table / "schema/schema-0"
+    schema.write_text("garbage")
+    (table / "snapshot/LATEST").write_text("99")
+    items = run("verify", table, "--level", "full", "-o", "json", code=4).json["items"]
+    assert [item["code"] for item in items] == ["PV003", "PV007"]
+    assert "no readable snapshot" in run("verify", table, code=4).out
+    schema.unlink()
+    items = run("verify", table, "--only", "schemas", "-o", "json", code=4).json["items"]
+    assert {(item["code"], item["path"]) for item in items} == {("PV006", str(schema))} and len(items) == 4
+    run("verify", table, "--snapshot", 9, code=3)
+    run("verify", table, "--only", "chain", code=3)
+    run("verify", table.parent, code=3)
+
+
+@pytest.mark.parametrize("content", ["", "x", "-3", "0", "9" * 30, None])
+def test_a_hint_that_says_nothing_is_told_and_read_past(run: Run, table: Path, content: str | None) -> None:
+    for hint in (table / "snapshot/LATEST", table / "snapshot/EARLIEST"):
+        hint.unlink()
+        hint.mkdir() if content is None else hint.write_text(content)
+    items = run("verify", table, "-o", "json", code=4).json["items"]
+    assert [(i["code"], i["path"].rpartition("/")[2]) for i in items] == [("PV003", "LATEST"), ("PV003", "EARLIEST")]
+    assert run("read", table, "--count").out.strip() == "72"
+    assert [s["id"] for s in run("snapshots", "ls", table, "-o", "json").json["items"]] == [4, 3, 2, 1]
+    kinds = {step["kind"] for step in run("repair", table, "-o", "json").json["items"]}
+    assert kinds == {"by-hand" if content is None else "hints"}
+
+
 def test_the_catalogue(run: Run) -> None:
     items = run("verify", "--list", "-o", "json").json["items"]
     assert len(items) >= 45 and items[0]["code"] == "PV001"

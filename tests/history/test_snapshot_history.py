@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
@@ -56,6 +56,21 @@ def test_the_latest_snapshot_is_found_whatever_the_hint_says(tmp_path: Path, lat
     past = history(tmp_path, list(range(4, 10)), latest=latest)
     assert past.latest_id() == 9
     assert past.latest() == replace(SAMPLE, id=9, time_millis=900)
+
+
+@pytest.mark.parametrize("hint", ["LATEST", "EARLIEST"])
+def test_a_hint_that_cannot_be_read_is_none(tmp_path: Path, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    past = history(tmp_path, list(range(4, 10)))
+    (tmp_path / "snapshot" / hint).mkdir()
+    assert (past.earliest_id(), past.latest_id(), past.latest_hint()) == (4, 9, None)
+
+    def refuse(self: LocalStorage, path: str) -> bytes:
+        raise StorageUnavailable(f"cannot read {path}")
+
+    monkeypatch.setattr(CountingStorage, "read_bytes", refuse)
+    assert (past.earliest_id(), past.latest_id()) == (4, 9)
+    with pytest.raises(StorageUnavailable):
+        past.latest_hint()  # whoever asks for the hint itself, after a roll-back, must know
 
 
 def test_a_good_hint_costs_three_calls(tmp_path: Path) -> None:

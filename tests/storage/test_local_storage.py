@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import Refused, StorageUnavailable
+from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 
@@ -183,6 +183,6 @@ def test_deleting_does_not_follow_links(tmp_path: Path) -> None:
     assert not storage.exists(f"{tmp_path}/outside/precious")
 
 
-def test_reading_a_directory_is_an_error_of_the_storage(tmp_path: Path) -> None:
-    with pytest.raises(StorageUnavailable):
+def test_a_directory_in_place_of_a_file_is_damage(tmp_path: Path) -> None:
+    with pytest.raises(DamagedFile, match="it is a directory"):
         LocalStorage().read_bytes(str(tmp_path))
