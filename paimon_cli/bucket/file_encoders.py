@@ -21,11 +21,14 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_blocks import CODECS as AVRO_CODECS
 from paimon_cli.metadata.data_file_schema import data_file_fields, data_file_schema
 from paimon_cli.options.option_text import boolean, read_option
+from paimon_cli.options.table_options import TableOptions
 
 DICTIONARY_SAMPLE_ROWS = 4096
 ORC_STRIPE_BYTES = 16 << 20
 """What pyarrow's ORC writer holds in memory before bytes reach the file, so that rolling sees them."""
 NATIVE_TIMESTAMP_PRECISION = 6
+DELTA_VERSIONS = ("v2", "parquet_2_0")
+MOST_DIGITS_OF_INTEGERS = 18
 
 _PLAIN_CODECS = dict.fromkeys(("none", "null", "uncompressed"), "none")
 PARQUET_CODECS = {**{name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli")}, **_PLAIN_CODECS}
@@ -84,6 +87,7 @@ class _ParquetEncoder:
             compression=codec,
             compression_level=context.options.zstd_level if codec == "zstd" else None,
             use_dictionary=(_dictionary_allowed(context) and _repetitive_columns(schema, sample)) or False,
+            column_encoding=_delta_encoded(context, schema),
             store_decimal_as_integer=True,
             store_schema=False,
             data_page_version="1.0",
@@ -148,6 +152,11 @@ class _AvroEncoder(_TalliedEncoder):
         self._rows.close()
 
 
+def wants_differences(options: TableOptions) -> bool:
+    """UsageError for a version of the Parquet writer that there is not."""
+    return options.parquet_writer_version in DELTA_VERSIONS
+
+
 def wants_int96(fields: tuple[DataField, ...]) -> bool:
     """Whether a Parquet file of these columns needs INT96, which then holds all of its timestamps."""
     return any(precision > NATIVE_TIMESTAMP_PRECISION for field in fields for precision in timestamp_precisions(field.type))
@@ -165,6 +174,24 @@ def _dictionary_allowed(context: TableContext) -> bool:
     key = "parquet.enable.dictionary"
     text = context.options.raw.get(key, "true")
     return text == "1" or (text != "0" and read_option(key, text, boolean))
+
+
+def _delta_encoded(context: TableContext, schema: pa.Schema) -> dict[str, str] | None:
+    """`parquet.writer.version=v2`: whole numbers as differences of neighbours, which is smaller, and faster both ways.
+
+    Not without being asked: Java's readers know this encoding since Paimon 1.2.
+    """
+    if not wants_differences(context.options):
+        return None
+    int96 = wants_int96(context.schema.fields)
+    whole = [f.name for f in schema if _is_whole_number(f.type) and not (int96 and pa.types.is_timestamp(f.type))]
+    return dict.fromkeys(whole, "DELTA_BINARY_PACKED")
+
+
+def _is_whole_number(t: pa.DataType) -> bool:
+    """Whether Parquet holds it in an INT32 or INT64."""
+    short_decimal = pa.types.is_decimal(t) and t.precision <= MOST_DIGITS_OF_INTEGERS
+    return short_decimal or pa.types.is_integer(t) or pa.types.is_temporal(t)
 
 
 def _repetitive_columns(schema: pa.Schema, sample: pa.RecordBatch) -> list[str]:

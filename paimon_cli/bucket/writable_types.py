@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paimon_cli.bucket.file_encoders import CODECS, NATIVE_TIMESTAMP_PRECISION, codec_of, timestamp_precisions
+from paimon_cli.bucket.file_encoders import CODECS, NATIVE_TIMESTAMP_PRECISION, codec_of, timestamp_precisions, wants_differences
 from paimon_cli.bucket.file_indexes import indexed_columns
 from paimon_cli.datatypes.avro_types import avro_record_field
 from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataType
@@ -31,6 +31,7 @@ def check_writable(schema: TableSchema, options: TableOptions) -> None:
         for field in schema.fields:
             avro_record_field(field.name, field.type, "record")
     if "parquet" in formats:
+        wants_differences(options)
         _refuse_mixed_timestamps(schema)
 
 

@@ -54,6 +54,7 @@ class TableOptions:
     file_compression = TypedOption("file.compression", "zstd", str.lower)
     file_compression_per_level = TypedOption[dict[int, str]]("file.compression.per.level", {}, read.per_level)
     zstd_level = TypedOption("file.compression.zstd-level", 1, read.whole_number(-7, 22))
+    parquet_writer_version = TypedOption("parquet.writer.version", "v1", read.one_of("v1", "v2", "parquet_1_0", "parquet_2_0"))
     file_block_size = TypedOption("file.block-size", None, read.optional(_positive_size))
     target_file_size = TypedOption("target-file-size", 128 * MB, _positive_size)
     target_file_row_num = TypedOption("target-file-row-num", _MAX_LONG, read.whole_number(1, _MAX_LONG))

@@ -105,9 +105,38 @@ def test_dictionaries_can_be_switched_off(tmp_path: Path) -> None:
         assert (column.path_in_schema, column.has_dictionary_page) == ("s", encoded)
 
 
+@pytest.mark.parametrize(("version", "timestamp", "delta"), [("v1", 3, False), ("v2", 3, True), ("PARQUET_2_0", 9, True)])
+def test_the_second_version_of_parquets_writer_takes_differences(
+    version: str, timestamp: int, delta: bool, tmp_path: Path
+) -> None:
+    types = {
+        "d": "DATE",
+        "n": "DECIMAL(9,2)",
+        "w": "DECIMAL(30,2)",
+        "t": f"TIMESTAMP({timestamp})",
+        "y": "TINYINT",
+        "f": "DOUBLE",
+    }
+    options = {"parquet.writer.version": version}
+    context = make_table(tmp_path / "t", {"id": "BIGINT NOT NULL", **types, "s": "STRING"}, ["id"], options=options)
+    values = {"d": "2026-11-21", "n": 1.25, "w": 7, "t": "2026-11-21T10:00:00", "y": -3, "f": 0.5, "s": "x"}
+    written = [{"id": 5 - i} | {name: (value if i % 2 else None) for name, value in values.items()} for i in range(5)]
+    write(context, written)
+    (file,) = (tmp_path / "t").glob("bucket-0/*.parquet")
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    encodings = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
+    differences = {name for name, used in encodings.items() if "DELTA_BINARY_PACKED" in used}
+    whole = {"_KEY_id", "_SEQUENCE_NUMBER", "_VALUE_KIND", "id", "d", "n", "y"} | ({"t"} if timestamp < 7 else set())
+    assert differences == (whole if delta else set())
+    plain = make_table(tmp_path / "plain", {"id": "BIGINT NOT NULL", **types, "s": "STRING"}, ["id"])
+    write(plain, written)
+    assert rows(context) == rows(plain)
+
+
 REFUSED: list[tuple[dict[str, str], dict[str, str], type[PaimonError], str]] = [
     ({"file.format": "csv"}, {}, NotSupported, "parquet, orc, avro"),
     ({"file.format.per.level": "3:row"}, {}, NotSupported, "file.format=row"),
+    ({"parquet.writer.version": "v3"}, {}, UsageError, "v1, v2"),
     ({"file.compression": "lzo"}, {}, UsageError, "lzo does not go with parquet"),
     ({"file.format": "avro", "file.compression.per.level": "2:lz4"}, {}, UsageError, "lz4 does not go with avro"),
     ({"file.format": "avro"}, {"v": "TIMESTAMP(9)"}, NotSupported, "Avro has no such type"),
