@@ -39,10 +39,12 @@ def read_bucket(
     *,
     row_filter: pc.Expression | None = None,
     keep_kinds: bool = False,
+    memory: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Current rows of the bucket with `columns` (also `_SEQUENCE_NUMBER`, `_VALUE_KIND`), in key order.
 
     `row_filter` sees merged rows and may use any of `columns`. With `keep_kinds` deleted keys come too, as -D or -U rows.
+    `memory`: see `merge_section`.
     A bucket with deletion vectors shows levels above 0 only, each row not marked deleted.
     """
     if not context.schema.primary_keys:
@@ -50,7 +52,7 @@ def read_bucket(
     elif context.options.deletion_vectors_enabled:
         live = _unmarked_rows(context, bucket, columns)
     else:
-        live = _merged_rows(context, bucket, columns, keep_kinds)
+        live = _merged_rows(context, bucket, columns, keep_kinds, memory)
     for batch in live:
         wanted = batch if row_filter is None else batch.filter(row_filter)
         if wanted.num_rows:
@@ -58,13 +60,14 @@ def read_bucket(
 
 
 def _merged_rows(
-    context: TableContext, bucket: BucketFiles, columns: Sequence[str], keep_kinds: bool
+    context: TableContext, bucket: BucketFiles, columns: Sequence[str], keep_kinds: bool, memory: int | None
 ) -> Iterator[pa.RecordBatch]:
     needed = merge_columns(context, columns)
     for section in key_sections(bucket.files, context.key_of):
         lone = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
         names = lone if len(section) == 1 else needed
-        for batch in merge_section(context, bucket.partition, bucket.bucket, section, names, oldest_first=bucket.files):
+        place = (bucket.partition, bucket.bucket)
+        for batch in merge_section(context, *place, section, names, memory, oldest_first=bucket.files):
             yield (batch if keep_kinds else without_retractions(batch)).select(list(columns))
 
 

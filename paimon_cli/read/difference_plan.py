@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.key_intervals import key_sections
@@ -17,6 +16,8 @@ from paimon_cli.read.scan_plan import ABOVE_0, ALL_LEVELS, ScanPlan
 from paimon_cli.read.split import ScanCounts, Split
 
 Place = tuple[bytes, int]
+Buckets = tuple[BucketFiles, ...]
+Sides = tuple[Buckets, Buckets]
 
 
 def plan_difference(
@@ -25,30 +26,40 @@ def plan_difference(
     """A split for all files of both snapshots that may share keys, unless they are the same ones; None is the empty table.
 
     Java merges only what the other side does not have, so it shows partial rows for engines that mix versions; here
-    each side is merged as its readers see it. NotSupported where a partition's number of buckets changed in between.
+    each side is merged as its readers see it. Where rows may have moved between buckets, a partition's buckets go together.
     """
     planner = _Planner(context, predicate)
     old, new = (bucket_files(context, snapshot, keep_manifest=planner.keep_manifest) for snapshot in (before, after))
-    _refuse_rescaled(context, old, new)
     splits: list[Split] = []
-    for place in sorted(old.keys() | new.keys(), key=lambda place: (context.partition_path_of(place[0]), *place)):
-        if place[1] >= 0:
-            empty = BucketFiles(*place, 1, ())
-            splits += planner.splits(old.get(place, empty), new.get(place, empty))
+    for sides in _sides(context, old, new):
+        splits += planner.splits(*sides)
     return ScanPlan(after, tuple(splits), planner.counts, ABOVE_0 if context.options.hides_level_0 else ALL_LEVELS)
 
 
-def _refuse_rescaled(context: TableContext, old: Mapping[Place, BucketFiles], new: Mapping[Place, BucketFiles]) -> None:
-    if context.options.bucket < 1:
-        return
-    former = {bucket.partition: bucket.total_buckets for bucket in old.values()}
-    for bucket in new.values():
-        count = former.get(bucket.partition, bucket.total_buckets)
-        if count != bucket.total_buckets:
-            raise NotSupported(
-                f"the difference of two snapshots of {context.partition_path_of(bucket.partition).rstrip('/') or context.url}",
-                f"the older one has {count} buckets, the newer {bucket.total_buckets}: rows have moved between them",
-            )
+def _sides(context: TableContext, old: Mapping[Place, BucketFiles], new: Mapping[Place, BucketFiles]) -> Iterator[Sides]:
+    """What has to be compared with what: bucket with bucket, or in partitions whose rows have moved all that changed."""
+    places: dict[bytes, list[Place]] = {}
+    for place in sorted(old.keys() | new.keys(), key=lambda place: (context.partition_path_of(place[0]), *place)):
+        if place[1] >= 0:
+            places.setdefault(place[0], []).append(place)
+    for found in places.values():
+        pairs = [(old.get(p) or BucketFiles(*p, 1, ()), new.get(p) or BucketFiles(*p, 1, ())) for p in found]
+        if not _rows_may_move(context, [old[p] for p in found if p in old], [new[p] for p in found if p in new]):
+            yield from (((before,), (after,)) for before, after in pairs)
+            continue
+        alike = [(before, after) for before, after in pairs if before == after]
+        yield from (((before,), (after,)) for before, after in alike)
+        changed = [pair for pair in pairs if pair not in alike]
+        if changed:
+            yield tuple(before for before, _ in changed), tuple(after for _, after in changed)
+
+
+def _rows_may_move(context: TableContext, old: Sequence[BucketFiles], new: Sequence[BucketFiles]) -> bool:
+    """Whether a key may be in another bucket than it was: there are more or fewer, or dynamic ones were overwritten."""
+    if not old or not new:
+        return False
+    is_dynamic = context.options.bucket == -1 and bool(context.schema.primary_keys)
+    return is_dynamic or {bucket.total_buckets for bucket in old} != {bucket.total_buckets for bucket in new}
 
 
 class _Planner:
@@ -67,23 +78,25 @@ class _Planner:
         self.counts.manifests_skipped += not kept
         return kept
 
-    def splits(self, old: BucketFiles, new: BucketFiles) -> Iterator[Split]:
-        self.counts.files += len({file.file_name for file in (*old.files, *new.files)})
-        if not self._keep_partition(old.partition):
-            self.counts.files_skipped_by_partition += len({file.file_name for file in (*old.files, *new.files)})
+    def splits(self, old: Buckets, new: Buckets) -> Iterator[Split]:
+        """`old` and `new`: buckets of one partition, as many of each."""
+        partition, files = new[0].partition, {file.file_name for bucket in (*old, *new) for file in bucket.files}
+        self.counts.files += len(files)
+        if not self._keep_partition(partition):
+            self.counts.files_skipped_by_partition += len(files)
             return
-        self.counts.buckets += 1
+        self.counts.buckets += len(new)
         before, after = self._visible(old), self._visible(new)
-        same_vectors = old.index_files == new.index_files
+        same_vectors = [bucket.index_files for bucket in old] == [bucket.index_files for bucket in new]
         for members in self._groups({**before, **after}.values()):
-            earlier = tuple(file for file in members if file.file_name in before)
-            later = tuple(file for file in members if file.file_name in after)
-            if same_vectors and len(members) == len(earlier) == len(later):
+            names = {file.file_name for file in members}
+            if same_vectors and names <= before.keys() and names <= after.keys():
                 self.counts.files_skipped_as_unchanged += len(members)
-            elif not self._may_match(old.partition, members):
+            elif not self._may_match(partition, members):
                 self.counts.files_skipped_by_key += len(members)
             else:
-                yield Split(replace(new, files=later), True, replace(old, files=earlier))
+                earlier, later = _only(old, names & before.keys()), _only(new, names & after.keys())
+                yield Split(later[0], True, earlier, later[1:])
 
     def _keep_partition(self, partition: bytes) -> bool:
         kept = self._kept_partitions.get(partition)
@@ -94,12 +107,13 @@ class _Planner:
             self.counts.partitions_skipped += not kept
         return kept
 
-    def _visible(self, bucket: BucketFiles) -> dict[str, DataFileMeta]:
+    def _visible(self, side: Buckets) -> dict[str, DataFileMeta]:
         """Files that plain reads show."""
         hides = bool(self._context.schema.primary_keys) and self._context.options.hides_level_0
-        shown = {file.file_name: file for file in bucket.files if not hides or file.level > 0}
-        self.counts.files_skipped_by_level += len(bucket.files) - len(shown)
-        self.counts.rows_skipped_by_level += sum(file.row_count for file in bucket.files if file.file_name not in shown)
+        files = [file for bucket in side for file in bucket.files]
+        shown = {file.file_name: file for file in files if not hides or file.level > 0}
+        self.counts.files_skipped_by_level += len(files) - len(shown)
+        self.counts.rows_skipped_by_level += sum(file.row_count for file in files if file.file_name not in shown)
         return shown
 
     def _groups(self, files: Iterable[DataFileMeta]) -> list[list[DataFileMeta]]:
@@ -111,3 +125,9 @@ class _Planner:
     def _may_match(self, partition: bytes, files: list[DataFileMeta]) -> bool:
         predicate = self._predicate
         return predicate is None or any(predicate.may_match(self._bounds.of_keys(partition, file)) for file in files)
+
+
+def _only(side: Buckets, names: Collection[str]) -> Buckets:
+    """The buckets with these files alone; those that have none are left out, but for one."""
+    kept = [replace(bucket, files=tuple(file for file in bucket.files if file.file_name in names)) for bucket in side]
+    return tuple(bucket for bucket in kept if bucket.files) or (kept[0],)

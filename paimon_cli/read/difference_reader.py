@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.bucket.merge_passes import merge_in_passes
+from paimon_cli.bucket.merged_rows import MERGE_BYTES, RUN_BATCH_BYTES, read_bucket
 from paimon_cli.datatypes.row_kind import DELETE, INSERT
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
@@ -15,14 +17,19 @@ from paimon_cli.lsm.interleave import Interleave
 from paimon_cli.lsm.key_intervals import key_sections
 from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference, unmatched
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
-from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 Rows = Iterator[pa.RecordBatch]
+Buckets = Sequence[BucketFiles]
+
+MOST_BUCKETS = MERGE_BYTES // RUN_BATCH_BYTES
+"""Buckets to read at a time: as many as memory has room for batches of."""
 
 
-def read_difference(context: TableContext, old: BucketFiles, new: BucketFiles, *, both_sides: bool = False) -> Rows:
-    """Batches with all columns of the table and `_VALUE_KIND`, in key order: -D with the values that were, else the row that is.
+def read_difference(context: TableContext, old: Buckets, new: Buckets, *, both_sides: bool = False) -> Rows:
+    """What leads from the rows of `old` to those of `new`: a bucket of each, or all of a partition whose rows have moved.
+
+    Batches with all columns of the table and `_VALUE_KIND`, in key order: -D with the values that were, else the row that is.
 
     `both_sides`: changed keys come as -U and +U. Rows without a key are compared as a whole, in memory: those of the files
     that only one side has, or of all files where deletion vectors changed.
@@ -31,31 +38,33 @@ def read_difference(context: TableContext, old: BucketFiles, new: BucketFiles, *
         yield from _appended(context, old, new)
         return
     keys = context.schema.trimmed_primary_keys
-    sides = [_versions(context, old, BEFORE), _versions(context, new, AFTER)]
-    for batch in merge_sorted_runs(sides, keys, Difference(both_sides), keys_repeat=True):
+    sides = [(bucket, version) for version, side in ((BEFORE, old), (AFTER, new)) for bucket in side]
+    memory = MERGE_BYTES // min(MOST_BUCKETS, max(2, len(sides))) * 2
+    runs = [functools.partial(_versions, context, bucket, version, memory) for bucket, version in sides]
+    for batch in merge_in_passes(runs, keys, Difference(both_sides), MOST_BUCKETS, keys_repeat=True):
         yield batch.select([VALUE_KIND, *context.schema.field_names])
 
 
-def _versions(context: TableContext, bucket: BucketFiles, version: int) -> Rows:
+def _versions(context: TableContext, bucket: BucketFiles, version: int, memory: int) -> Rows:
     """The current rows in key order; with deletion vectors files are read one by one, and have to be put in order."""
     if not context.options.deletion_vectors_enabled:
-        yield from _numbered(context, bucket, version)
+        yield from _numbered(context, bucket, version, memory)
         return
     for section in key_sections(bucket.files, context.key_of):
-        runs = [_numbered(context, replace(bucket, files=run.files), version) for run in section]
+        runs = [_numbered(context, replace(bucket, files=run.files), version, memory) for run in section]
         yield from merge_sorted_runs(runs, context.schema.trimmed_primary_keys, Interleave())
 
 
-def _numbered(context: TableContext, bucket: BucketFiles, version: int) -> Rows:
-    for batch in read_bucket(context, bucket, [VALUE_KIND, *context.schema.field_names]):
+def _numbered(context: TableContext, bucket: BucketFiles, version: int, memory: int) -> Rows:
+    for batch in read_bucket(context, bucket, [VALUE_KIND, *context.schema.field_names], memory=memory):
         numbers = pa.repeat(pa.scalar(version, pa.int64()), batch.num_rows)
         yield batch.add_column(0, pa.field(SEQUENCE_NUMBER, pa.int64()), numbers)
 
 
-def _appended(context: TableContext, old: BucketFiles, new: BucketFiles) -> Rows:
+def _appended(context: TableContext, old: Buckets, new: Buckets) -> Rows:
     shared: set[str] = set()
-    if old.index_files == new.index_files:
-        shared = {file.file_name for file in old.files} & {file.file_name for file in new.files}
+    if [bucket.index_files for bucket in old] == [bucket.index_files for bucket in new]:
+        shared = _names(old) & _names(new)
     gone, come = (_rows(context, side, shared) for side in (old, new))
     if gone is not None and come is not None:
         gone, come = unmatched(gone, come)
@@ -64,7 +73,13 @@ def _appended(context: TableContext, old: BucketFiles, new: BucketFiles) -> Rows
             yield batch.add_column(0, pa.field(VALUE_KIND, pa.int8()), pa.repeat(pa.scalar(kind, pa.int8()), batch.num_rows))
 
 
-def _rows(context: TableContext, bucket: BucketFiles, shared: set[str]) -> pa.Table | None:
-    files: tuple[DataFileMeta, ...] = tuple(file for file in bucket.files if file.file_name not in shared)
-    batches = list(read_bucket(context, replace(bucket, files=files), context.schema.field_names))
+def _names(side: Buckets) -> set[str]:
+    return {file.file_name for bucket in side for file in bucket.files}
+
+
+def _rows(context: TableContext, side: Buckets, shared: set[str]) -> pa.Table | None:
+    batches: list[pa.RecordBatch] = []
+    for bucket in side:
+        files = tuple(file for file in bucket.files if file.file_name not in shared)
+        batches += read_bucket(context, replace(bucket, files=files), context.schema.field_names)
     return pa.Table.from_batches(batches) if batches else None

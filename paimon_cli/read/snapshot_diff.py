@@ -63,7 +63,7 @@ def row_changes(context: TableContext, before: Snapshot, after: Snapshot) -> Ite
     fields = seen.schema.fields
     for split in plan_difference(seen, before, after).splits:
         assert split.before is not None
-        for batch in read_difference(seen, split.before, split.bucket, both_sides=True):
+        for batch in read_difference(seen, split.before, (split.bucket, *split.beside), both_sides=True):
             kinds = [SHORT[kind] for kind in batch.column(VALUE_KIND).to_pylist()]
             rows = canonical_rows(batch.select(seen.schema.field_names), fields)
             yield from map(RowChange, kinds, rows)

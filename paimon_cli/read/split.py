@@ -12,17 +12,19 @@ from paimon_cli.metadata.data_file import DataFileMeta
 class Split:
     """Files of one bucket that hold whole keys: no version of their keys is in another split. Picklable.
 
-    With `before` its rows are what leads from those files to these.
+    With `before` its rows are what leads from those files to these, which are in `beside` too where rows have moved
+    between buckets.
     """
 
     bucket: BucketFiles
     needs_merge: bool
-    before: BucketFiles | None = None
+    before: tuple[BucketFiles, ...] | None = None
+    beside: tuple[BucketFiles, ...] = ()
 
     @property
     def files(self) -> tuple[DataFileMeta, ...]:
         """All that have to be read."""
-        return (*(self.before.files if self.before else ()), *self.bucket.files)
+        return tuple(file for bucket in (*(self.before or ()), self.bucket, *self.beside) for file in bucket.files)
 
     @property
     def size(self) -> int:

@@ -28,7 +28,7 @@ def read_split(
     needed = list(dict.fromkeys([*columns, *(predicate.columns if predicate else ())]))
     row_filter = predicate.expression if predicate else None
     if split.before is not None:
-        for batch in read_difference(context, split.before, split.bucket):
+        for batch in read_difference(context, split.before, (split.bucket, *split.beside)):
             kept = batch if keep_kinds else without_retractions(batch)
             matching = kept if row_filter is None else kept.filter(row_filter)
             if matching.num_rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import pytest
 
 from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
@@ -18,6 +18,7 @@ from paimon_cli.read.difference_plan import plan_difference
 from paimon_cli.read.increment_range import DELTA, DIFF, IncrementRange, asked_increment
 from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.snapshot_diff import row_changes
 from paimon_cli.read.split_reader import read_split
 from tests.goldens import golden_table
 from tests.read.test_increments import changes
@@ -92,13 +93,53 @@ def test_files_that_cannot_differ_or_match_are_left_out(tmp_path: Path) -> None:
     assert (one.counts.manifests_skipped, one.counts.partitions_skipped, one.counts.files_skipped_by_partition) == (4, 1, 1)
 
 
-def test_buckets_that_were_cut_anew_are_refused(tmp_path: Path) -> None:
-    context = make_table(tmp_path / "t", COLUMNS, ["k"])
-    write(context, [{"k": 1, "v": "a"}])
-    other = TableContext.open(context.url, {"bucket": "2"})
-    write(other, [{"k": 1, "v": "a"}], overwrite=True)
-    with pytest.raises(NotSupported, match="difference of two snapshots"):
-        changes(other, "1", mode="diff")
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (5, 3), (20, 30)])
+def test_buckets_that_were_cut_anew_are_compared_together(tmp_path: Path, before: int, after: int) -> None:
+    columns = {"p": "INT NOT NULL", **COLUMNS}
+    context = make_table(tmp_path / "t", columns, ["p", "k"], ["p"], before, {"write-only": "true"})
+    rows = [{"p": p, "k": k, "v": "a"} for p in (1, 2) for k in range(60)]
+    write(context, rows[:80])
+    write(context, rows[40:])
+    write(context, [{"p": 2, "k": 3, "v": "x"}])
+    moved = TableContext.open(context.url, {"bucket": str(after)})
+    new = [{**row, "v": "b" if row["k"] == 7 else "a"} for row in rows[:60] if row["k"] != 5] + [{"p": 1, "k": 99, "v": "c"}]
+    write(moved, new, overwrite=True, static_partition={"p": "1"})
+    found = changes(moved, "2", mode="diff")
+    row = {"p": 1, "v": "a"}
+    assert [change for change in found if change[1]["p"] == 1] == [
+        ("-D", {**row, "k": 5}),
+        ("+I", {**row, "k": 7, "v": "b"}),
+        ("+I", {**row, "k": 99, "v": "c"}),
+    ]
+    assert [change for change in found if change[1]["p"] == 2] == [("+I", {"p": 2, "k": 3, "v": "x"})]
+    plan = plan_difference(moved, context.snapshots.get(2), context.snapshots.get(4))
+    assert [len(split.before or ()) > 1 for split in plan.splits] == [before > 1, False]
+    older, newer = context.snapshots.get(2), context.snapshots.get(4)
+    narrow = plan_difference(moved, older, newer, parse_predicate("p = 1 AND k > 99", context.schema))
+    assert narrow.splits == () and narrow.counts.files_skipped_by_key > 0
+    assert [(c.kind, c.values["v"]) for c in row_changes(moved, older, newer) if c.values["k"] == 7] == [("-U", "a"), ("+U", "b")]
+
+
+def test_rows_without_a_key_in_buckets_cut_anew(tmp_path: Path) -> None:
+    keyed = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=2)
+    rows = [{"k": k, "v": "a"} for k in range(20)]
+    write(keyed, rows)
+    write(TableContext.open(keyed.url, {"bucket": "3"}), [*rows[1:], {"k": 50, "v": "b"}], overwrite=True)
+    append = replace(keyed, schema=replace(keyed.schema, primary_keys=()))
+    assert sorted(changes(append, "1", mode="diff"), key=str) == [("+I", {"k": 50, "v": "b"}), ("-D", rows[0])]
+
+
+def test_a_key_in_another_dynamic_bucket_is_no_delete(tmp_path: Path) -> None:
+    """An overwrite may put keys of dynamic buckets elsewhere: a -D of the old place must not follow the +I of the new one."""
+    columns = {"a": "INT NOT NULL", "b": "INT NOT NULL"}
+    context = make_table(tmp_path / "t", columns, ["a", "b"], bucket=4, options={"bucket-key": "a"})
+    rows = [{"a": k, "b": 7 * k} for k in range(30)]
+    write(context, rows)
+    write(TableContext.open(context.url, {"bucket-key": "b"}), [*rows[1:], {"a": 99, "b": 0}], overwrite=True)
+    assert changes(TableContext.open(context.url, {"bucket": "-1"}), "1", mode="diff") == [
+        ("-D", rows[0]),
+        ("+I", {"a": 99, "b": 0}),
+    ]
 
 
 def visible(context: TableContext, number: int) -> list[dict[str, Any]]:
