@@ -15,7 +15,8 @@ from paimon_cli.cli.value_kinds import COUNT, ID, JSON, SIZE, counted
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.lsm.compaction_simulation import SimulatedWorkload
+    from paimon_cli.jobs.progress import Progress
+    from paimon_cli.lsm.compaction_simulation import OnCommit, SimulatedWorkload
     from paimon_cli.options.table_options import TableOptions
 
 WORKLOAD_PANEL = "Workload instead of a history"
@@ -92,13 +93,23 @@ def simulate(
 
     paimon-cli simulate ./wh/shop.db/orders --set num-sorted-run.compaction-trigger=10 --compare
     """
+    from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.table.compaction_scenarios import scenarios
 
     typed = {"commits": commits, "rows": rows, "row_bytes": row_bytes}
     typed_more = {"update_ratio": update_ratio, "skew": skew, "buckets": buckets}
     shape = {name: value for name, value in {**typed, **typed_more}.items() if value is not None}
-    replayed, options, what = _workload(call, table, workload, shape)
-    found = scenarios(replayed, options, split_pairs(changes, "--set"), compare, compact_every)
+    progress = progress_on_stderr()
+    replayed, options, what = _workload(call, table, workload, shape, progress)
+
+    def begin(number: int, count: int) -> OnCommit:
+        progress.start(f"Simulating, {number} of {count}", len(replayed.commits))
+        return progress.advance
+
+    try:
+        found = scenarios(replayed, options, split_pairs(changes, "--set"), compare, compact_every, begin)
+    finally:
+        progress.finish()
     heading = f"Simulated compaction of {what}, a round every {compact_every} commits; nothing was changed"
     if compact_every == 1:
         heading = f"Simulated compaction of {what}, a round after each commit; nothing was changed"
@@ -106,7 +117,7 @@ def simulate(
 
 
 def _workload(
-    call: Call, table: str | None, file: Path | None, shape: dict[str, Any]
+    call: Call, table: str | None, file: Path | None, shape: dict[str, Any], progress: Progress
 ) -> tuple[SimulatedWorkload[Any], TableOptions, str]:
     """A workload if one is described, else the table's history; the options are the table's, if there is one, with `--option`."""
     from paimon_cli.lsm.synthetic_workload import synthetic_workload
@@ -118,7 +129,11 @@ def _workload(
     if file is not None or shape:
         described = workload_shape({**({} if file is None else _document(file)), **shape})
         what = f"{described.commits:,} commits of {counted(described.rows, 'row')}, {described.update_ratio:.0%} updates"
-        return synthetic_workload(described), options, what
+        progress.start("Making commits up", described.commits)
+        try:
+            return synthetic_workload(described, progress.advance), options, what
+        finally:
+            progress.finish()
     if context is None:
         hint = "paimon-cli simulate --commits 200 --rows 10000 --update-ratio 0.5"
         raise UsageError("nothing to simulate", "name a table, or describe a workload", hint)

@@ -13,6 +13,8 @@ import numpy as np
 
 WORD_BITS = 63
 """Without the sign."""
+RADIX_BITS = 16
+"""Words so narrow NumPy sorts by their digits, two to three times as fast again: buckets, partitions, tasks."""
 FEW_DESCENTS = 3
 """So few ascending runs are merged faster than sorted: `kind="stable"` finds them."""
 
@@ -34,6 +36,8 @@ def _order(word: np.ndarray) -> np.ndarray:
     low, value_bits = _span(word)
     if descents <= FEW_DESCENTS or value_bits + row_bits > WORD_BITS:
         return np.argsort(word, kind="stable")
+    if value_bits <= RADIX_BITS:
+        return np.argsort((word - low).astype(np.uint16), kind="stable")
     packed = (word - low) << row_bits
     packed |= np.arange(len(word))
     packed.sort()

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
+from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.spark_errors import carrying_errors
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
@@ -57,7 +58,7 @@ class Shuffle:
     def pieces(self, rows: pa.RecordBatch, router: BucketRouter) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         """Number of a writer, first arrival and rows of each writer that gets some, rows in the order of arrival."""
         writers = self.writer_of(*router.route(rows))
-        order = np.argsort(writers, kind="stable")
+        order = stable_order([writers])
         grouped, writers = rows.take(pa.array(order)), writers[order]
         starts = np.flatnonzero(np.append(True, writers[1:] != writers[:-1]))
         lengths = np.diff(np.append(starts, len(writers)))

@@ -24,6 +24,7 @@ class Figures(Protocol):
 
 
 R = TypeVar("R", bound=Figures)
+OnCommit = Callable[[], None]
 Merge = Callable[[Sequence[R]], R]
 """The run that a merge of runs, newest first, gives."""
 
@@ -67,11 +68,15 @@ class SimulationResult:
 
 
 def simulate(
-    workload: SimulatedWorkload[R], options: TableOptions, hour_of: Callable[[int], int], rounds_every: int = 1
+    workload: SimulatedWorkload[R],
+    options: TableOptions,
+    hour_of: Callable[[int], int],
+    rounds_every: int = 1,
+    on_commit: OnCommit | None = None,
 ) -> SimulationResult:
     """Run the commits; every `rounds_every` commits each bucket may compact once, and a flush that stalls makes its bucket do so.
 
-    A merge is taken to rewrite all that is picked; a lone run changes its level for nothing.
+    A merge is taken to rewrite all that is picked; a lone run changes its level for nothing. `on_commit`: told of each commit.
     """
     state = _Simulation(workload, options, hour_of)
     space: list[float] = []
@@ -82,6 +87,8 @@ def simulate(
             state.compact_all(commit.millis)
         if number % sampled == 0:
             space.append(state.space_amplification())
+        if on_commit is not None:
+            on_commit()
     return state.result(space)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paimon_cli.lsm.compaction_simulation import SimulatedCommit, SimulatedWorkload
+from paimon_cli.lsm.compaction_simulation import OnCommit, SimulatedCommit, SimulatedWorkload
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class KeySetRun:
         return self.rows * self.row_bytes
 
 
-def synthetic_workload(shape: WorkloadShape) -> SimulatedWorkload[KeySetRun]:
+def synthetic_workload(shape: WorkloadShape, on_commit: OnCommit | None = None) -> SimulatedWorkload[KeySetRun]:
+    """`on_commit`: told of each commit that is made up."""
     chance = np.random.default_rng(shape.seed)
     known, commits = 0, []
     for number in range(shape.commits):
@@ -56,6 +57,8 @@ def synthetic_workload(shape: WorkloadShape) -> SimulatedWorkload[KeySetRun]:
             bucket: [KeySetRun(keys[keys % shape.buckets == bucket], shape.row_bytes)] for bucket in range(shape.buckets)
         }
         commits.append(SimulatedCommit[KeySetRun](number * shape.commit_interval, flushed))
+        if on_commit is not None:
+            on_commit()
     return SimulatedWorkload(commits, merged_keys)
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
-from paimon_cli.lsm.compaction_simulation import Figures, SimulatedCommit, SimulatedWorkload, SimulationResult, simulate
+from paimon_cli.lsm.compaction_simulation import (
+    Figures,
+    OnCommit,
+    SimulatedCommit,
+    SimulatedWorkload,
+    SimulationResult,
+    simulate,
+)
 from paimon_cli.lsm.merge_estimate import RunModel, merged_run
 from paimon_cli.lsm.sorted_run import SortedRun, sorted_runs
 from paimon_cli.lsm.synthetic_workload import WorkloadShape
@@ -53,9 +60,17 @@ class ScenarioRow:
 
 
 def scenarios(
-    workload: SimulatedWorkload[Any], options: TableOptions, changed: Mapping[str, str], compare: bool, rounds_every: int
+    workload: SimulatedWorkload[Any],
+    options: TableOptions,
+    changed: Mapping[str, str],
+    compare: bool,
+    rounds_every: int,
+    on_scenario: Callable[[int, int], OnCommit] | None = None,
 ) -> list[ScenarioRow]:
-    """The options as they are, with what is `changed`, and with each of `COMPARED` on top; each set of options once."""
+    """The options as they are, with what is `changed`, and with each of `COMPARED` on top; each set of options once.
+
+    `on_scenario`: told the number of each and how many there are, gives what is to be told of its commits.
+    """
     for key in changed:
         if find_option(key) is None:
             raise UsageError(f"there is no option '{key}'", "it would change nothing", "; ".join(misspelled_keys(changed)))
@@ -63,13 +78,21 @@ def scenarios(
     if compare:
         sets += [{**changed, key: value} for key, value in COMPARED]
     different = [each for number, each in enumerate(sets) if each not in sets[:number]]
-    return [_row(workload, options, each, rounds_every) for each in different]
+    rows = []
+    for number, each in enumerate(different, start=1):
+        on_commit = None if on_scenario is None else on_scenario(number, len(different))
+        rows.append(_row(workload, options, each, rounds_every, on_commit))
+    return rows
 
 
 def _row(
-    workload: SimulatedWorkload[Figures], options: TableOptions, changed: Mapping[str, str], rounds_every: int
+    workload: SimulatedWorkload[Figures],
+    options: TableOptions,
+    changed: Mapping[str, str],
+    rounds_every: int,
+    on_commit: OnCommit | None,
 ) -> ScenarioRow:
-    result = simulate(workload, options.with_overrides(changed), local_hour, rounds_every)
+    result = simulate(workload, options.with_overrides(changed), local_hour, rounds_every, on_commit)
     name = ", ".join(f"{key}={value}" for key, value in changed.items()) or AS_IS
     figures = {field.name: getattr(result, field.name) for field in fields(SimulationResult)}
     return ScenarioRow(scenario=name, options=dict(changed), **figures)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.calling import Run
 from tests.tables import compact, data_files, make_table, write
 
@@ -49,3 +51,23 @@ def test_what_cannot_be_simulated(run: Run, tmp_path: Path) -> None:
     run("simulate", "--commits", 5, "--set", "num-sorted-run.compaction-trigger=many", code=2)
     assert "did you mean" in run("simulate", "--commits", 5, "--set", "num-sorted-run.compaction-triger=2", code=2).err
     run("simulate", tmp_path / "none", code=3)
+
+
+def test_progress_is_told_commit_by_commit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+
+    class Listener:
+        def start(self, description: str, total: int | None) -> None:
+            told.append((description, total))
+
+        def advance(self, n: int = 1) -> None:
+            told.append(n)
+
+        def finish(self) -> None:
+            told.append("finished")
+
+    monkeypatch.setattr("paimon_cli.cli.progress_bar.progress_on_stderr", Listener)
+    run("simulate", "--commits", 3, "--rows", 5, "--set", TRIGGER_3, "-o", "json")
+    made = [("Making commits up", 3), 1, 1, 1, "finished"]
+    as_is = [("Simulating, 1 of 2", 3), 1, 1, 1]
+    assert told == [*made, *as_is, ("Simulating, 2 of 2", 3), 1, 1, 1, "finished"]
