@@ -3,12 +3,15 @@
     python -m scripts.bench.compaction [--rows 2000000] [--rounds 5] [--only 'int key']
 
 ROWS is the sum over the runs; each run holds a random fifth of the keys, so that nearly every stretch of keys overlaps.
-The copy writes all rows, the compaction only the two thirds that are left: a ratio below 1 is no wonder.
+The copy writes all rows, the compaction only the two thirds that are left: a ratio below 1 is no wonder. The memory is that
+of one more compaction, in a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -28,7 +31,7 @@ from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write
 from paimon_cli.metadata.table_schema import TableSchema
-from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+from scripts.bench.measure import FEWEST_ROUNDS, MACHINE, Comparison, peak_megabytes, report
 
 SHAPES: dict[str, tuple[tuple[str, ...], dict[str, str], float]] = {
     "int key": (("k",), {}, 1.35),
@@ -49,6 +52,7 @@ SHAPES: dict[str, tuple[tuple[str, ...], dict[str, str], float]] = {
 """Key columns, options, and how many times the copy a compaction may cost."""
 COLUMNS = {"k": "INT NOT NULL", "s": "STRING NOT NULL", "a": "BIGINT", "b": "DOUBLE", "c": "STRING", "d": "BIGINT"}
 RUNS = 5
+MOST_MEGABYTES = 512
 
 
 def overlapping_runs(folder: Path, keys: tuple[str, ...], chosen: Mapping[str, str], rows: int) -> TableContext:
@@ -72,15 +76,18 @@ def overlapping_runs(folder: Path, keys: tuple[str, ...], chosen: Mapping[str, s
     return context
 
 
-def comparison(folder: Path, name: str, rows: int) -> Comparison:
-    """Decoding, merging and writing, against decoding and writing."""
-    keys, options, goal = SHAPES[name]
-    context = overlapping_runs(folder / name, keys, options, rows)
+def full_compaction(context: TableContext) -> CompactionTask:
     snapshot = context.snapshots.latest()
     (bucket,) = bucket_files(context, snapshot).values()
     task = plan_bucket(context, bucket, FULL_STRATEGY, snapshot.id if snapshot else 0)
     assert isinstance(task, CompactionTask)
-    paths = [context.data_file_path(bucket.partition, bucket.bucket, file) for file in bucket.files]
+    return task
+
+
+def comparison(name: str, context: TableContext, rows: int) -> Comparison:
+    """Decoding, merging and writing, against decoding and writing."""
+    task = full_compaction(context)
+    paths = [Path(context.data_file_path(task.partition, task.bucket, file)) for file in task.files]
     made: list[Path] = []
 
     def merge() -> None:
@@ -89,14 +96,25 @@ def comparison(folder: Path, name: str, rows: int) -> Comparison:
 
     def copy() -> None:
         for path in paths:
-            made.append(folder / Path(path).name)
+            made.append(path.with_name(f"copy-of-{path.name}"))
             pq.write_table(pq.read_table(path), made[-1], compression="zstd", compression_level=1, use_dictionary=False)
 
     def reset() -> None:
         while made:
             made.pop().unlink()
 
-    return Comparison(f"compact {RUNS} runs, {name}, {rows} rows", merge, copy, goal, reset)
+    return Comparison(f"compact {RUNS} runs, {name}, {rows} rows", merge, copy, SHAPES[name][2], reset)
+
+
+def memory_is_bounded(name: str, context: TableContext, rows: int) -> bool:
+    command = [sys.executable, "-m", "scripts.bench.compaction", "--one", context.url]
+    megabytes = float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    met = megabytes <= MOST_MEGABYTES
+    said = "met" if met else "MISSED"
+    print(f"{name}: peak memory {megabytes:.0f} MB (goal {MOST_MEGABYTES} MB, {said})", file=sys.stderr)
+    measured = {"name": f"memory of compacting {name}, {rows} rows", "megabytes": megabytes, "goal_megabytes": MOST_MEGABYTES}
+    print(json.dumps({**measured, "met": met, "on": MACHINE}), flush=True)
+    return met
 
 
 def main() -> None:
@@ -104,9 +122,20 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
     parser.add_argument("--only", choices=SHAPES, action="append", help="repeatable")
+    parser.add_argument("--one", metavar="TABLE", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        met = report((comparison(Path(folder), name, asked.rows) for name in asked.only or SHAPES), asked.rounds)
+    if asked.one:
+        context = TableContext.open(asked.one)
+        run_compaction(context, full_compaction(context))
+        print(peak_megabytes())
+        return
+    met = True
+    for name in asked.only or SHAPES:
+        with tempfile.TemporaryDirectory() as folder:
+            keys, options, _ = SHAPES[name]
+            context = overlapping_runs(Path(folder) / "t", keys, options, asked.rows)
+            met &= report([comparison(name, context, asked.rows)], asked.rounds)
+            met &= memory_is_bounded(name, context, asked.rows)
     sys.exit(0 if met else 1)
 
 

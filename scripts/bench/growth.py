@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import resource
 import statistics
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from paimon_cli.jobs.write_job import WriteRequest, run_write
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
-from scripts.bench.measure import FEWEST_ROUNDS, MACHINE
+from scripts.bench.measure import FEWEST_ROUNDS, MACHINE, peak_megabytes
 from scripts.bench.peers.columns import COLUMNS
 from scripts.bench.peers.workload import write_workload
 
@@ -74,7 +73,7 @@ def run_one(path: str, folder: Path) -> None:
     else:
         {"scan": scan, "compact": compact}[path](table)
     took = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-    print(json.dumps({**took, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}))
+    print(json.dumps({**took, "peak_mb": peak_megabytes()}))
 
 
 def measure(rows: int, rounds: int) -> dict[str, dict[str, Any]]:

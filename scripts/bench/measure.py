@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import platform
+import resource
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -104,6 +106,15 @@ def report(comparisons: Iterable[Comparison], rounds: int = FEWEST_ROUNDS) -> bo
         print(json.dumps({**asdict(result), "met": result.met, "on": MACHINE}), flush=True)
         all_met &= result.met is not False
     return all_met
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has held. Linux also charges the parent's, at the fork, to `getrusage`."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = (line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
 
 
 def _seconds(work: Callable[[], object], cpu_seconds: Callable[[], float]) -> tuple[float, float]:

@@ -21,19 +21,20 @@ from scripts.bench.measure import FEWEST_ROUNDS, MACHINE
 from scripts.bench.planned_table import day_of, generate
 
 MOST_SECONDS, MOST_SECONDS_OF_ONE, MOST_MEGABYTES, LEAST_SPEEDUP = 3.0, 0.3, 1024, 5.0
+ROOT = Path(__file__).resolve().parents[2]
 OURS = """
-import json, resource, sys, time
+import json, sys, time
 import fastavro, numpy, pyarrow
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import plan_scan
+from scripts.bench.measure import peak_megabytes
 context = TableContext.open(sys.argv[1])
 predicate = parse_predicate(sys.argv[2], context.schema) if sys.argv[2] else None
 cpu, wall = time.process_time(), time.perf_counter()
 plan = plan_scan(context, context.snapshots.latest(), predicate)
 times = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps({**times, "megabytes": memory, "splits": len(plan.splits), "rows": plan.row_count}))
+print(json.dumps({**times, "megabytes": peak_megabytes(), "splits": len(plan.splits), "rows": plan.row_count}))
 """
 THEIRS = """
 import json, os, sys, time
@@ -51,7 +52,7 @@ print(json.dumps({**times, "splits": len(splits), "rows": sum(split.row_count fo
 
 
 def run(interpreter: str, program: str, url: str, where: str) -> dict[str, float]:
-    done = subprocess.run([interpreter, "-c", program, url, where], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([interpreter, "-c", program, url, where], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
