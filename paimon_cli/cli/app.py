@@ -44,6 +44,7 @@ from paimon_cli.cli import (
 )
 from paimon_cli.cli.command import HelpfulGroup
 from paimon_cli.cli.failure_report import report_failure
+from paimon_cli.cli.standard_streams import discard_stdout, flush_stdout, prepare_streams
 from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
 
 INTERRUPTED = 130
@@ -58,7 +59,7 @@ class BoundedGroup(HelpfulGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            _discard_stdout()
+            discard_stdout()
             raise typer.Exit(0) from None
         except (KeyboardInterrupt, typer.Abort):
             raise typer.Exit(INTERRUPTED) from None
@@ -72,7 +73,9 @@ class BoundedGroup(HelpfulGroup):
             code = report_failure(error, arguments)
         if code == INTERRUPTED:
             print("interrupted", file=sys.stderr)
-        _flush_stdout()
+        lost = flush_stdout()
+        if lost is not None and not code:
+            code = report_failure(lost, arguments)
         sys.exit(code)
 
 
@@ -142,6 +145,7 @@ def main() -> None:
     Arrow's thread pools sometimes abort a process that tears itself down with readers of Python files (apache/arrow#34314):
     everything is said and closed by then, so a finished read must not end as a crash.
     """
+    prepare_streams()
     keep_pandas_out()
     os.environ.setdefault(*SYSTEM_MEMORY)
     try:
@@ -150,16 +154,3 @@ def main() -> None:
         atexit._run_exitfuncs()  # temporary files go
         sys.stderr.flush()
         os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
-
-
-def _flush_stdout() -> None:
-    """Now and not at the interpreter's exit, where a reader that has gone would be reported."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_stdout()
-
-
-def _discard_stdout() -> None:
-    """Whoever read our output has left: what is still buffered goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

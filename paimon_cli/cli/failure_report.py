@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -11,7 +12,8 @@ from typing import Any
 
 import typer
 
-from paimon_cli.errors import PaimonError, UsageError
+from paimon_cli.cli.value_kinds import printable
+from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 from paimon_cli.storage.redaction import without_user_info
 
 TRACE_VARIABLE = "PAIMON_CLI_TRACE"
@@ -30,13 +32,15 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
         _print(json.dumps({"error": content}, ensure_ascii=False, default=str))
     else:
         lines = (f"error: {shown.what}", shown.why, f"hint: {shown.hint}" if shown.hint else "")
-        _print("\n".join(line for line in lines if line))
+        # Values and file names of a table must not steer the terminal.
+        _print("\n".join(printable(part) for line in lines if line for part in line.split("\n")))
     return shown.exit_code
 
 
 def _print(text: str) -> None:
     """On stderr, without the credentials that a URL may carry: the text may come from any library."""
-    print(without_user_info(text), file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody can be told, then; the exit code still can
+        print(without_user_info(text), file=sys.stderr)
 
 
 def _as_shown(error: Exception) -> PaimonError:
@@ -44,6 +48,11 @@ def _as_shown(error: Exception) -> PaimonError:
         return error
     if isinstance(error, COMMAND_LINE_ERROR):
         return _command_line_error(error)
+    if isinstance(error, OSError) and error.strerror:
+        where = error.filename or "the output, or a temporary file"
+        return StorageUnavailable(
+            f"cannot write or read {where}", error.strerror, "a commit that it made stands: see `snapshots ls`"
+        )
     what = f"{type(error).__name__}: {error}".split("\n")[0]
     return PaimonError(what, "this is a bug of paimon-cli", "--trace for details")
 

@@ -8,7 +8,7 @@ from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.file_commands import partition_filter
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName
 from paimon_cli.cli.results import Column, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, FLAG, ID, KEY, LEVEL, SIZE, SPAN, TIME, counted, records
+from paimon_cli.cli.value_kinds import COUNT, FLAG, ID, KEY, LEVEL, SIZE, SPAN, TIME, counted, printable, records
 
 if TYPE_CHECKING:
     from paimon_cli.table.lsm_report import LsmRow
@@ -66,7 +66,7 @@ def show_lsm(
 
 
 def _heading(row: LsmRow) -> str:
-    place = f"{row.partition} / bucket {row.bucket}" if row.partition else f"bucket {row.bucket}"
+    place = f"{printable(row.partition)} / bucket {row.bucket}" if row.partition else f"bucket {row.bucket}"
     return (
         f"{place}   snapshot {row.snapshot_id}   {counted(row.read_amplification, 'sorted run')}   "
         f"trigger {row.compaction_trigger}   stop {row.stop_trigger}   levels 0..{row.levels - 1}"

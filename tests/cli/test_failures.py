@@ -17,6 +17,7 @@ from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotSupported
 from paimon_cli.table.table import Table
 from tests.cli.calling import Run
 from tests.goldens import golden_table
+from tests.tables import make_table, write
 
 
 def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -116,6 +117,34 @@ def test_a_closed_pipe_is_no_failure(tmp_path: Path) -> None:
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "out", "err"),
+    [
+        (">/dev/full", 6, "", "error: cannot write or read the output, or a temporary file\nNo space left on device\n"),
+        (">/dev/full 2>&1", 6, "", ""),
+        (">&-", 0, "", ""),
+        ("<&- 2>&-", 0, "id\nty\\n\u2603\n1 row\n", ""),
+    ],
+)
+def test_streams_that_are_full_closed_or_of_another_encoding(
+    tmp_path: Path, redirected: str, code: int, out: str, err: str
+) -> None:
+    context = make_table(tmp_path / "t", {"id": "STRING NOT NULL"}, ["id"])
+    write(context, [{"id": "ty\n\u2603"}])
+    command = f"PYTHONIOENCODING=latin-1 {sys.executable} -m paimon_cli read {tmp_path}/t {redirected}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, encoding="utf-8")
+    assert (done.returncode, done.stdout) == (code, out)
+    assert done.stderr.startswith(err) and bool(done.stderr) == bool(err)
+
+
+def test_names_of_a_table_do_not_steer_the_terminal(run: Run, tmp_path: Path) -> None:
+    columns = {"p": "STRING NOT NULL", "k": "INT NOT NULL"}
+    context = make_table(tmp_path / "t", columns, ["p", "k"], ["p"])
+    write(context, [{"p": "\x1b[31m\nred", "k": 1}])
+    assert "p=\\x1b[31m\\nred / bucket 0" in run("lsm", "show", context.url).out
+    assert "\x1b" not in run("read", f"{tmp_path}/\x1b[31m", code=3).err
 
 
 @pytest.mark.parametrize(("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 0, "stopped")])
