@@ -23,6 +23,7 @@ PLACE = struct.Struct("<QQ")
 READY, READ, ANSWER, FAILED, ASK, BYTES = b"r", b"R", b"A", b"F", b"Q", b"B"
 """To the parent: started; give me `PLACE` (offset, length); the answer; why there is none. From it: a request; file bytes."""
 
+READ_AT_ONCE = 256 << 10
 FAILURES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
 """What Arrow raises for bytes that are no ORC file."""
 
@@ -76,12 +77,15 @@ class ServedFile(io.RawIOBase):
     def tell(self) -> int:
         return self._position
 
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._size - self._position)
-        send(self._answers, READ, PLACE.pack(self._position, left if size < 0 else min(size, left)))
-        found = receive(self._requests)[1].to_pybytes()
+    def readinto(self, target: Any) -> int:
+        wanted = min(len(target), max(0, self._size - self._position))
+        if not wanted:
+            return 0
+        send(self._answers, READ, PLACE.pack(self._position, wanted))
+        found = memoryview(receive(self._requests)[1]).cast("B")
+        target[: len(found)] = found
         self._position += len(found)
-        return found
+        return len(found)
 
 
 def answer(answers: IO[bytes], file: orc.ORCFile, stripe: int | None, columns: list[str] | None) -> None:
@@ -128,7 +132,9 @@ def main() -> None:
         except EOFError:
             return
         try:
-            answer(answers, orc.ORCFile(ServedFile(size, requests, answers)), stripe, columns)
+            # Arrow asks for each stream of each column: most are a few bytes, and a question costs more than they do.
+            file = io.BufferedReader(ServedFile(size, requests, answers), READ_AT_ONCE)
+            answer(answers, orc.ORCFile(file), stripe, columns)
         except FAILURES as error:
             send(answers, FAILED, (str(error) or type(error).__name__).encode())
 

@@ -37,7 +37,8 @@ class OrcProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)},
+            cwd=os.sep,  # `-m` imports from here first: not what happens to lie where the user is
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)},
             pipesize=PIPE_BYTES,
         )
 

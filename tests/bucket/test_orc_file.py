@@ -67,6 +67,25 @@ def test_threads_have_a_process_each() -> None:
     assert found == [3] * 8 and 1 <= len(orc_process._idle) <= 2
 
 
+def test_the_process_imports_nothing_from_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    assert OrcFile(io.BytesIO(content())).nrows > 0
+
+
+def test_a_small_file_is_asked_for_a_few_times_only() -> None:
+    class Counted(io.BytesIO):
+        reads = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            self.reads += 1
+            return super().read(size)
+
+    source = Counted(content())
+    OrcFile(source).read_stripe(0)
+    assert source.reads <= 6, "Arrow asks for each stream of each column"
+
+
 def test_what_is_no_orc_file_ends_its_process() -> None:
     for damaged in (b"", b"ORC", content()[:-9], bytes(300)):
         with pytest.raises(pa.ArrowInvalid):
