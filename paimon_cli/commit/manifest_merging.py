@@ -1,6 +1,6 @@
 """Keeps the number of manifests small: folds those of the previous snapshot before they become the new base (format section 4.6).
 
-Java ManifestFileMerger: a full compaction when much would change by it, else a minor one of neighbours.
+As Java's ManifestFileMerger does: a full compaction when much would change by it, else a minor one, but of light neighbours only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import MANY_ENTRIES
 from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.partition_range import may_hold_any
+
+_OUTWEIGHS = 2
+"""A manifest with so many times the entries of all behind it is left alone by minor compactions."""
 
 
 def merge_manifests(
@@ -48,7 +51,11 @@ def _full_compaction(
 
 
 def _are_many(manifests: Sequence[ManifestFileMeta]) -> bool:
-    return sum(meta.num_added_files + meta.num_deleted_files for meta in manifests) >= MANY_ENTRIES
+    return _entry_count(manifests) >= MANY_ENTRIES
+
+
+def _entry_count(manifests: Iterable[ManifestFileMeta]) -> int:
+    return sum(meta.num_added_files + meta.num_deleted_files for meta in manifests)
 
 
 def _deleted_partitions(context: TableContext, manifests: Sequence[ManifestFileMeta]) -> list[tuple[object, ...]]:
@@ -67,14 +74,31 @@ def _minor_compaction(
     """Fold neighbours until they reach the size of a manifest; the tail only once it has become long."""
     result: list[ManifestFileMeta] = []
     batch: list[ManifestFileMeta] = []
+    size = 0
     for meta in manifests:
         batch.append(meta)
-        if sum(m.file_size for m in batch) >= context.options.manifest_target_file_size:
-            result += _folded(context, batch, writer)
-            batch = []
-    if len(batch) >= context.options.manifest_merge_min_count:
-        return result + _folded(context, batch, writer)
-    return result + batch
+        size += meta.file_size
+        if size >= context.options.manifest_target_file_size:
+            result += _light_end_folded(context, batch, 2, writer)
+            batch, size = [], 0
+    return result + _light_end_folded(context, batch, context.options.manifest_merge_min_count, writer)
+
+
+def _light_end_folded(
+    context: TableContext, batch: Sequence[ManifestFileMeta], fewest: int, writer: MetadataWriter
+) -> list[ManifestFileMeta]:
+    """The newest of the batch in one, if they are at least `fewest`; what has far more entries than all behind it stays.
+
+    Java rewrites the whole batch, up to a manifest's full size for each 30 commits. Here a batch begins with a few manifests that
+    stay, each heavier than all behind it, and an entry is rewritten as often as its manifest grows by half.
+    """
+    begin, weight = len(batch), 0
+    while begin and (not weight or _entry_count(batch[begin - 1 : begin]) <= _OUTWEIGHS * weight):
+        begin -= 1
+        weight += _entry_count(batch[begin : begin + 1])
+    if len(batch) - begin < fewest:
+        return list(batch)
+    return [*batch[:begin], *_folded(context, batch[begin:], writer)]
 
 
 def _folded(context: TableContext, batch: Sequence[ManifestFileMeta], writer: MetadataWriter) -> list[ManifestFileMeta]:

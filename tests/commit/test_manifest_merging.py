@@ -39,6 +39,26 @@ def test_many_small_manifests_are_folded_at_the_minimum_count(tmp_path: Path) ->
     assert live_names(context) == [f"f{number:02}@0" for number in range(12)]
 
 
+def test_a_heavy_manifest_stays_until_those_behind_it_have_half_its_entries(tmp_path: Path) -> None:
+    """So a commit of one file costs the same behind many files as behind few."""
+    context = make_table(tmp_path, {"manifest.merge-min-count": "5"})
+    committer = Committer(context)
+    many = tuple(data_file(f"old{number:03}") for number in range(100))
+    committer.commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=many)], ME)
+    names, behind = [], []
+    for number in range(120):
+        message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(f"new{number:03}"),))
+        (snapshot,) = committer.commit([message], ME).snapshots
+        heavy, *light = context.manifests.manifest_list(snapshot.base_manifest_list)
+        assert len(light) <= 8
+        names.append(heavy.file_name)
+        behind.append(sum(meta.num_added_files for meta in light))
+    rewritten = [place for place in range(1, 120) if names[place] != names[place - 1]]
+    assert len(rewritten) == 1
+    assert 50 <= behind[rewritten[0] - 1] + 1 <= 75
+    assert len(live_names(context)) == 220
+
+
 def compactions(tmp_path: Path, options: dict[str, str]) -> tuple[list[int], int]:
     """Forty commits and compactions in four partitions: how many manifests each snapshot names, DELETEs left at the end."""
     context = make_table(tmp_path, options, partitioned=True)
