@@ -26,6 +26,25 @@ def check_bucket_counts(context: TableContext, totals: Iterable[PartitionTotal])
             )
 
 
+def check_remaining_bucket_counts(
+    context: TableContext, latest: Snapshot | None, totals: set[PartitionTotal], changes: Sequence[ManifestEntry]
+) -> None:
+    """The same for changes on top of `latest`, of whose touched partitions `totals` are known.
+
+    Only where these disagree are the live files read: a commit that takes all files of a partition away may bring other counts.
+    """
+    added = [entry for entry in changes if entry.kind == ADD]
+    counts: dict[bytes, set[int]] = {}
+    for partition, total in [*totals, *totals_of(added)]:
+        if total > 0:
+            counts.setdefault(partition, set()).add(total)
+    doubtful = {partition for partition, found in counts.items() if len(found) > 1}
+    if doubtful:
+        gone = {entry.identity for entry in changes if entry.kind != ADD}
+        live = [] if latest is None else context.manifests.live_entries(latest, keep_entry=lambda e: e.partition in doubtful)
+        check_bucket_counts(context, totals_of([*(entry for entry in live if entry.identity not in gone), *added]))
+
+
 def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: Sequence[ManifestEntry]) -> None:
     """The same for new files alone, without reading the whole table.
 

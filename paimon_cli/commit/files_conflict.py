@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from paimon_cli.commit.bucket_counts import check_bucket_counts, check_newest_bucket_counts, totals_of
+from paimon_cli.commit.bucket_counts import check_newest_bucket_counts, check_remaining_bucket_counts
 from paimon_cli.commit.removed_files import who_removed
 from paimon_cli.commit.snapshot_changes import SnapshotChanges
 from paimon_cli.errors import FilesConflict
@@ -31,7 +31,7 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
     touched = _touched_files(context, latest, changes)
     base = touched.entries
     if not changes.replaces_partitions:
-        check_bucket_counts(context, [*sorted(touched.totals), *totals_of(changes.entries)])
+        check_remaining_bucket_counts(context, latest, touched.totals, changes.entries)
     added, deleted = _folded(context, changes.entries)
     survivors = {entry.identity: entry for entry in base}
     for identity, entry in deleted.items():

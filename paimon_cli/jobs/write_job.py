@@ -125,8 +125,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     snapshot = context.snapshots.latest()
     state = {} if request.overwrite else bucket_files(context, snapshot)
     committed = committed_state(state)
-    for (partition, _), total in committed.total_buckets.items():
-        _check_bucket_count(context, partition, total)
+    totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = context.names.uuid().replace("-", "")[:16]
     compacts = request.inline_compaction and not context.options.write_only and is_compactable(context)
@@ -147,6 +146,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         parallelism=request.parallelism,
         compact_bucket=InlineCompaction(snapshot.id if snapshot else 0, file_stamp) if compacts else None,
         existing=state if compacts else {},
+        other_totals={p: total for p, total in totals.items() if total > 0 and total != context.options.bucket},
     )
 
 
@@ -155,16 +155,6 @@ def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int
     if given is not None and given > (newest or 0):
         raise context.snapshots.missing(given)
     return newest if given is None else given
-
-
-def _check_bucket_count(context: TableContext, partition: bytes, total_buckets: int) -> None:
-    if total_buckets > 0 and total_buckets != context.options.bucket:
-        place = context.partition_path_of(partition) or "the table"
-        raise UsageError(
-            f"{place} was written with {total_buckets} buckets, the schema says {context.options.bucket}",
-            "rows of one key must stay in one bucket",
-            "overwrite the partition to change its number of buckets",
-        )
 
 
 def identity_of(context: TableContext, commit_user: str | None, commit_id: int | None) -> CommitIdentity:

@@ -88,6 +88,7 @@ class TableWriter:
         for partition, number, rows in self._router.split(batch, order):
             key = (partition, number)
             if key not in self._buckets:
+                self._plan.check_total(partition)
                 self._buckets[key] = _BucketWriter(self._plan, key, self._spill)
             self._buckets[key].buffer.add(numbered(rows, self._plan.first_sequence(*key)))
         while sum(bucket.buffer.size for bucket in self._buckets.values()) > self._options.write_buffer_size:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
+from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -31,7 +32,8 @@ class WritePlan:
     `first_sequences`: committed maximum + 1 of each (partition, bucket) that has files; 0 for the others. An incoming row
     gets that number plus its place in the order of arrival, so numbers rise, with gaps, whichever task writes the bucket.
     `file_stamp`: 16 hex digits in the names of all data files of this job. `compact_bucket`: compacts buckets inline, None
-    for a write that leaves that to others; then `existing` (the buckets at the read snapshot) is not needed.
+    for a write that leaves that to others; then `existing` (the buckets at the read snapshot) is not needed. `other_totals`:
+    partitions that were written for another number of buckets than `total_buckets`.
     """
 
     context: TableContext
@@ -44,6 +46,18 @@ class WritePlan:
     parallelism: int | None = None
     compact_bucket: CompactBucket | None = None
     existing: Mapping[tuple[bytes, int], BucketFiles] = field(default_factory=dict)
+    other_totals: Mapping[bytes, int] = field(default_factory=dict)
+
+    def check_total(self, partition: bytes) -> None:
+        """`UsageError` if rows of that partition would go into other buckets than older ones of their keys."""
+        total = self.other_totals.get(partition)
+        if total is not None:
+            place, table = self.context.partition_path_of(partition).rstrip("/") or "the table", self.context.address
+            raise UsageError(
+                f"{place} was written with {total} buckets, the table's option says {self.total_buckets}",
+                "rows of one key must stay in one bucket",
+                f"paimon-cli rescale {table} --buckets {self.total_buckets}, or overwrite the partition",
+            )
 
     def first_sequence(self, partition: bytes, bucket: int) -> int:
         return self.first_sequences.get((partition, bucket), 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import Conflict, NotFound
+from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.rollback_job import RolledBack, find_target, run_restore, run_rollback
@@ -21,7 +21,7 @@ from paimon_cli.storage.local_storage import LocalStorage
 from tests.goldens import expected_rows, golden, golden_table
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
-from tests.tables import compact, rows, write
+from tests.tables import compact, make_table, rows, write
 
 
 def back(context: TableContext, to: str) -> RolledBack:
@@ -101,6 +101,23 @@ def test_as_a_new_snapshot(tmp_path: Path) -> None:
         assert files_on_disk(context) == named_files(context)
     write(context, [{"k": 1, "v": "on"}])
     compact(context)
+    check_versions(context)
+
+
+def test_as_new_to_another_number_of_buckets(tmp_path: Path) -> None:
+    """All files of the partition go and come, so no two counts meet; writers then want the option to agree."""
+    context = make_table(tmp_path / "t", {"p": "INT NOT NULL", "k": "INT NOT NULL"}, ["p", "k"], ["p"], 3)
+    write(context, [{"p": p, "k": k} for p in (1, 2) for k in range(9)])
+    before = rows(context)
+    fewer = TableContext.open(context.url, {"bucket": "2"})
+    write(fewer, [{"p": 1, "k": 5}], overwrite=True)
+    done = run_restore(fewer, find_target(fewer, "1").snapshot)
+    assert done.snapshot == 3 and rows(context) == before
+    check_versions(context)
+    with pytest.raises(UsageError, match="p=1 was written with 3 buckets, the table's option says 2"):
+        write(fewer, [{"p": 1, "k": 5}])
+    write(context, [{"p": 1, "k": 5}])
+    write(fewer, [{"p": 7, "k": 5}])
     check_versions(context)
 
 
