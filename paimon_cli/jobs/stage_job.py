@@ -16,7 +16,7 @@ from paimon_cli.errors import Conflict, DamagedFile, NotFound, Refused, StorageU
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.jobs.write_job import WriteRequest, check_writable_table, overwritten, plan_write, write_files
+from paimon_cli.jobs.write_job import WriteRequest, check_writable_table, identity_of, overwritten, plan_write, write_files
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
@@ -100,7 +100,7 @@ def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
         raise UsageError(
             "a staged commit needs --commit-user and --commit-id, or neither", "by them it is recognised when it is repeated"
         )
-    return CommitIdentity(request.commit_user, request.commit_id)
+    return identity_of(context, request.commit_user, request.commit_id)
 
 
 def commit_stage(context: TableContext, file: StageFile, staged: StagedCommit) -> CommitResult:

@@ -161,6 +161,10 @@ def identity_of(context: TableContext, commit_user: str | None, commit_id: int |
     """Who commits, as the user said or under a fresh name."""
     if commit_id is not None and commit_user is None:
         raise UsageError("--commit-id without --commit-user", "an identifier counts within one user", "add --commit-user")
+    if commit_id is not None and commit_id > BATCH_IDENTIFIER:
+        raise UsageError(f"--commit-id {commit_id} is too great", f"the greatest is {BATCH_IDENTIFIER}")
+    if commit_user == "":
+        raise UsageError("--commit-user is empty", "commits of all who leave it empty would count as one user's", "name a user")
     if commit_user is None:
         return fresh_identity(context)
     return CommitIdentity(commit_user, BATCH_IDENTIFIER if commit_id is None else commit_id)

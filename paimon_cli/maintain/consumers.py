@@ -11,9 +11,16 @@ from paimon_cli.metadata.file_names import is_plain_name
 
 
 def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Consumer:
-    """Let the consumer go on with that snapshot; a consumer of a new name protects from now on."""
+    """Let the consumer go on with that snapshot; a consumer of a new name protects from now on.
+
+    `NotFound` for a snapshot that is neither there nor the next one (Java ResetConsumerProcedure).
+    """
     if not is_plain_name(name):
         raise UsageError(f"'{name}' cannot be the name of a consumer", "it must be a file name")
+    earliest, newest = context.snapshots.earliest_id() or 1, context.snapshots.latest_id() or 0
+    kept = context.storage.exists(context.layout.changelog(next_snapshot))  # its changes outlived it
+    if not earliest <= next_snapshot <= newest + 1 and not kept:
+        raise context.snapshots.missing(next_snapshot)
     text = json.dumps({"nextSnapshot": next_snapshot}, separators=(",", " : "))
     context.storage.overwrite(context.layout.consumer(name), f"{{\n  {text[1:-1]}\n}}".encode())
     return Consumer(name, next_snapshot, context.clock.now_millis())

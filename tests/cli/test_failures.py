@@ -139,6 +139,23 @@ def test_streams_that_are_full_closed_or_of_another_encoding(
     assert done.stderr.startswith(err) and bool(done.stderr) == bool(err)
 
 
+@pytest.mark.parametrize(
+    ("identity", "message"),
+    [
+        (["--commit-user", "me", "--commit-id", 2**63], "too great"),
+        (["--commit-user", "", "--commit-id", 1], "--commit-user is empty"),
+        (["--commit-user", ""], "--commit-user is empty"),
+    ],
+)
+def test_commits_have_identities_that_java_can_read(run: Run, tmp_path: Path, identity: list[object], message: str) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+    (tmp_path / "rows.csv").write_text("k\n1\n")
+    for more in (["--stage", tmp_path / "staged"], []):
+        arguments = ["write", context.url, tmp_path / "rows.csv", "--engine", "local", *identity, *more]
+        assert message in run(*arguments, code=2).err or more
+    assert context.snapshots.ids() == []
+
+
 def test_names_of_a_table_do_not_steer_the_terminal(run: Run, tmp_path: Path) -> None:
     columns = {"p": "STRING NOT NULL", "k": "INT NOT NULL"}
     context = make_table(tmp_path / "t", columns, ["p", "k"], ["p"])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from paimon_cli.errors import NotFound
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.consumers import expire_consumers, remove_consumer, reset_consumer
@@ -60,7 +63,11 @@ def test_consumers_hold_changelogs_and_are_set_back_and_forgotten(tmp_path: Path
     assert plan is not None and [changelog.id for changelog in plan.expiring] == [1, 2]
     assert (oldest_consumed(context), [c.name for c in consumers(context)]) == (3, ["slow"])
     assert expire_consumers(context) == [] and len(expire_consumers(context, older_than=FOREVER)) == 1
-    reset_consumer(context, "again", 9)
+    newest = context.snapshots.latest_id() or 0
+    reset_consumer(context, "again", newest + 1)
+    for nowhere in (newest + 2, 2**64):
+        with pytest.raises(NotFound):
+            reset_consumer(context, "lost", nowhere)
     remove_consumer(context, "again")
     assert oldest_consumed(context) is None
 
