@@ -6,17 +6,23 @@ import os
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-PARENT, FIRST_TIME = 1, 11
-"""Places in /proc/PID/stat behind the name: the parent, and user, system, children's user, children's system time."""
+PARENT, USER, SYSTEM, STARTED = 1, 11, 12, 19
+"""Places in /proc/PID/stat behind the name."""
+
+_spent: dict[tuple[int, str], int] = {}
+"""Ticks of each process that was ever seen, by its number and its start. Spark ends Python processes after an idle minute, and
+nobody waits for them: what they spent would be gone, and the next difference negative."""
 
 
 def tree_cpu_seconds() -> float:
-    """Seconds so far; processes that have ended count with whoever waited for them. Linux only."""
+    """Seconds so far, also of processes that have ended since an earlier call saw them. Linux only."""
     fields = {int(entry.name): found for entry in Path("/proc").iterdir() if entry.name.isdigit() and (found := _stat(entry))}
     own = {os.getpid()}
     while found := {number for number, stat in fields.items() if int(stat[PARENT]) in own} - own:
         own |= found
-    return sum(int(text) for number in own for text in fields[number][FIRST_TIME : FIRST_TIME + 4]) / TICKS_PER_SECOND
+    for number in own:
+        _spent[number, fields[number][STARTED]] = int(fields[number][USER]) + int(fields[number][SYSTEM])
+    return sum(_spent.values()) / TICKS_PER_SECOND
 
 
 def _stat(process: Path) -> list[str]:
