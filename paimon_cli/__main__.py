@@ -1,6 +1,22 @@
-"""`python -m paimon_cli` is the `paimon-cli` script."""
+"""`python -m paimon_cli` and the `paimon-cli` script: the application, with a quiet end for who interrupts its loading."""
 
-from paimon_cli.cli.app import main
+from __future__ import annotations
+
+import os
+import sys
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    try:
+        from paimon_cli.cli.app import main as run
+
+        run()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr, flush=True)
+        os._exit(INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

@@ -140,7 +140,7 @@ version_command.register(app, OTHER)
 
 
 def main() -> None:
-    """Entry point of the `paimon-cli` script and of `python -m paimon_cli`: run, then leave at once.
+    """What `paimon_cli.__main__` runs: the command, and then leave at once.
 
     Arrow's thread pools sometimes abort a process that tears itself down with readers of Python files (apache/arrow#34314):
     everything is said and closed by then, so a finished read must not end as a crash.

@@ -164,6 +164,21 @@ def test_names_of_a_table_do_not_steer_the_terminal(run: Run, tmp_path: Path) ->
     assert "\x1b" not in run("read", f"{tmp_path}/\x1b[31m", code=3).err
 
 
+def test_an_interrupt_while_the_program_loads_is_quiet() -> None:
+    program = """
+import sys
+class Interrupt:
+    def find_spec(self, name, path, target=None):
+        if name == "paimon_cli.cli.app":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+from paimon_cli.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr, done.stdout) == (130, "interrupted\n", "")
+
+
 @pytest.mark.parametrize(("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 0, "stopped")])
 def test_signals_end_a_watch(tmp_path: Path, number: signal.Signals, code: int, said: str) -> None:
     table = golden_table("java-0.9", "write_only_never_compacted", tmp_path)
