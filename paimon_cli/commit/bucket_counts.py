@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from paimon_cli.errors import FilesConflict
 from paimon_cli.history.live_places import PartitionTotal, live_at
+from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.partition_range import may_hold_any
@@ -57,15 +59,16 @@ def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: S
     for meta in reversed(context.manifests.manifests_of(latest)):
         if not values:
             return
-        if not may_hold_any(meta.partition_stats, context.partition_types, values.values()):
-            continue
-        newest = {
-            e.partition: e.total_buckets for e in context.manifests.manifest(meta.file_name, meta.file_size) if e.kind == ADD
-        }
-        doubtful = {p for p in values if newest.get(p, 0) > 0 and newest[p] != counts[p]}
-        if doubtful:
-            _check_live_files(context, latest, doubtful, added)
-        values = {p: known for p, known in values.items() if newest.get(p, 0) <= 0}
+        for known in context.known_manifests.read([meta], values, _holds_any(context, values.values())):
+            newest = {partition: known.entries(partition).newest_total or 0 for partition in values}
+            doubtful = {p for p in values if newest[p] > 0 and newest[p] != counts[p]}
+            if doubtful:
+                _check_live_files(context, latest, doubtful, added)
+            values = {p: values[p] for p in values if newest[p] <= 0}
+
+
+def _holds_any(context: TableContext, values: Collection[tuple[Any, ...]]) -> KeepManifest:
+    return lambda meta: may_hold_any(meta.partition_stats, context.partition_types, values)
 
 
 def _check_live_files(context: TableContext, latest: Snapshot, partitions: set[bytes], added: Sequence[ManifestEntry]) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.history.known_manifests import MANY_ENTRIES
 from paimon_cli.history.manifest_reader import live
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import MANY_ENTRIES
 from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.partition_range import may_hold_any
 

@@ -99,6 +99,19 @@ class PlacedColumns:
         pairs = np.unique(np.stack([self.codes.astype(np.int64), totals]), axis=1)
         return {(self.partitions[code], total) for code, total in pairs.T.tolist()}
 
+    def by_partition(self) -> dict[bytes, PlacedColumns]:
+        """The entries of each partition on their own, in the same order."""
+        parts: dict[int, list[EntryColumns]] = {}
+        for piece, codes in zip(self.pieces, np.split(self.codes, self._starts[1:-1]), strict=True):
+            order = np.argsort(codes, kind="stable")
+            present, begins = np.unique(codes[order], return_index=True)
+            for code, rows in zip(present.tolist(), np.split(order, begins)[1:], strict=True):
+                parts.setdefault(code, []).append(piece.take(rows))
+        return {
+            self.partitions[code]: PlacedColumns(tuple(some), (self.partitions[code],), np.zeros(sum(map(len, some)), np.int32))
+            for code, some in parts.items()
+        }
+
     @cached_property
     def _by_place(self) -> tuple[np.ndarray, np.ndarray]:
         """Entries place by place, each ascending, and where places begin."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile
+from paimon_cli.history.known_manifests import KnownManifest
+from paimon_cli.history.partition_entries import Identity, PartitionEntries
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import MANY_ENTRIES, Place
+from paimon_cli.history.table_state import Place
 from paimon_cli.metadata.data_file import ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.partition_range import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
@@ -15,35 +17,86 @@ from paimon_cli.metadata.snapshot import Snapshot
 PartitionTotal = tuple[bytes, int]
 """A partition and a number of buckets that a file in it was written for."""
 
+_MOST_PARTITIONS = 64
+"""Of more partitions nothing is kept for the next commit."""
+
 
 @dataclass(frozen=True)
 class LivePlaces:
-    """`entries`: the files of the buckets, oldest first; `totals`: of all files in their partitions."""
+    """`entries`: the files of the buckets, those of each oldest first; `totals`: of all files in their partitions."""
 
     entries: list[ManifestEntry]
     totals: set[PartitionTotal]
 
 
 def live_at(context: TableContext, snapshot: Snapshot, places: Collection[Place]) -> LivePlaces:
-    """Reads only manifests that may hold those partitions; of many entries only those of the buckets become objects."""
+    """Reads only manifests that may hold those partitions and were not read before."""
     partitions = {partition: context.partition_values(partition) for partition, _ in places}
-    reader, types = context.manifests, context.partition_types
-    manifests = [meta for meta in reader.manifests_of(snapshot) if may_hold_any(meta.partition_stats, types, partitions.values())]
-    if sum(meta.num_added_files + meta.num_deleted_files for meta in manifests) >= MANY_ENTRIES:
-        try:
-            return _by_columns(context, manifests, partitions, places)
-        except DamagedFile as error:
-            raise reader.gone_or_damaged(snapshot, error) from error
-    entries = reader.live_among(snapshot, manifests, lambda entry: entry.partition in partitions)
-    totals = {(entry.partition, entry.total_buckets) for entry in entries}
-    return LivePlaces([entry for entry in entries if (entry.partition, entry.bucket) in places], totals)
+    manifests = context.manifests.manifests_of(snapshot)
+
+    def may_hold(meta: ManifestFileMeta) -> bool:
+        return may_hold_any(meta.partition_stats, context.partition_types, partitions.values())
+
+    try:
+        if len(partitions) <= _MOST_PARTITIONS:
+            found = _live_of_known(context.known_manifests.read(manifests, partitions, may_hold), places)
+            if found is not None:
+                return found
+        return _live_by_columns(context, [meta for meta in manifests if may_hold(meta)], places)
+    except DamagedFile as error:
+        raise context.manifests.gone_or_damaged(snapshot, error) from error
 
 
-def _by_columns(
-    context: TableContext, manifests: list[ManifestFileMeta], partitions: Collection[bytes], places: Collection[Place]
-) -> LivePlaces:
+def _live_of_known(manifests: Sequence[KnownManifest], places: Collection[Place]) -> LivePlaces | None:
+    """The set-wise fold of those places alone; None where it does not show which numbers of buckets live elsewhere."""
+    entries: list[ManifestEntry] = []
+    totals: set[PartitionTotal] = set()
+    for partition in dict.fromkeys(partition for partition, _ in places):
+        parts = [manifest.entries(partition) for manifest in manifests]
+        dead = _DeadByBucket(parts)
+        alive = _live_totals(parts, dead)
+        if alive is None:
+            return None
+        totals |= {(partition, total) for total in alive}
+        for bucket in [bucket for where, bucket in places if where == partition]:
+            added = [entry for part in parts for entry in part.in_bucket(bucket).added]
+            entries += [entry for entry in added if entry.identity not in dead[bucket]]
+    return LivePlaces(entries, totals)
+
+
+class _DeadByBucket(dict[int, frozenset[Identity]]):
+    """What is deleted anywhere, bucket by bucket, as they are asked for."""
+
+    def __init__(self, parts: Sequence[PartitionEntries]) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def __missing__(self, bucket: int) -> frozenset[Identity]:
+        self[bucket] = frozenset[Identity]().union(*(part.in_bucket(bucket).deleted for part in self._parts))
+        return self[bucket]
+
+
+def _live_totals(parts: Sequence[PartitionEntries], dead: Mapping[int, frozenset[Identity]]) -> set[int] | None:
+    """Numbers of buckets that a file which is alive was written for; None if it takes more than samples to tell."""
+    alive: set[int] = set()
+    unsure: set[int] = set()
+    for part in reversed(parts):  # in the newest manifests most files are alive
+        for total in part.totals:
+            if total in alive:
+                continue
+            sample, is_all = part.sample(total)
+            if any(entry.identity not in dead[entry.bucket] for entry in sample):
+                alive.add(total)
+            elif not is_all:
+                unsure.add(total)
+    return alive if unsure <= alive else None
+
+
+def _live_by_columns(context: TableContext, manifests: Sequence[ManifestFileMeta], places: Collection[Place]) -> LivePlaces:
+    """The same of any number of partitions, files and DELETEs: every one of the partitions' entries is looked at."""
     from paimon_cli.history.live_columns import live_columns  # loads numpy, which commands on metadata do without
 
+    partitions = {partition for partition, _ in places}
     columns = live_columns(context.manifests.columns(manifests, partitions), partitions.__contains__)
     rows = [row for place in places for row in columns.rows_by_place.get(place, ())]
     return LivePlaces([columns.entry(row) for row in sorted(map(int, rows))], columns.totals())

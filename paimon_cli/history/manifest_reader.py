@@ -97,17 +97,28 @@ class ManifestReader:
 
         With `partitions`, whoever asks for few, most entries of others are left out.
         """
-        groups = _groups(manifests)
+        for pieces in self._decoded_groups(_groups(manifests), partitions):
+            yield from pieces
+
+    def columns_of_each(
+        self, manifests: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None = None
+    ) -> Iterator[list[EntryColumns]]:
+        """The same manifest by manifest, the pieces of each in a list."""
+        return self._decoded_groups([[meta] for meta in manifests], partitions)
+
+    def _decoded_groups(
+        self, groups: Sequence[Sequence[ManifestFileMeta]], partitions: Collection[bytes] | None
+    ) -> Iterator[list[EntryColumns]]:
         if self.threads < 2:
             for group in groups:
-                yield from _decoded([self._named_content(meta) for meta in group], partitions)
+                yield _decoded([self._named_content(meta) for meta in group], partitions)
             return
         with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(_DECODERS) as decoding:
             fetched = [[fetching.submit(self._named_content, meta) for meta in group] for group in groups]
             waiting = deque(decoding.submit(_decoded_when_there, futures, partitions) for futures in fetched)
             del fetched
             while waiting:
-                yield from waiting.popleft().result()
+                yield waiting.popleft().result()
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """What the commit of this snapshot added and deleted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from paimon_cli.history.branch_list import BranchList
+from paimon_cli.history.known_manifests import KnownManifests
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
@@ -44,3 +45,7 @@ class TableHistory:
     @cached_property
     def manifests(self) -> ManifestReader:
         return ManifestReader(self.storage, self.layout, self.read_threads)
+
+    @cached_property
+    def known_manifests(self) -> KnownManifests:
+        return KnownManifests(self.manifests)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
+from paimon_cli.history.known_manifests import MANY_ENTRIES
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry, ManifestFileMeta
@@ -22,9 +23,6 @@ KeepPartition = Callable[[bytes], bool]
 AddedFiles = Callable[[bytes, int], None]
 """Told how many files the manifests that are read add to a partition, kept or not; maybe in several portions."""
 Place = tuple[bytes, int]
-
-MANY_ENTRIES = 2000
-"""From so many entries on columns are faster than objects."""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.commit.manifest_merging import fold
-from paimon_cli.history import live_places, table_state
+from paimon_cli.history import known_manifests, table_state
 from paimon_cli.history.live_columns import deleted_partitions, folded_columns, live_columns
 from paimon_cli.history.live_places import live_at
 from paimon_cli.history.manifest_reader import live
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files, committed_state
 from paimon_cli.metadata import manifest_columns
 from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta, ManifestEntry, SimpleStats
@@ -91,7 +92,9 @@ def test_what_a_commit_is_checked_against(tmp_path: Path, monkeypatch: pytest.Mo
     places = list(bucket_files(context, snapshot))[1:3]
     found = []
     for many in (10**9, 0):
-        monkeypatch.setattr(live_places, "MANY_ENTRIES", many)
+        monkeypatch.setattr(known_manifests, "MANY_ENTRIES", many)
+        monkeypatch.setattr(known_manifests, "_FEW_BESIDE_MANY", 0)
+        context = TableContext.open(context.url)
         monkeypatch.setattr(table_state, "MANY_ENTRIES", many)
         found.append((live_at(context, snapshot, places), committed_state(bucket_files(context, snapshot))))
     assert found[0] == found[1]

@@ -1,0 +1,160 @@
+"""What a commit is checked against is what lives in its buckets, from however many manifests it has read before."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.errors import DamagedFile
+from paimon_cli.history import known_manifests, live_places, partition_entries
+from paimon_cli.history.live_places import LivePlaces, live_at
+from paimon_cli.history.manifest_reader import SnapshotGone
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata import manifest_columns
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.snapshot import APPEND, Snapshot
+from tests.commit.commit_tables import FaultyStorage, data_file, make_table, partition
+
+DAYS = [partition(f"2024-01-0{day}") for day in range(1, 5)]
+SELDOM = [{"extra_files": ("x",)}, {"embedded_file_index": b"\0\1"}, {"external_path": "else"}]
+
+
+@dataclass
+class History:
+    """Manifests come and are merged away; each snapshot names some of them. What is deleted may never have been added."""
+
+    context: TableContext
+    source: random.Random
+
+    def snapshots(self, count: int) -> Iterator[Snapshot]:
+        manifests: list[ManifestFileMeta] = []
+        for number in range(count):
+            writer = MetadataWriter(self.context)
+            size = self.source.choice([1, 2, 5, 60])
+            new = writer.manifests([self._entry() for _ in range(size)])
+            if self.source.random() < 0.2:
+                self.source.shuffle(manifests)
+                del manifests[2:]
+            (base, base_size), (delta, delta_size) = writer.manifest_list(manifests), writer.manifest_list(new)
+            manifests += new
+            yield Snapshot(number + 1, 0, base, delta, "me", 1, APPEND, 1, 0, 0, base_size, delta_size)
+
+    def _entry(self) -> ManifestEntry:
+        dice = self.source
+        file = data_file(f"f{dice.randrange(60):02}", level=dice.choice([0, 0, 5]))
+        if dice.random() < 0.1:
+            file = replace(file, **dice.choice(SELDOM))  # type: ignore[arg-type]
+        day = dice.randrange(4)
+        return ManifestEntry(dice.choice([ADD, ADD, DELETE]), DAYS[day], dice.randrange(3), 3 + (day == dice.randrange(9)), file)
+
+
+def plainly(context: TableContext, snapshot: Snapshot, places: list[tuple[bytes, int]]) -> LivePlaces:
+    """All entries are read; an ADD lives unless a DELETE of its identity stands anywhere."""
+    entries = [e for batch in context.manifests.entries(context.manifests.manifests_of(snapshot)) for e in batch]
+    deleted = {entry.identity for entry in entries if entry.kind == DELETE}
+    alive = [entry for entry in entries if entry.kind == ADD and entry.identity not in deleted]
+    partitions = {where for where, _ in places}
+    totals = {(entry.partition, entry.total_buckets) for entry in alive if entry.partition in partitions}
+    return LivePlaces([e for place in places for e in alive if (e.partition, e.bucket) == place], totals)
+
+
+@pytest.mark.parametrize("few", [10**9, 100, 0])
+@pytest.mark.parametrize("most_bytes", [1 << 20, 60_000])
+def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, most_bytes: int) -> None:
+    """However manifests are read, and however many of them are remembered."""
+    monkeypatch.setattr(known_manifests, "MANY_ENTRIES", few)
+    monkeypatch.setattr(known_manifests, "_FEW_BESIDE_MANY", few)
+    monkeypatch.setattr(known_manifests, "_MOST_BYTES", most_bytes)
+    monkeypatch.setattr(partition_entries, "_SAMPLE", 2)
+    monkeypatch.setattr(partition_entries, "_MOST_MADE", 20)
+    monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", 0 if few == 0 else 16)
+    by_columns = []
+    real = live_places._live_by_columns
+    monkeypatch.setattr(live_places, "_live_by_columns", lambda *given: by_columns.append(1) or real(*given))
+    source = random.Random(few + most_bytes)
+    context = make_table(tmp_path, partitioned=True)
+    for snapshot in History(context, source).snapshots(20):
+        places = source.sample([(day, bucket) for day in DAYS for bucket in range(3)], source.randrange(1, 4))
+        found, expected = live_at(context, snapshot, places), plainly(context, snapshot, places)
+        assert found.totals == expected.totals
+        for place in places:
+            assert [e for e in found.entries if (e.partition, e.bucket) == place] == [
+                e for e in expected.entries if (e.partition, e.bucket) == place
+            ]
+        assert len(found.entries) == len(expected.entries)
+    assert len(by_columns) < 10
+
+
+def test_of_very_many_partitions_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_places, "_MOST_PARTITIONS", 1)
+    context = make_table(tmp_path, partitioned=True)
+    for snapshot in History(context, random.Random(5)).snapshots(10):
+        places = [(day, 1) for day in DAYS]
+        found, expected = live_at(context, snapshot, places), plainly(context, snapshot, places)
+        assert (sorted(e.identity for e in found.entries), found.totals) == (  # type: ignore[type-var]
+            sorted(e.identity for e in expected.entries),  # type: ignore[type-var]
+            expected.totals,
+        )
+
+
+def commit_one(context: TableContext, name: str) -> Snapshot:
+    messages = [CommitMessage(DAYS[0], 0, 2, new_files=(data_file(name),), read_snapshot_id=None)]
+    return Committer(context).commit(messages, CommitIdentity("me"), check_append_files=True).snapshots[0]
+
+
+def manifest_reads(storage: FaultyStorage, context: TableContext, name: str) -> int:
+    before = len(storage.paths)
+    commit_one(context, name)
+    return sum("/manifest/manifest-" in path and "manifest-list" not in path for path in storage.paths[before:])
+
+
+class NotedReads(FaultyStorage):
+    def __init__(self) -> None:
+        super().__init__()
+        self.paths: list[str] = []
+
+    def read_bytes(self, path: str) -> bytes:
+        self.paths.append(path)
+        return super().read_bytes(path)
+
+
+def test_a_commit_reads_the_manifests_that_are_new(tmp_path: Path) -> None:
+    storage = NotedReads()
+    context = make_table(tmp_path, {"manifest.merge-min-count": "100"}, partitioned=True, storage=storage)
+    commit_one(context, "first")
+    assert [manifest_reads(storage, context, f"f{number}") for number in range(10)] == [1] * 10
+    assert manifest_reads(storage, TableContext.open(context.url, storage=storage), "g") == 11
+
+
+def test_what_was_read_does_not_travel(tmp_path: Path) -> None:
+    context = make_table(tmp_path, partitioned=True)
+    snapshot = commit_one(context, "first")
+    live_at(context, snapshot, [(DAYS[0], 0)])
+    assert context.known_manifests._known
+    carried = pickle.loads(pickle.dumps(context))
+    assert not carried.known_manifests._known
+    assert live_at(carried, snapshot, [(DAYS[0], 0)]) == live_at(context, snapshot, [(DAYS[0], 0)])
+
+
+@pytest.mark.parametrize("few", [10**9, 0])
+def test_a_manifest_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr(known_manifests, "MANY_ENTRIES", few)
+    monkeypatch.setattr(known_manifests, "_FEW_BESIDE_MANY", few)
+    context = make_table(tmp_path, partitioned=True)
+    snapshot = commit_one(context, "first")
+    (meta,) = context.manifests.manifests_of(snapshot)
+    Path(context.layout.manifest(meta.file_name)).unlink()
+    with pytest.raises(DamagedFile):
+        live_at(context, snapshot, [(DAYS[0], 0)])
+    Path(context.layout.snapshot(snapshot.id)).unlink()
+    with pytest.raises(SnapshotGone):
+        live_at(context, snapshot, [(DAYS[0], 0)])
