@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.datatypes.binary_row import serialize_row
@@ -33,13 +34,33 @@ class ColumnStatistics:
 UNKNOWN = ColumnStatistics()
 
 
-def footer_statistics(footer: pq.FileMetaData, column: str, t: DataType, has_nan: bool) -> ColumnStatistics:
-    """Statistics of one column over all row groups; bounds only when every row group with values has them."""
-    first = footer.row_group(0)
-    index = next((i for i in range(first.num_columns) if first.column(i).path_in_schema == column), None)
-    if index is None:  # a nested column has leaves only
+def leaf_numbers(schema: pa.Schema) -> dict[str, int]:
+    """Which leaf of the file each column is; nested columns are several, or none of their own.
+
+    By place, not by path: the path of `a.b` may be that of a column of this name, or of field b in column a.
+    """
+    numbers: dict[str, int] = {}
+    leaves = 0
+    for field in schema:
+        if not pa.types.is_nested(field.type):
+            numbers[field.name] = leaves
+        leaves += _leaves(field.type)
+    return numbers
+
+
+def _leaves(t: pa.DataType) -> int:
+    if pa.types.is_map(t):
+        return _leaves(t.key_type) + _leaves(t.item_type)
+    if pa.types.is_nested(t):
+        return sum(_leaves(t.field(i).type) for i in range(t.num_fields))
+    return 1
+
+
+def footer_statistics(footer: pq.FileMetaData, leaf: int | None, t: DataType, has_nan: bool) -> ColumnStatistics:
+    """Statistics of one leaf (none for nested columns) over all row groups; bounds only when every one with values has them."""
+    if leaf is None:
         return UNKNOWN
-    chunks = [footer.row_group(i).column(index).statistics for i in range(footer.num_row_groups)]
+    chunks = [footer.row_group(i).column(leaf).statistics for i in range(footer.num_row_groups)]
     if any(chunk is None or not chunk.has_null_count for chunk in chunks):
         return UNKNOWN
     nulls = sum(chunk.null_count for chunk in chunks)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from paimon_cli.bucket.avro_rows import AvroRows
-from paimon_cli.bucket.column_statistics import ColumnStatistics, footer_statistics
+from paimon_cli.bucket.column_statistics import ColumnStatistics, footer_statistics, leaf_numbers
 from paimon_cli.bucket.nanosecond_range import refuse_far_times
 from paimon_cli.bucket.orc_columns import orc_column
 from paimon_cli.bucket.value_statistics import ColumnTally
@@ -81,6 +81,7 @@ class _ParquetEncoder:
     def __init__(self, sink: BinaryIO, context: TableContext, codec: str, sample: pa.RecordBatch) -> None:
         schema = data_file_schema(context.schema)
         self._with_nan: set[str] = set()
+        self._leaves = leaf_numbers(schema)
         self._writer = pq.ParquetWriter(
             sink,
             schema,
@@ -107,7 +108,8 @@ class _ParquetEncoder:
         self._writer.close()
 
     def statistics(self, field: DataField) -> ColumnStatistics:
-        return footer_statistics(self._writer.writer.metadata, field.name, field.type, field.name in self._with_nan)
+        leaf = self._leaves.get(field.name)
+        return footer_statistics(self._writer.writer.metadata, leaf, field.type, field.name in self._with_nan)
 
 
 class _TalliedEncoder:
@@ -197,5 +199,6 @@ def _is_whole_number(t: pa.DataType) -> bool:
 def _repetitive_columns(schema: pa.Schema, sample: pa.RecordBatch) -> list[str]:
     """Text columns whose values repeat: a dictionary pays there and costs elsewhere."""
     rows = sample.slice(0, DICTIONARY_SAMPLE_ROWS)
-    texts = [f.name for f in schema if f.name in rows.schema.names and (pa.types.is_string(f.type) or pa.types.is_binary(f.type))]
+    sampled = set(rows.schema.names)
+    texts = [f.name for f in schema if f.name in sampled and (pa.types.is_string(f.type) or pa.types.is_binary(f.type))]
     return [name for name in texts if pc.count_distinct(rows.column(name)).as_py() * 2 < rows.num_rows]

@@ -6,6 +6,7 @@ Schema files spell nested types as JSON objects; only what a user types may also
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
@@ -51,7 +52,7 @@ def check_field_names(names: list[str]) -> None:
     """Java's rule for the fields of a ROW or table: unique, none blank. Raises `UsageError`."""
     if any(is_java_blank(name) for name in names):
         raise UsageError("a field has a blank name", "field names need at least one character that is not white space")
-    doubles = sorted({name for name in names if names.count(name) > 1})
+    doubles = sorted(name for name, times in Counter(names).items() if times > 1)
     if doubles:
         raise UsageError(f"field names are used twice: {', '.join(doubles)}", "field names must be unique", names=doubles)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.bucket.column_statistics import UNKNOWN, ColumnStatistics, footer_statistics, truncated
+from paimon_cli.bucket.column_statistics import UNKNOWN, ColumnStatistics, footer_statistics, leaf_numbers, truncated
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.values import Timestamp
 
@@ -60,22 +60,24 @@ def test_footer_bounds(
 ) -> None:
     table = pa.table({"c": pa.array(values, arrow)})
     pq.write_table(table, tmp_path / "f.parquet", store_decimal_as_integer=True, row_group_size=1)
-    found = footer_statistics(pq.read_metadata(tmp_path / "f.parquet"), "c", parse_type(type_text), has_nan=False)
+    found = footer_statistics(pq.read_metadata(tmp_path / "f.parquet"), 0, parse_type(type_text), has_nan=False)
     assert (found.minimum, found.maximum) == bounds
     assert found.null_count == values.count(None)
 
 
 def test_a_nan_takes_the_bounds_away(tmp_path: Path) -> None:
     pq.write_table(pa.table({"c": [1.0, float("nan")]}), tmp_path / "f.parquet")
-    found = footer_statistics(pq.read_metadata(tmp_path / "f.parquet"), "c", parse_type("DOUBLE"), has_nan=True)
+    found = footer_statistics(pq.read_metadata(tmp_path / "f.parquet"), 0, parse_type("DOUBLE"), has_nan=True)
     assert found == ColumnStatistics(None, None, 0)
 
 
-def test_nested_columns_are_unknown_even_when_a_leaf_has_their_name(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"element": [[1], [2]]}), tmp_path / "f.parquet")
-    assert (
-        footer_statistics(
-            pq.read_metadata(tmp_path / "f.parquet"), "element", parse_type({"type": "ARRAY", "element": "INT"}), False
-        )
-        == UNKNOWN
-    )
+def test_leaves_are_told_by_place_not_by_path(tmp_path: Path) -> None:
+    """The path of `a.w` is that of field w in column a as well: its bounds would hide rows."""
+    inner = pa.struct([("w", pa.int32()), ("l", pa.list_(pa.map_(pa.string(), pa.int32())))])
+    schema = pa.schema([("a", inner), ("a.w", pa.int32()), ("element", pa.list_(pa.int32())), ("z", pa.int32())])
+    rows = pa.table([[{"w": 900, "l": []}], [5], [[1]], [7]], schema=schema)
+    pq.write_table(rows, tmp_path / "f.parquet")
+    footer, leaves = pq.read_metadata(tmp_path / "f.parquet"), leaf_numbers(schema)
+    assert leaves == {"a.w": 3, "z": 5} and footer.num_columns == 6
+    assert footer_statistics(footer, leaves["a.w"], parse_type("INT"), False) == ColumnStatistics(5, 5, 0)
+    assert footer_statistics(footer, leaves.get("element"), parse_type("INT"), False) == UNKNOWN
