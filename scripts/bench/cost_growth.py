@@ -34,7 +34,7 @@ class Growth:
 
     def print(self) -> bool:
         """A line for people on stderr, a JSON line on stdout; whether the goal was met."""
-        listed = ", ".join(f"{size:,}: {cost:.3f} s" for size, cost in self.costs.items())
+        listed = ", ".join(f"{size:,}: {cost:.4g} s" for size, cost in self.costs.items())
         goal = "" if self.goal is None else f" (goal {self.goal:.2f}, {'met' if self.met else 'MISSED'})"
         slope = exponent(self.costs)
         print(f"{self.name} by {self.unit}: {listed}; {self.ratio:.2f} x{goal}, exponent {slope:.2f}", file=sys.stderr)
