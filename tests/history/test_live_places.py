@@ -106,6 +106,20 @@ def test_of_very_many_partitions_nothing_is_kept(tmp_path: Path, monkeypatch: py
         )
 
 
+@pytest.mark.parametrize("few", [10**9, 0])
+def test_the_newest_bucket_count_of_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr(known_manifests, "MANY_ENTRIES", few)
+    monkeypatch.setattr(known_manifests, "_FEW_BESIDE_MANY", few)
+    context = make_table(tmp_path, partitioned=True)
+    for snapshot in History(context, random.Random(9)).snapshots(8):
+        (meta,) = context.manifests.manifest_list(snapshot.delta_manifest_list)
+        (known,) = context.known_manifests.read([meta], DAYS, lambda meta: True)
+        for day in DAYS:
+            added = [e for e in context.manifests.manifest(meta.file_name) if e.kind == ADD and e.partition == day]
+            assert known.entries(day).newest_total == (added[-1].total_buckets if added else None)
+            assert set(known.entries(day).totals) == {entry.total_buckets for entry in added}
+
+
 def commit_one(context: TableContext, name: str) -> Snapshot:
     messages = [CommitMessage(DAYS[0], 0, 2, new_files=(data_file(name),), read_snapshot_id=None)]
     return Committer(context).commit(messages, CommitIdentity("me"), check_append_files=True).snapshots[0]
