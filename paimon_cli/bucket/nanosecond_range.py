@@ -36,9 +36,10 @@ def refuse_far_times(rows: pa.Table, file_format: str) -> None:
 
 
 def int96_columns(schema: pq.ParquetSchema, columns: Sequence[str]) -> list[str]:
-    """Those of the columns that hold an INT96, themselves or deep inside."""
+    """Those of the columns that hold an INT96, themselves or deep inside, or might: names may have dots, as paths have."""
     leaves = (schema.column(i) for i in range(len(schema.names)))
-    holding = {leaf.path.split(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
+    paths = [leaf.path.split(".") for leaf in leaves if leaf.physical_type == "INT96"]
+    holding = {".".join(path[:end]) for path in paths for end in range(1, len(path) + 1)}
     return [name for name in columns if name in holding]
 
 

@@ -40,3 +40,11 @@ def test_times_out_of_range(millis: int) -> None:
             read(file_of(pa.table({"c": column})), ["c"])
         with pytest.raises(NotSupported, match="of orc files"):
             refuse_far_times(pa.table({"c": column}), "orc")
+
+
+def test_columns_with_dots_in_their_names() -> None:
+    far = pa.array([253_402_300_799_999], pa.timestamp("ms"))
+    sink = file_of(pa.table({"at.day": far, "at": [1], "day": [2]}))
+    assert int96_columns(pq.ParquetFile(sink).schema, ["day", "at.day"]) == ["at.day"]
+    with pytest.raises(NotSupported):
+        read(sink, ["at.day"])
