@@ -44,7 +44,7 @@ from paimon_cli.cli import (
 )
 from paimon_cli.cli.command import HelpfulGroup
 from paimon_cli.cli.failure_report import report_failure
-from paimon_cli.cli.standard_streams import discard_stdout, flush_stdout, prepare_streams
+from paimon_cli.cli.standard_streams import discard_stdout, flush_stderr, flush_stdout, prepare_streams
 from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
 
 INTERRUPTED = 130
@@ -152,5 +152,5 @@ def main() -> None:
         app()
     except SystemExit as end:
         atexit._run_exitfuncs()  # temporary files go
-        sys.stderr.flush()
+        flush_stderr()
         os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))

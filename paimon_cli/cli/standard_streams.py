@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -40,6 +41,12 @@ def flush_stdout() -> OSError | None:
         discard_stdout()
         return error
     return None
+
+
+def flush_stderr() -> None:
+    """What cannot be said is not said; the exit code is."""
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
 
 
 def discard_stdout() -> None:

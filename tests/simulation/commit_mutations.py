@@ -112,7 +112,7 @@ def exists_then_rename() -> Patch:
 def no_identity_check_after_exists() -> Patch:
     """The answer of a put gets lost, the second put meets the first one's file and takes it for somebody else's."""
 
-    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+    def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
         path, content = context.layout.snapshot(snapshot.id), snapshot.to_json().encode()
         while True:
             outcome = context.storage.put_if_absent(path, content)
@@ -124,7 +124,7 @@ def no_identity_check_after_exists() -> Patch:
 
 @planted_in("writer-writer")
 def exists_taken_for_success() -> Patch:
-    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+    def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
         context.storage.put_if_absent(context.layout.snapshot(snapshot.id), snapshot.to_json().encode())
         return context.storage.exists(context.layout.snapshot(snapshot.id))
 
@@ -133,7 +133,7 @@ def exists_taken_for_success() -> Patch:
 
 @planted_in("writer-writer")
 def unknown_taken_for_success() -> Patch:
-    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+    def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
         outcome = context.storage.put_if_absent(context.layout.snapshot(snapshot.id), snapshot.to_json().encode())
         return outcome is not PutOutcome.EXISTS
 
@@ -144,9 +144,9 @@ def unknown_taken_for_success() -> Patch:
 def clean_up_of_metadata_after_unknown() -> Patch:
     real = committer.publish
 
-    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+    def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
         try:
-            return real(context, snapshot)
+            return real(context, snapshot, base)
         except PaimonError:
             for meta in context.manifests.manifest_list(snapshot.delta_manifest_list):
                 context.storage.delete(context.layout.manifest(meta.file_name))
@@ -174,9 +174,9 @@ def data_files_deleted_after_unknown() -> Patch:
 def retry_after_unknown_as_if_lost() -> Patch:
     real = committer.publish
 
-    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+    def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
         try:
-            return real(context, snapshot)
+            return real(context, snapshot, base)
         except PaimonError:
             return False
 
@@ -187,9 +187,9 @@ def retry_after_unknown_as_if_lost() -> Patch:
 def hint_before_publication() -> Patch:
     real = committer.publish
 
-    def publish(context: TableContext, snapshot: Snapshot) -> bool:
+    def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
         snapshot_publish.announce(context, snapshot)
-        return real(context, snapshot)
+        return real(context, snapshot, base)
 
     return patch.object(committer, "publish", publish)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.simulation.exploration import explore
@@ -11,6 +13,8 @@ from tests.simulation.scenarios import scenario
 from tests.simulation.schedule import parse_schedule
 
 MOST_SCHEDULES = 3_000
+WRONGLY_PLANTED = re.compile("TypeError.*argument|AttributeError")
+"""A mutation that no longer fits the code breaks everything, which finds nothing."""
 
 
 def test_there_are_enough() -> None:
@@ -19,9 +23,11 @@ def test_there_are_enough() -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_found(mutation: Mutation) -> None:
+    planned = scenario(mutation.scenario)  # set up by the shipped code
     with mutation.plant():
-        result = explore(scenario(mutation.scenario), most_schedules=MOST_SCHEDULES, most_switches=mutation.most_switches)
+        result = explore(planned, most_schedules=MOST_SCHEDULES, most_switches=mutation.most_switches)
         assert result.findings, f"not found in {result.schedules} schedules"
+        assert not WRONGLY_PLANTED.search(str(result.findings[0])), result.findings[0]
         schedule = parse_schedule(result.findings[0].schedule)
     with mutation.plant():
         assert replay(scenario(mutation.scenario), schedule).violations, "the replay line shows it again"
