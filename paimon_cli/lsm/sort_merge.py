@@ -6,6 +6,7 @@ up to it are complete, so they are cut off, sorted together and merged as one pi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -21,8 +22,13 @@ from paimon_cli.datatypes.key_order import (
     order_words,
 )
 from paimon_cli.datatypes.stable_order import stable_order
+from paimon_cli.lsm.interleave import Interleave
 from paimon_cli.lsm.merge_engine import MergeEngine, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+
+SAMPLES_PER_PIECE = 16
+"""How evenly runs in memory are cut."""
+LEAST_ROWS_OF_A_RUN = 8192
 
 
 def merge_sorted_runs(
@@ -54,6 +60,40 @@ def merge_sorted_runs(
             yield from merge_piece([batch], key_columns, engine, keys_repeat=keys_repeat)
 
 
+def merge_in_memory(
+    batches: Sequence[pa.RecordBatch], key_columns: Sequence[str], engine: MergeEngine, rows_per_piece: int
+) -> Iterator[pa.RecordBatch]:
+    """Like `merge_sorted_runs`, of runs that lie in memory, oldest first, and may hold a key several times.
+
+    Batches come out after about `rows_per_piece` rows of input each, and no key spans two of them. The runs are cut where a
+    sample of their keys says, so that a piece is gathered while it is in the processor's cache.
+    """
+    total = sum(batch.num_rows for batch in batches)
+    if total <= rows_per_piece:
+        yield from merge_piece(batches, key_columns, engine, keys_repeat=True)
+        return
+    cursors = [cursor for batch in _long_runs(batches, key_columns) if (cursor := RunCursor(iter([batch]), key_columns)).fill()]
+    step = max(1, rows_per_piece // SAMPLES_PER_PIECE)
+    samples = sorted(itertools.chain.from_iterable(cursor.sample(step) for cursor in cursors))
+    cuts = [key for key, _ in itertools.groupby(samples[SAMPLES_PER_PIECE - 1 :: SAMPLES_PER_PIECE])]
+    for cut in cuts:
+        slices = [piece for cursor in cursors if (piece := cursor.take_up_to(cut)).num_rows]
+        yield from merge_piece(slices, key_columns, engine, keys_repeat=True)
+    rest = [piece for cursor in cursors for piece in cursor.rest()]
+    if rest:
+        yield from merge_piece(rest, key_columns, engine, keys_repeat=True)
+
+
+def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Neighbours put together until they are worth cutting: a slice costs the same whatever its length."""
+    group: list[pa.RecordBatch] = []
+    for number, batch in enumerate(batches, 1):
+        group.append(batch)
+        if number == len(batches) or sum(part.num_rows for part in group) >= LEAST_ROWS_OF_A_RUN:
+            yield from merge_piece(group, key_columns, Interleave(), keys_repeat=len(group) > 1)
+            group = []
+
+
 class RunCursor:
     """The unread part of one sorted run."""
 
@@ -75,6 +115,10 @@ class RunCursor:
     @property
     def last_key(self) -> Key:
         return key_at(self._keys, len(self._keys[0]) - 1)
+
+    def sample(self, step: int) -> list[Key]:
+        """Every `step`-th key of the batch in memory."""
+        return [key_at(self._keys, row) for row in range(step - 1, len(self._keys[0]), step)]
 
     def take_up_to(self, frontier: Key) -> pa.RecordBatch:
         """Cut off the rows whose key is <= `frontier`."""

@@ -29,7 +29,8 @@ def _parquet(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
     end = file.num_row_groups if split.length is None else split.start + split.length
     if file.metadata.num_rows == 0:
         yield _no_rows(file.schema_arrow)
-    yield from file.iter_batches(BATCH_ROWS, row_groups=list(range(split.start, end)))
+    # Without threads: a fifth less work, and the other cores have batches to sort.
+    yield from file.iter_batches(BATCH_ROWS, row_groups=list(range(split.start, end)), use_threads=False)
 
 
 def _orc(stream: BinaryIO) -> Iterator[pa.RecordBatch]:

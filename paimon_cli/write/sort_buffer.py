@@ -10,14 +10,13 @@ from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.interleave import Interleave
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sort_merge import sorted_rows
-from paimon_cli.lsm.sorted_rows import SortedRows
+from paimon_cli.lsm.sort_merge import merge_in_memory
 
 ROWS_PER_PIECE = 65536
 
 
 class SortBuffer:
-    """Collects batches in `merge_schema` in the order of arrival and flushes them as one sorted run.
+    """Collects batches in `merge_schema`, each sorted by key, in the order of arrival and flushes them as one sorted run.
 
     (Java SortBufferWriteBuffer, format section 7.3.)
     """
@@ -33,6 +32,7 @@ class SortBuffer:
         """Bytes in memory."""
 
     def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows in key order."""
         self._batches.append(rows)
         self.size += rows.nbytes
 
@@ -42,15 +42,16 @@ class SortBuffer:
 
     def spill(self) -> None:
         """Move the rows in memory to disk, all of them: merging is for the flush, which sees every row of a key."""
-        rows = self._sorted()
-        pieces = (Interleave().merge(piece) for piece in rows.pieces_of(SPILLED_BATCH_BYTES))
-        self._runs.append(self._spill.write(pieces, rows.rows.schema))
+        batches = self._taken()
+        rows_per_batch = sum(batch.num_rows for batch in batches) * SPILLED_BATCH_BYTES // max(1, sum(b.nbytes for b in batches))
+        pieces = merge_in_memory(batches, self._keys, Interleave(), max(1, rows_per_batch))
+        self._runs.append(self._spill.write(pieces, batches[0].schema))
 
     def flush(self, writer: DataFileWriter) -> None:
         """Merge all rows by key and write them; empty afterwards."""
         if not self._runs:
-            for piece in self._sorted().pieces(ROWS_PER_PIECE):
-                writer.write(self._engine.merge(piece))
+            for batch in merge_in_memory(self._taken(), self._keys, self._engine, ROWS_PER_PIECE):
+                writer.write(batch)
             return
         if self._batches:
             self.spill()
@@ -62,20 +63,6 @@ class SortBuffer:
         for run in runs:
             self._spill.remove(run)
 
-    def _sorted(self) -> SortedRows:
+    def _taken(self) -> list[pa.RecordBatch]:
         batches, self._batches, self.size = self._batches, [], 0
-        return sorted_rows(_in_one(batches), self._keys, self._engine)
-
-
-def _in_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """All rows in one batch; empties the list, column by column, so that they are never in memory twice."""
-    schema = batches[0].schema
-    parts = [[batch.column(number) for batch in batches] for number in range(len(schema))]
-    batches.clear()
-    columns = []
-    for part in parts:
-        columns.append(pa.concat_arrays(part))
-        part.clear()
-        # Small buffers make no room for big ones: without this they would be in memory twice after all.
-        pa.default_memory_pool().release_unused()
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+        return batches

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from paimon_cli.lsm import sort_merge
 from paimon_cli.lsm.interleave import Interleave
 from paimon_cli.lsm.merge_engine import Deduplicate
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
@@ -109,3 +110,32 @@ def test_batches_can_be_kept_small_and_no_key_spans_two() -> None:
     assert max(batch.num_rows for batch in small) <= 104 < max(batch.num_rows for batch in whole)
     keys = [set(batch["k"].to_pylist()) for batch in small]
     assert sum(map(len, keys)) == len(set.union(*keys)) == 1000
+
+
+@pytest.mark.parametrize("kinds", [("int",), ("string",), ("double",), ("bool", "string"), ("int", "double")])
+@pytest.mark.parametrize("rows_per_piece", [1, 20, 160, 100_000])
+@pytest.mark.parametrize("least_rows_of_a_run", [1, 50])
+def test_a_merge_in_memory_equals_a_dictionary(
+    kinds: tuple[str, ...], rows_per_piece: int, least_rows_of_a_run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sort_merge, "LEAST_ROWS_OF_A_RUN", least_rows_of_a_run)
+    r = random.Random(f"{kinds}{rows_per_piece}")
+    keys = [pa.field(f"k{i}", KEYS[kind][0]) for i, kind in enumerate(kinds)]
+    schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), *keys])
+    newest: dict[Any, tuple[Any, ...]] = {}
+    runs: list[pa.RecordBatch] = []
+    for run in range(30):
+        rows = []
+        for row in range(r.choice([1, 2, 40, 120])):
+            key = tuple(KEYS[kind][1](r) for kind in kinds)
+            ordered = tuple(java_order(value) for value in key)
+            newest[ordered] = (1000 * run + row, r.choice([0, 2, 3]), *key)
+            rows.append((ordered, newest[ordered]))
+        runs += batches([row for _, row in sorted(rows)], schema, len(rows))
+    merged = list(sort_merge.merge_in_memory(runs, [k.name for k in keys], Deduplicate(), rows_per_piece))
+    assert [repr(tuple(row.values())) for batch in merged for row in batch.to_pylist()] == [
+        repr(newest[k]) for k in sorted(newest)
+    ]
+    if rows_per_piece < 100_000 and "bool" not in kinds and "double" not in kinds:
+        assert len(merged) > 1
+        assert max(batch.num_rows for batch in merged) <= 40 + 2 * rows_per_piece
