@@ -8,11 +8,12 @@ a crash leaves behind are files that nobody names.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests, needed_by_other_branches
 from paimon_cli.maintain.protections import Protections, tagged_snapshots
@@ -102,7 +103,7 @@ def plan_expiry(context: TableContext, retention: Retention, on_read: OnRead | N
 def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFiles) -> ExpirySummary:
     """Delete what the plan names and nobody needs by then. Without a plan only a missing EARLIEST hint is made, as Java does."""
     if plan is None:
-        _point_at_earliest(context)
+        _make_missing_hint(context)
         return ExpirySummary()
     _forget_snapshots(context, plan)
     now = _protections_now(context)
@@ -125,10 +126,16 @@ def _remove_emptied(context: TableContext, data: list[DoomedFile]) -> None:
         remove_empty_directory(context.storage, directory)
 
 
-def _point_at_earliest(context: TableContext) -> None:
+def _make_missing_hint(context: TableContext) -> None:
     earliest = context.snapshots.earliest_id()
     if earliest is not None and not context.storage.exists(context.layout.earliest_hint):
-        context.storage.overwrite(context.layout.earliest_hint, str(earliest).encode())
+        point_at_earliest(context, earliest)
+
+
+def point_at_earliest(context: TableContext, snapshot_id: int) -> None:
+    """Write the EARLIEST hint. Whoever reads it looks whether the snapshot is there, so a failure is none of the caller's."""
+    with contextlib.suppress(StorageUnavailable):
+        context.storage.overwrite(context.layout.earliest_hint, str(snapshot_id).encode())
 
 
 def doomed_now(context: TableContext, plan: ExpiryPlan) -> list[DoomedFile]:
@@ -159,7 +166,7 @@ def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
         continue
     if context.options.changelogs_outlive_snapshots and plan.snapshots:
         storage.overwrite(layout.latest_changelog_hint, str(plan.snapshots[-1].id).encode())
-    storage.overwrite(layout.earliest_hint, str(plan.kept.id).encode())
+    point_at_earliest(context, plan.kept.id)
 
 
 def _find_doomed(context: TableContext, expiring: range, kept: Snapshot, on_read: OnRead | None = None) -> ExpiryPlan:

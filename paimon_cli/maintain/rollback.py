@@ -13,6 +13,7 @@ from paimon_cli.errors import Conflict, NotFound
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.discarded_versions import DiscardedVersions, discarded_versions, needed_up_to
+from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.side_by_side import DeleteFiles
 from paimon_cli.maintain.snapshot_files import DoomedFile
 from paimon_cli.maintain.tags import tags_above
@@ -150,7 +151,7 @@ def _bring_back(context: TableContext, target: Snapshot, text: bytes) -> None:
     outcome = storage.put_if_absent(layout.snapshot(target.id), text)
     if outcome is not PutOutcome.CREATED and context.snapshots.find(target.id) is None:
         raise Conflict(f"snapshot {target.id} of {context.address} could not be brought back", "the storage did not take it")
-    storage.overwrite(layout.earliest_hint, str(target.id).encode())
+    point_at_earliest(context, target.id)
 
 
 def _forget_changelogs(context: TableContext, plan: RollbackPlan) -> None:

@@ -60,6 +60,15 @@ def test_only_the_newest_and_its_files_stay(tmp_path: Path) -> None:
     assert rows(context) == before and not list(check_table(context, rows=True))
 
 
+def test_a_hint_that_cannot_be_written_leaves_no_orphans(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    (Path(context.url) / "snapshot" / "EARLIEST" / "in the way").mkdir(parents=True)
+    summary = expire_snapshots(context, KEEP_ONE)
+    assert summary.snapshots == (1, 2, 3, 4) and summary.data_files == 4
+    assert context.snapshots.ids() == [5] and context.snapshots.earliest_id() == 5
+    assert files_of(context) == named_files(context)
+
+
 def test_upgraded_files_stay(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"])
     write(context, [{"k": 1, "v": "a"}])
