@@ -46,7 +46,7 @@ def read(
     call: Call,
     table: TableName,
     select: Annotated[
-        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns, such as id,name; else all.")
+        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns, such as id,`last name`; else all.")
     ] = None,
     where: Annotated[
         str | None,

@@ -17,7 +17,7 @@ from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.storage.cores import usable_cores
-from paimon_cli.table.table_definition import split_names
+from paimon_cli.table.table_definition import quoted_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +112,7 @@ def plan_rows(table: Table, request: ReadRequest) -> RowScan:
         chosen = IncrementRange.of(table.context, increment.begin, increment.end)
         mode = chosen.mode(table.context, increment.mode)
         context = increment_context(table.context, mode)
-    columns = context.schema.field_names if request.select is None else split_names(request.select)
+    columns = context.schema.field_names if request.select is None else quoted_names(request.select)
     if not columns:
         raise UsageError("no columns to read", hint=f"the columns are {', '.join(context.schema.field_names)}")
     context.schema.fields_of(columns)

@@ -1,0 +1,32 @@
+"""Lists of names as users type them."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_cli.errors import UsageError
+from paimon_cli.table.table_definition import quoted_names
+
+NAMES = {
+    "": (),
+    " , ": (),
+    "id": ("id",),
+    " id , name,": ("id", "name"),
+    "`last name`,id": ("last name", "id"),
+    "id, `a,b` ,`c`": ("id", "a,b", "c"),
+    '"a,b"," x "': ("a,b", " x "),
+    "`a``b`": ("a`b",),
+    "it's,5\"": ("it's", '5"'),
+    "日 本": ("日 本",),
+}
+
+
+@pytest.mark.parametrize(("text", "names"), NAMES.items())
+def test_names_may_be_quoted(text: str, names: tuple[str, ...]) -> None:
+    assert quoted_names(text) == names
+
+
+@pytest.mark.parametrize("text", ["`a", 'id,"b', "`a`b", "``"])
+def test_quotes_close(text: str) -> None:
+    with pytest.raises(UsageError, match="cannot read the names"):
+        quoted_names(text)
