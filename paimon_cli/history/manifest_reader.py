@@ -18,7 +18,7 @@ from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
 
 if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
-    from paimon_cli.metadata.manifest_columns import EntryColumns
+    from paimon_cli.metadata.manifest_columns import EntryColumns, OpenManifest
 
 KeepManifest = Callable[[ManifestFileMeta], bool]
 KeepEntry = Callable[[ManifestEntry], bool]
@@ -28,8 +28,8 @@ _FEW = 4
 _LISTS_KEPT = 8
 _GROUP_BYTES = 6 << 20
 """So many bytes of manifests are decoded side by side: they unfold to some 20 times that."""
-_DECODERS = 2
-"""More would hold more memory; numpy does little enough of the work outside of Python's lock."""
+_OPEN_GROUPS = 2
+"""One is decompressed while another is decoded: two at a time would wait for each other, and hold more memory."""
 
 
 class SnapshotGone(NotFound):
@@ -109,16 +109,19 @@ class ManifestReader:
     def _decoded_groups(
         self, groups: Sequence[Sequence[ManifestFileMeta]], partitions: Collection[bytes] | None
     ) -> Iterator[list[EntryColumns]]:
+        from paimon_cli.metadata.manifest_columns import decode_opened, open_manifest
+
         if self.threads < 2:
             for group in groups:
-                yield _decoded([self._named_content(meta) for meta in group], partitions)
+                yield list(decode_opened([open_manifest(*self._named_content(meta), partitions) for meta in group]))
             return
-        with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(_DECODERS) as decoding:
-            fetched = [[fetching.submit(self._named_content, meta) for meta in group] for group in groups]
-            waiting = deque(decoding.submit(_decoded_when_there, futures, partitions) for futures in fetched)
-            del fetched
-            while waiting:
-                yield waiting.popleft().result()
+        with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(1) as opening:
+            fetched = deque([fetching.submit(self._named_content, meta) for meta in group] for group in groups)
+            opened: deque[Future[list[OpenManifest]]] = deque()
+            while fetched or opened:
+                while fetched and len(opened) < _OPEN_GROUPS:
+                    opened.append(opening.submit(_opened_when_there, fetched.popleft(), partitions))
+                yield list(decode_opened(opened.popleft().result()))
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """What the commit of this snapshot added and deleted."""
@@ -186,14 +189,10 @@ def _groups(manifests: Sequence[ManifestFileMeta]) -> list[list[ManifestFileMeta
     return groups
 
 
-def _decoded_when_there(fetched: Sequence[Future[tuple[str, bytes]]], partitions: Collection[bytes] | None) -> list[EntryColumns]:
-    return _decoded([future.result() for future in fetched], partitions)
+def _opened_when_there(fetched: Sequence[Future[tuple[str, bytes]]], partitions: Collection[bytes] | None) -> list[OpenManifest]:
+    from paimon_cli.metadata.manifest_columns import open_manifest
 
-
-def _decoded(group: Sequence[tuple[str, bytes]], partitions: Collection[bytes] | None) -> list[EntryColumns]:
-    from paimon_cli.metadata.manifest_columns import decode_manifest_columns
-
-    return list(decode_manifest_columns(group, partitions))
+    return [open_manifest(*future.result(), partitions) for future in fetched]
 
 
 def live(batches: Iterable[Sequence[ManifestEntry]], keep_entry: KeepEntry | None = None) -> list[ManifestEntry]:

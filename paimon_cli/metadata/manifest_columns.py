@@ -41,7 +41,7 @@ _RANGES = {
 }
 _SELDOM = ("_FILE._EXTRA_FILES", "_FILE._EMBEDDED_FILE_INDEX", "_FILE._EXTERNAL_PATH")
 """More of a file's identity: an array, which takes one byte when empty, and two that are null."""
-_Manifest = tuple[str, ContainerContent]
+OpenManifest = tuple[str, ContainerContent]
 """A path, and what is there."""
 _WANTED = ("_VERSION", *_NUMBERS.values(), *_RANGES.values(), *_SELDOM)
 
@@ -154,17 +154,27 @@ def decode_manifest_columns(
     Neighbours of one writer's schema make one piece. `partitions`: blocks in which neither of these byte strings occurs,
     partitions or parts of them, are left out, undecoded.
     """
+    yield from decode_opened([open_manifest(path, data, partitions) for path, data in manifests])
+
+
+def open_manifest(path: str, data: bytes, partitions: Collection[bytes] | None = None) -> OpenManifest:
+    """The first half of the work, outside of Python's lock: blocks are decompressed."""
     broken: tuple[type[BaseException], ...] = (MemoryError, *damage_errors())
-    group: list[_Manifest] = []
-    for path, data in manifests:
-        try:
-            content = container_content(data, ENTRY)
-        except broken:
-            decode_manifest(data, path)  # says what is wrong
-            raise
-        if partitions is not None:
-            held = [(count, block) for count, block in content.blocks if any(partition in block for partition in partitions)]
-            content = replace(content, blocks=held)
+    try:
+        content = container_content(data, ENTRY)
+    except broken:
+        decode_manifest(data, path)  # says what is wrong
+        raise
+    if partitions is not None:
+        held = [(count, block) for count, block in content.blocks if any(partition in block for partition in partitions)]
+        content = replace(content, blocks=held)
+    return path, content
+
+
+def decode_opened(manifests: Sequence[OpenManifest]) -> Iterator[EntryColumns]:
+    """The second half, which holds Python's lock most of the time."""
+    group: list[OpenManifest] = []
+    for path, content in manifests:
         if group and json.dumps(group[0][1].schema) != json.dumps(content.schema):
             yield from _decoded(group)
             group = []
@@ -173,7 +183,7 @@ def decode_manifest_columns(
         yield from _decoded(group)
 
 
-def _decoded(group: Sequence[_Manifest]) -> Iterator[EntryColumns]:
+def _decoded(group: Sequence[OpenManifest]) -> Iterator[EntryColumns]:
     blocks = [block for _, content in group for block in content.blocks]
     records = sum(max(count, 0) for count, _ in blocks)
     if records >= _FEWEST_BLOCKS * max((count for count, _ in blocks), default=0):
@@ -185,7 +195,7 @@ def _decoded(group: Sequence[_Manifest]) -> Iterator[EntryColumns]:
     yield columns_of([entry for path, content in group for entry in entries_of(content, path)])
 
 
-def _side_by_side(group: Sequence[_Manifest]) -> EntryColumns:
+def _side_by_side(group: Sequence[OpenManifest]) -> EntryColumns:
     from fastavro.schema import parse_schema
 
     contents = [content for _, content in group]
