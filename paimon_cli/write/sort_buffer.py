@@ -55,6 +55,8 @@ class SortBuffer:
             return
         if self._batches:
             self.spill()
+        # What small buffers have left is no room for the big ones of a merge.
+        pa.default_memory_pool().release_unused()
         runs, self._runs = self._runs, []
         opened: list[OpenRun] = [run.read for run in runs]
         most = self._context.options.local_sort_max_file_handles
