@@ -109,11 +109,11 @@ class ManifestReader:
     def _decoded_groups(
         self, groups: Sequence[Sequence[ManifestFileMeta]], partitions: Collection[bytes] | None
     ) -> Iterator[list[EntryColumns]]:
-        from paimon_cli.metadata.manifest_columns import decode_opened, open_manifest
+        from paimon_cli.metadata.manifest_columns import decode_manifest_columns, decode_opened
 
         if self.threads < 2:
             for group in groups:
-                yield list(decode_opened([open_manifest(*self._named_content(meta), partitions) for meta in group]))
+                yield list(decode_manifest_columns([self._named_content(meta) for meta in group], partitions))
             return
         with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(1) as opening:
             fetched = deque([fetching.submit(self._named_content, meta) for meta in group] for group in groups)

@@ -87,11 +87,13 @@ def merge_in_memory(
 def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Neighbours put together until they are worth cutting: a slice costs the same whatever its length."""
     group: list[pa.RecordBatch] = []
+    rows = 0
     for number, batch in enumerate(batches, 1):
         group.append(batch)
-        if number == len(batches) or sum(part.num_rows for part in group) >= LEAST_ROWS_OF_A_RUN:
+        rows += batch.num_rows
+        if number == len(batches) or rows >= LEAST_ROWS_OF_A_RUN:
             yield from merge_piece(group, key_columns, Interleave(), keys_repeat=len(group) > 1)
-            group = []
+            group, rows = [], 0
 
 
 class RunCursor:

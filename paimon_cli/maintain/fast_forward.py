@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.discarded_versions import DiscardedVersions, discarded_versions, needed_up_to
+from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.rollback import take_out
 from paimon_cli.maintain.side_by_side import DeleteFiles
@@ -109,7 +110,7 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
         storage.delete(main.layout.schema(number))
     present = all_ids(main)
     storage.overwrite(main.layout.latest_hint, str(present[-1]).encode())
-    storage.overwrite(main.layout.earliest_hint, str(present[0]).encode())
+    point_at_earliest(main, present[0])
     for directory in (main.layout.snapshot_directory, main.layout.tag_directory):
         keep_deleted(storage, directory)
     doomed = plan.discarded.doomed(main, needed_up_to(main)) if plan.discarded_ids else []
