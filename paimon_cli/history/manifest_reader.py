@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
 
 if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
-    from paimon_cli.metadata.manifest_columns import EntryColumns, OpenManifest
+    from paimon_cli.metadata.manifest_columns import EntryColumns
 
 KeepManifest = Callable[[ManifestFileMeta], bool]
 KeepEntry = Callable[[ManifestEntry], bool]
@@ -28,8 +28,6 @@ _FEW = 4
 _LISTS_KEPT = 8
 _GROUP_BYTES = 6 << 20
 """So many bytes of manifests are decoded side by side: they unfold to some 20 times that."""
-_OPEN_GROUPS = 2
-"""One is decompressed while another is decoded: two at a time would wait for each other, and hold more memory."""
 
 
 class SnapshotGone(NotFound):
@@ -93,7 +91,7 @@ class ManifestReader:
     def columns(
         self, manifests: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None = None
     ) -> Iterator[EntryColumns]:
-        """The same entries as columns, some manifests to a piece, in order; files are fetched and decoded side by side.
+        """The same entries as columns, some manifests to a piece, in order; files are fetched side by side.
 
         With `partitions`, whoever asks for few, most entries of others are left out.
         """
@@ -109,19 +107,16 @@ class ManifestReader:
     def _decoded_groups(
         self, groups: Sequence[Sequence[ManifestFileMeta]], partitions: Collection[bytes] | None
     ) -> Iterator[list[EntryColumns]]:
-        from paimon_cli.metadata.manifest_columns import decode_manifest_columns, decode_opened
+        from paimon_cli.metadata.manifest_columns import decode_manifest_columns
 
         if self.threads < 2:
             for group in groups:
-                yield list(decode_manifest_columns([self._named_content(meta) for meta in group], partitions))
+                yield list(decode_manifest_columns(map(self._named_content, group), partitions))
             return
-        with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(1) as opening:
+        with ThreadPoolExecutor(self.threads) as fetching:
             fetched = deque([fetching.submit(self._named_content, meta) for meta in group] for group in groups)
-            opened: deque[Future[list[OpenManifest]]] = deque()
-            while fetched or opened:
-                while fetched and len(opened) < _OPEN_GROUPS:
-                    opened.append(opening.submit(_opened_when_there, fetched.popleft(), partitions))
-                yield list(decode_opened(opened.popleft().result()))
+            while fetched:
+                yield list(decode_manifest_columns((future.result() for future in fetched.popleft()), partitions))
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """What the commit of this snapshot added and deleted."""
@@ -187,12 +182,6 @@ def _groups(manifests: Sequence[ManifestFileMeta]) -> list[list[ManifestFileMeta
         groups[-1].append(meta)
         filled += meta.file_size
     return groups
-
-
-def _opened_when_there(fetched: Sequence[Future[tuple[str, bytes]]], partitions: Collection[bytes] | None) -> list[OpenManifest]:
-    from paimon_cli.metadata.manifest_columns import open_manifest
-
-    return [open_manifest(*future.result(), partitions) for future in fetched]
 
 
 def live(batches: Iterable[Sequence[ManifestEntry]], keep_entry: KeepEntry | None = None) -> list[ManifestEntry]:

@@ -1,7 +1,7 @@
-"""Many blocks of equal Avro records decoded side by side: step i reads record i of every block, field by field, as arrays.
+"""Many blocks of equal Avro records decoded side by side: step i walks through record i of every block, field by field.
 
-Python's cost is then one step per record of a *block*, however many
-there are. Only numbers, and where bytes lie, come out.
+Python's cost is then one step per record of a *block*, however many there are. A step only notes where each wanted
+value lies, or the bytes of a number; those of all records are made numbers at once. Only numbers and byte ranges come out.
 """
 
 from __future__ import annotations
@@ -12,25 +12,31 @@ from typing import Any
 import numpy as np
 
 from paimon_cli.metadata.avro_container import AvroSchema
+from paimon_cli.metadata.avro_numbers import LONGEST, NotColumnar, NumberBuffer, numbers_in
 
 BEGIN, END = "begin", "end"
 """Columns of the byte range of each record."""
 ABSENT = np.iinfo(np.int64).min
 """What a number is where its union says null."""
 
-_WORD = 8
-_STOP_BITS = np.uint64(0x8080808080808080)
-_MOST_NUMBERS = 500
+_MOST_PARTS = 500
 _DEEPEST = 10
-PADDING = (_MOST_NUMBERS + 2) * _WORD * 2
-"""Zero bytes wanted behind the blocks: cursors may run over their end by the numbers of one record before that is noticed."""
+_LONGEST_SHORT = 63
+"""Strings of more bytes are checked against the end of their block at once."""
+PADDING = (_MOST_PARTS + 2) * (LONGEST + _LONGEST_SHORT)
+"""Zero bytes wanted behind the blocks: cursors may run over their end by the short parts of one record before that is noticed."""
 _FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
-_SHORT = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(128)], dtype=np.int64)
-_Reader = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, dict[str, np.ndarray]]]
+_CACHE_LINE = 64
+_WIDEST = 4096
+_NOWHERE, _NO_NUMBER = np.int32(-1), np.uint64(2**64 - 1)
+"""Entries of tables where a union says null; the second is longer than any number."""
 
-
-class NotColumnar(Exception):
-    """Bytes or a schema that only a reader of single records can judge; says nothing to users."""
+_Found = dict[str, np.ndarray]
+"""By column, what is wanted of a value in each lane: a word with a number (see `numbers_in`), or a position."""
+_Reader = Callable[[NumberBuffer, np.ndarray, np.ndarray], tuple[np.ndarray, _Found]]
+"""Cursors, and what they must not pass -> the cursors behind one value, and what was found in it."""
+_Skip = Callable[[NumberBuffer, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""The same -> the cursors behind one value, and where its content begins."""
 
 
 def decode_columns(
@@ -38,56 +44,129 @@ def decode_columns(
 ) -> dict[str, np.ndarray]:
     """Columns of all records in the order of `data`, the blocks (uint8) one behind the other and `PADDING` behind them.
 
-    `counts`, `sizes`: records and bytes of each block. `wanted`: paths such as `_FILE._LEVEL`; a number gives one int64 column,
-    anything else its byte range, in columns `PATH.begin` and `PATH.end`; a column that is null everywhere is missing.
+    `counts`, `sizes`: records and bytes of each block. `wanted`: paths such as `_FILE._LEVEL`; a number gives one column of
+    integers, anything else its byte range, in columns `PATH.begin` and `PATH.end`; a column that is null everywhere is missing.
     Raises `NotColumnar` where a block is not exactly its records.
     """
-    return _SideBySide(data, schema, wanted).decoded(counts, sizes)
+    if (counts < 0).any() or (counts > sizes).any() or len(data) > np.iinfo(np.int32).max:
+        raise NotColumnar
+    walk = _RecordWalk(schema, wanted)
+    by_count = np.argsort(-counts, kind="stable")
+    blocks = _Blocks(data, counts[by_count], (np.cumsum(sizes) - sizes)[by_count], sizes[by_count])
+    tables, shifts = blocks.walked(walk)
+    places = _places_of_records(counts, by_count)
+    shift = shifts.reshape(-1).take(places)
+    columns: dict[str, np.ndarray] = {}
+    for name in list(tables):
+        found = tables.pop(name).reshape(-1).take(places)
+        is_number = name in walk.numbers
+        absent = found == (_NO_NUMBER if is_number else _NOWHERE)
+        if not absent.any():
+            columns[name] = numbers_in(found) if is_number else found + shift
+            continue
+        columns[name] = np.full(len(found), ABSENT)
+        present = np.flatnonzero(~absent)
+        columns[name][present] = numbers_in(found[present]) if is_number else found[present] + shift[present]
+    return columns
 
 
-class _SideBySide:
-    """The compiled schema and the buffer that it reads."""
+def _places_of_records(counts: np.ndarray, by_count: np.ndarray) -> np.ndarray:
+    """Where each record of each block stands in tables of (number in its block, block in the order `by_count`)."""
+    lanes = np.empty(len(counts), dtype=np.int64)
+    lanes[by_count] = np.arange(len(counts))
+    numbers = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return numbers * len(counts) + np.repeat(lanes, counts)
 
-    def __init__(self, data: np.ndarray, schema: AvroSchema, wanted: Collection[str]) -> None:
+
+class _Blocks:
+    """Blocks side by side, the longest first: each is a lane, with a cursor."""
+
+    def __init__(self, data: np.ndarray, counts: np.ndarray, begins: np.ndarray, sizes: np.ndarray) -> None:
+        self._counts, self._cursors, self._ends = counts, begins.astype(np.int64), (begins + sizes).astype(np.int64)
+        self._whole = NumberBuffer(data)
+        self._lines = _Lines(data, int(sizes.sum()) // max(int(counts.sum()), 1))
+
+    def walked(self, walk: _RecordWalk) -> tuple[_Found, np.ndarray]:
+        """What was found, as tables of (records of the longest block, blocks), and what to add to all positions of a record."""
+        shape = int(self._counts.max(initial=0)), len(self._counts)
+        tables, shifts = dict[str, np.ndarray](), np.zeros(shape, dtype=np.int64)
+        for step in range(shape[0]):
+            active = int(np.searchsorted(-self._counts, -step, side="left"))
+            cursors, ends = self._cursors[:active], self._ends[:active]
+            begin, after, found = self._step(walk, cursors, ends)
+            shift = cursors - begin
+            shifts[step, :active] = shift
+            cursors[:] = after + shift
+            for name, column in {**found, BEGIN: begin, END: after}.items():
+                if name not in tables:
+                    tables[name] = np.full(shape, _NO_NUMBER if name in walk.numbers else _NOWHERE)
+                tables[name][step, :active] = column
+        if (self._cursors != self._ends).any():
+            raise NotColumnar
+        return tables, shifts
+
+    def _step(self, walk: _RecordWalk, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, _Found]:
+        """One record of each lane: where it begins, where it ends and what was found in it, all in the same buffer."""
+        if self._lines.width:
+            lines, begin, limits = self._lines.copied(cursors, ends)
+            try:
+                return begin, *walk.through(lines, begin, limits)
+            except NotColumnar:
+                self._lines.widen()  # a record may just be too long
+        return cursors.copy(), *walk.through(self._whole, cursors, ends)
+
+
+class _Lines:
+    """A copy of the bytes at each cursor, one line behind the other.
+
+    In the blocks themselves each cursor lies in a page of memory of its own: too many for a processor to keep at hand.
+    """
+
+    def __init__(self, data: np.ndarray, record_size: int) -> None:
+        self._data = data
+        self._set_width(record_size * 3 // 2)
+
+    def _set_width(self, least: int) -> None:
+        """An odd number of cache lines, so that the same byte of many lines does not compete for the same place in a cache."""
+        self.width = (least // _CACHE_LINE | 1) * _CACHE_LINE if least < _WIDEST else 0
+        self._windows = np.lib.stride_tricks.sliding_window_view(self._data, max(self.width, 1))
+
+    def copied(self, cursors: np.ndarray, ends: np.ndarray) -> tuple[NumberBuffer, np.ndarray, np.ndarray]:
+        """The copy, where each line begins in it, and what its cursor must not pass."""
+        begins = np.arange(len(cursors)) * self.width
+        with_padding = np.append(cursors, np.zeros(PADDING // self.width + 1, dtype=np.int64))
+        lines = NumberBuffer(self._windows[with_padding].reshape(-1))
+        return lines, begins, begins + np.minimum(ends - cursors, self.width)
+
+    def widen(self) -> None:
+        self._set_width(self.width * 2)
+
+
+class _RecordWalk:
+    """The compiled schema: how to walk through a record, many at once."""
+
+    def __init__(self, schema: AvroSchema, wanted: Collection[str]) -> None:
+        self.numbers: set[str] = set()
         self._wanted = frozenset(wanted)
         self._named: dict[str, AvroSchema] = {}
-        self._numbers = 0
+        self._parts = 0
         self._read_record = self._compiled(schema, "")
-        self._bytes = data
-        self._words = np.ndarray((len(self._bytes) - _WORD + 1,), dtype="<u8", buffer=self._bytes.data, strides=(1,))
 
-    def decoded(self, counts: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        if (counts < 0).any() or (counts > sizes).any():
+    def through(self, buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, _Found]:
+        """The cursors behind a record each, and where wanted things lie."""
+        after, found = self._read_record(buffer, cursors, ends)
+        if np.logical_or.reduce(after > ends):
             raise NotColumnar
-        order = np.argsort(-counts, kind="stable")
-        ends = np.cumsum(sizes)[order]
-        cursors = ends - sizes[order]
-        places = (np.cumsum(counts) - counts)[order]
-        counts = counts[order]
-        total, columns = int(counts.sum()), dict[str, np.ndarray]()
-        for step in range(int(counts[0]) if len(counts) else 0):
-            active = int(np.searchsorted(-counts, -step, side="left"))
-            rows, before = places[:active] + step, cursors[:active].copy()
-            after, values = self._read_record(before, ends[:active])
-            if (after > ends[:active]).any():
-                raise NotColumnar
-            cursors[:active] = after
-            for name, column in {**values, BEGIN: before, END: after}.items():
-                if name not in columns:
-                    columns[name] = np.full(total, ABSENT)
-                columns[name][rows] = column
-        if (cursors != ends).any():
-            raise NotColumnar
-        return columns
+        return after, found
 
     def _compiled(self, schema: AvroSchema, path: str) -> _Reader:
         if isinstance(schema, str) and schema in self._named:
             return self._compiled(self._named[schema], path)
-        self._numbers += 1
-        if self._numbers > _MOST_NUMBERS or path.count(".") > _DEEPEST:
+        self._parts += 1
+        if self._parts > _MOST_PARTS or path.count(".") > _DEEPEST:
             raise NotColumnar  # it may be a record that holds itself
         if isinstance(schema, list):
-            return self._union([self._compiled(branch, path) for branch in schema])
+            return _union([self._compiled(branch, path) for branch in schema])
         kind = schema["type"] if isinstance(schema, dict) else schema
         if not isinstance(kind, str):
             return self._compiled(kind, path)
@@ -96,12 +175,12 @@ class _SideBySide:
         if kind in ("int", "long"):
             return self._number(path)
         if kind in ("bytes", "string"):
-            return self._ranged(self._skip_bytes, path)
+            return self._ranged(_behind_bytes, path)
         if kind == "array":
-            return self._ranged(self._array(self._compiled(schema["items"], f"{path}[]")), path)
+            return self._ranged(_behind_array(self._compiled(schema["items"], f"{path}[]")), path)
         if kind in _FIXED_SIZES:
             size = _FIXED_SIZES[kind]
-            return lambda cursors, ends: (cursors + size, {})
+            return lambda buffer, cursors, ends: (cursors + size, {})
         raise NotColumnar
 
     def _record(self, schema: Mapping[str, Any], path: str) -> _Reader:
@@ -110,123 +189,106 @@ class _SideBySide:
         prefix = f"{path}." if path else ""
         readers = [self._compiled(field["type"], prefix + field["name"]) for field in schema["fields"]]
 
-        def read(cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            values: dict[str, np.ndarray] = {}
+        def read(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, _Found]:
+            wanted: _Found = {}
             for reader in readers:
-                cursors, found = reader(cursors, ends)
+                cursors, found = reader(buffer, cursors, ends)
                 if found:
-                    values.update(found)
-            return cursors, values
+                    wanted.update(found)
+            return cursors, wanted
 
         return read
 
     def _number(self, path: str) -> _Reader:
         if path not in self._wanted:
-            return lambda cursors, ends: (self._numbers_at(cursors)[0], {})
+            return lambda buffer, cursors, ends: (buffer.words(cursors)[0], {})
+        self.numbers.add(path)
 
-        def read(cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            cursors, values = self._numbers_at(cursors)
-            return cursors, {path: values}
+        def read(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, _Found]:
+            after, words = buffer.words(cursors)
+            return after, {path: words}
 
         return read
 
-    def _ranged(self, skip: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]], path: str) -> _Reader:
-        """`skip` gives the cursors behind a value and where its content begins."""
+    def _ranged(self, behind: _Skip, path: str) -> _Reader:
         if path not in self._wanted:
-            return lambda cursors, ends: (skip(cursors, ends)[0], {})
+            return lambda buffer, cursors, ends: (behind(buffer, cursors, ends)[0], {})
 
-        def read(cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            after, begin = skip(cursors, ends)
+        def read(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, _Found]:
+            after, begin = behind(buffer, cursors, ends)
             return after, {f"{path}.{BEGIN}": begin, f"{path}.{END}": after}
 
         return read
 
-    def _skip_bytes(self, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        begin, lengths = self._numbers_at(cursors)
-        after = begin + lengths
-        if np.minimum.reduce(lengths, initial=0) < 0 or np.logical_or.reduce(lengths > ends - begin):
-            raise NotColumnar
-        return after, begin
 
-    def _array(self, item: _Reader) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        def skip(cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            begin = cursors
-            cursors, left = self._numbers_at(cursors)
-            while True:
-                if np.logical_or.reduce((left < 0) | (left > ends - cursors)):
-                    raise NotColumnar  # too long, or in the form with sizes, which Paimon does not write
-                if not np.logical_or.reduce(left):
-                    return cursors, begin
-                cursors, left = self._items(item, cursors, ends, left)
+def _behind_bytes(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    first = buffer.bytes[cursors]
+    if not np.bitwise_or.reduce(first) & 0x81:  # all lengths are short, and none is negative
+        begin = cursors + 1
+        return begin + (first >> 1), begin
+    begin, lengths = buffer.numbers(cursors)
+    if np.minimum.reduce(lengths) < 0 or np.logical_or.reduce(lengths > ends - begin):
+        raise NotColumnar
+    return begin + lengths, begin
 
-        return skip
 
-    def _items(self, item: _Reader, cursors: np.ndarray, ends: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """One round: an item where some are left; behind the last one comes the next count, zero at the end."""
-        if np.logical_and.reduce(left):
-            rows: Any = slice(None)
-            cursors, left = item(cursors, ends)[0], left - 1
-        else:
-            rows = np.flatnonzero(left)
-            cursors, left = cursors.copy(), left.copy()
-            cursors[rows] = item(cursors[rows], ends[rows])[0]
-            left[rows] -= 1
-        if (cursors > ends).any():
-            raise NotColumnar
-        finished = np.arange(len(left))[rows]
-        finished = finished[left[finished] == 0]
-        if len(finished):
-            cursors, left = cursors.copy(), left.copy()
-            cursors[finished], left[finished] = self._numbers_at(cursors[finished])
-        return cursors, left
-
-    def _union(self, branches: Sequence[_Reader]) -> _Reader:
-        def read(cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            cursors, tags = self._numbers_at(cursors)
-            first = int(tags[0])
-            if not 0 <= first < len(branches):
-                raise NotColumnar
-            if np.logical_and.reduce(tags == first):
-                after, found = branches[first](cursors, ends)
-                return after, found
-            return self._mixed(branches, cursors, ends, tags)
-
-        return read
-
-    def _mixed(
-        self, branches: Sequence[_Reader], cursors: np.ndarray, ends: np.ndarray, tags: np.ndarray
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        if ((tags < 0) | (tags >= len(branches))).any():
-            raise NotColumnar
-        after, values = cursors.copy(), dict[str, np.ndarray]()
-        for tag, branch in enumerate(branches):
-            rows = np.flatnonzero(tags == tag)
-            if not len(rows):
+def _behind_array(item: _Reader) -> _Skip:
+    def behind(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        begin = cursors
+        cursors, left = buffer.numbers(cursors)
+        while most := int(np.maximum.reduce(left)):
+            if np.minimum.reduce(left) < 0 or np.logical_or.reduce(left > ends - cursors):
+                raise NotColumnar  # too long, or in the form with sizes, which Paimon does not write
+            if np.minimum.reduce(left) == most:
+                cursors = _behind_items(item, most, buffer, cursors, ends)
+                cursors, left = buffer.numbers(cursors)
                 continue
-            after[rows], found = branch(cursors[rows], ends[rows])
-            for name, column in found.items():
-                values.setdefault(name, np.full(len(tags), ABSENT))[rows] = column
-        return after, values
-
-    def _numbers_at(self, cursors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Cursors behind one variable-length zigzag number each, and the numbers; up to eight bytes long."""
-        first = self._bytes[cursors]
-        if np.maximum.reduce(first, initial=0) < 0x80:
-            return cursors + 1, _SHORT[first]
-        words = self._words[cursors]
-        stops = ~words & _STOP_BITS
-        if not np.logical_and.reduce(stops):
+            cursors, left = cursors.copy(), left.copy()
+            for count in np.unique(left[left > 0]).tolist():
+                lanes = np.flatnonzero(left == count)
+                some = _behind_items(item, count, buffer, cursors[lanes], ends[lanes])
+                cursors[lanes], left[lanes] = buffer.numbers(some)
+        if np.minimum.reduce(left) < 0:
             raise NotColumnar
-        kept = stops ^ (stops - np.uint64(1))
-        lengths = (np.bitwise_count(kept) >> 3).astype(np.int64)
-        return cursors + lengths, _unzigzag(words & kept)
+        return cursors, begin
+
+    return behind
 
 
-def _unzigzag(groups: np.ndarray) -> np.ndarray:
-    """Eight groups of seven bits, the lowest first, as signed numbers."""
-    bits = groups & np.uint64(0x7F7F7F7F7F7F7F7F)
-    bits = (bits & np.uint64(0x007F007F007F007F)) | ((bits & np.uint64(0x7F007F007F007F00)) >> np.uint64(1))
-    bits = (bits & np.uint64(0x00003FFF00003FFF)) | ((bits & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2))
-    bits = (bits & np.uint64(0x000000000FFFFFFF)) | ((bits & np.uint64(0x0FFFFFFF00000000)) >> np.uint64(4))
-    signs = (bits & np.uint64(1)).view(np.int64)
-    return (bits >> np.uint64(1)).view(np.int64) ^ -signs
+def _behind_items(item: _Reader, count: int, buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    for _ in range(count):
+        cursors = item(buffer, cursors, ends)[0]
+        if np.logical_or.reduce(cursors > ends):
+            raise NotColumnar
+    return cursors
+
+
+def _union(branches: Sequence[_Reader]) -> _Reader:
+    def read(buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, _Found]:
+        first = buffer.bytes[cursors]
+        tag = int(first[0])
+        if tag & 0x81 or not np.logical_and.reduce(first == tag):
+            return _mixed(branches, buffer, cursors, ends)
+        if tag >> 1 >= len(branches):
+            raise NotColumnar
+        return branches[tag >> 1](buffer, cursors + 1, ends)
+
+    return read
+
+
+def _mixed(branches: Sequence[_Reader], buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, _Found]:
+    """Lanes of several branches, branch by branch."""
+    cursors, tags = buffer.numbers(cursors)
+    if ((tags < 0) | (tags >= len(branches))).any():
+        raise NotColumnar
+    after, wanted = cursors.copy(), dict[str, np.ndarray]()
+    for tag, branch in enumerate(branches):
+        lanes = np.flatnonzero(tags == tag)
+        if not len(lanes):
+            continue
+        after[lanes], found = branch(buffer, cursors[lanes], ends[lanes])
+        for name, column in found.items():
+            if name not in wanted:
+                wanted[name] = np.full(len(tags), _NO_NUMBER if column.dtype.kind == "u" else _NOWHERE)
+            wanted[name][lanes] = column
+    return after, wanted

@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, BinaryIO
@@ -135,14 +135,17 @@ def decoded_records(content: ContainerContent) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class ContainerContent:
-    """A container taken apart: the writer's schema without logical times, and (records, decompressed bytes) of each block."""
+    """A container taken apart: the writer's schema without logical times, and (records, decompressed bytes) of each block.
+
+    Blocks are decompressed, once, as they are asked for.
+    """
 
     schema: AvroSchema
-    blocks: list[tuple[int, bytes]]
+    blocks: Iterable[tuple[int, bytes]]
 
 
 def container_content(data: bytes, expected: AvroSchema) -> ContainerContent:
-    """Raises one of `damage_errors` for bytes that are no container, or one of records that we cannot use."""
+    """Raises, now or when blocks are asked for, one of `damage_errors` for bytes that are no container, or not of our records."""
     source = io.BytesIO(data)
     if source.read(len(MAGIC)) != MAGIC:
         raise ValueError("it does not begin as an Avro file")
@@ -152,14 +155,16 @@ def container_content(data: bytes, expected: AvroSchema) -> ContainerContent:
     marker = source.read(SYNC_SIZE)
     if len(marker) < SYNC_SIZE:
         raise ValueError("its header is cut off")
-    found: list[tuple[int, bytes]] = []
-    while source.tell() < len(data):
+    return ContainerContent(schema, _blocks(source, len(data), codec, marker))
+
+
+def _blocks(source: BinaryIO, end: int, codec: str, marker: bytes) -> Iterator[tuple[int, bytes]]:
+    while source.tell() < end:
         count, size = read_value(source, "long"), read_value(source, "long")
-        block = source.read(size) if 0 <= size <= len(data) else b""
+        block = source.read(size) if 0 <= size <= end else b""
         if len(block) != size or source.read(SYNC_SIZE) != marker:
             raise ValueError(f"the block behind byte {source.tell()} is cut off or its sync marker is wrong")
-        found.append((count, decompressed(block, codec, most_bytes(len(block)))))
-    return ContainerContent(schema, found)
+        yield count, decompressed(block, codec, most_bytes(len(block)))
 
 
 class _Same:

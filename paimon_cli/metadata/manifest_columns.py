@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, PADDING, NotColumnar, decode_columns
-from paimon_cli.metadata.avro_container import ContainerContent, container_content, damage_errors, plain_times
+from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, PADDING, decode_columns
+from paimon_cli.metadata.avro_container import AvroSchema, ContainerContent, container_content, damage_errors, plain_times
+from paimon_cli.metadata.avro_numbers import NotColumnar
 from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
 from paimon_cli.metadata.manifest_file import ENTRY, VERSION, decode_manifest, entries_of, entry_of
@@ -41,8 +42,6 @@ _RANGES = {
 }
 _SELDOM = ("_FILE._EXTRA_FILES", "_FILE._EMBEDDED_FILE_INDEX", "_FILE._EXTERNAL_PATH")
 """More of a file's identity: an array, which takes one byte when empty, and two that are null."""
-OpenManifest = tuple[str, ContainerContent]
-"""A path, and what is there."""
 _WANTED = ("_VERSION", *_NUMBERS.values(), *_RANGES.values(), *_SELDOM)
 
 
@@ -147,82 +146,87 @@ def _is_plain(file: DataFileMeta) -> bool:
 
 
 def decode_manifest_columns(
-    manifests: Sequence[tuple[str, bytes]], partitions: Collection[bytes] | None = None
+    manifests: Iterable[tuple[str, bytes]], partitions: Collection[bytes] | None = None
 ) -> Iterator[EntryColumns]:
     """Columns of the entries of manifests, (path, content) each, in their order; errors as `decode_manifest`.
 
     Neighbours of one writer's schema make one piece. `partitions`: blocks in which neither of these byte strings occurs,
     partitions or parts of them, are left out, undecoded.
     """
-    yield from decode_opened([open_manifest(path, data, partitions) for path, data in manifests])
-
-
-def open_manifest(path: str, data: bytes, partitions: Collection[bytes] | None = None) -> OpenManifest:
-    """The first half of the work, outside of Python's lock: blocks are decompressed."""
-    broken: tuple[type[BaseException], ...] = (MemoryError, *damage_errors())
-    try:
-        content = container_content(data, ENTRY)
-    except broken:
-        decode_manifest(data, path)  # says what is wrong
-        raise
-    if partitions is not None:
-        held = [(count, block) for count, block in content.blocks if any(partition in block for partition in partitions)]
-        content = replace(content, blocks=held)
-    return path, content
-
-
-def decode_opened(manifests: Sequence[OpenManifest]) -> Iterator[EntryColumns]:
-    """The second half, which holds Python's lock most of the time."""
-    group: list[OpenManifest] = []
-    for path, content in manifests:
-        if group and json.dumps(group[0][1].schema) != json.dumps(content.schema):
-            yield from _decoded(group)
-            group = []
-        group.append((path, content))
-    if group:
-        yield from _decoded(group)
-
-
-def _decoded(group: Sequence[OpenManifest]) -> Iterator[EntryColumns]:
-    blocks = [block for _, content in group for block in content.blocks]
-    records = sum(max(count, 0) for count, _ in blocks)
-    if records >= _FEWEST_BLOCKS * max((count for count, _ in blocks), default=0):
+    group: _Group | None = None
+    for path, data in manifests:
+        broken: tuple[type[BaseException], ...] = (MemoryError, *damage_errors())
         try:
-            yield _side_by_side(group)
-            return
-        except NotColumnar:
-            pass  # below, each manifest is judged alone
-    yield columns_of([entry for path, content in group for entry in entries_of(content, path)])
+            content = container_content(data, ENTRY)
+            if group is not None and not group.is_of(content.schema):
+                yield group.columns()
+                group = None
+            group = group or _Group(content.schema)
+            group.add(path, content, partitions)
+        except broken:
+            decode_manifest(data, path)  # says what is wrong
+            raise
+    if group is not None:
+        yield group.columns()
 
 
-def _side_by_side(group: Sequence[OpenManifest]) -> EntryColumns:
-    from fastavro.schema import parse_schema
+class _Group:
+    """Manifests of one schema, decompressed."""
 
-    contents = [content for _, content in group]
-    blocks = [block for content in contents for block in content.blocks]
-    counts = np.array([count for count, _ in blocks], dtype=np.int64)
-    sizes = np.array([len(block) for _, block in blocks], dtype=np.int64)
-    data = np.frombuffer(b"".join([block for _, block in blocks] + [bytes(PADDING)]), dtype=np.uint8)
-    found = decode_columns(data, contents[0].schema, counts, sizes, _WANTED)
-    nothing = np.full(int(counts.sum()), ABSENT)
-    if (found.get("_VERSION", nothing) != VERSION).any():
-        raise NotColumnar
-    numbers = {name: found.get(path, nothing) for name, path in _NUMBERS.items()}
-    ranges = {name: _range(data, found, f"{path}.", nothing) for name, path in _RANGES.items()}
-    for name, column in {**numbers, **{name: r.begins for name, r in ranges.items()}}.items():
-        if name != "creation_times" and (column == ABSENT).any():
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+        self._paths: list[str] = []
+        self._counts: list[list[int]] = []
+        self._blocks: list[bytes] = []
+
+    def is_of(self, schema: AvroSchema) -> bool:
+        return self._schema is schema or json.dumps(self._schema) == json.dumps(schema)
+
+    def add(self, path: str, content: ContainerContent, partitions: Collection[bytes] | None) -> None:
+        self._paths.append(path)
+        self._counts.append([])
+        for count, block in content.blocks:
+            if partitions is None or any(partition in block for partition in partitions):
+                self._counts[-1].append(count)
+                self._blocks.append(block)
+
+    def columns(self) -> EntryColumns:
+        """Side by side where that is faster, and possible; else one entry after the other."""
+        counts = [max(count, 0) for counts in self._counts for count in counts]
+        if sum(counts) >= _FEWEST_BLOCKS * max(counts, default=0):
+            try:
+                return self._side_by_side()
+            except NotColumnar:
+                pass  # below, each manifest is judged alone
+        entries: list[ManifestEntry] = []
+        blocks = iter(self._blocks)
+        for path, counts in zip(self._paths, self._counts, strict=True):
+            entries += entries_of(ContainerContent(self._schema, [(count, next(blocks)) for count in counts]), path)
+        return columns_of(entries)
+
+    def _side_by_side(self) -> EntryColumns:
+        from fastavro.schema import parse_schema
+
+        counts = np.array([count for counts in self._counts for count in counts], dtype=np.int64)
+        sizes = np.array([len(block) for block in self._blocks], dtype=np.int64)
+        data = np.frombuffer(b"".join([*self._blocks, bytes(PADDING)]), dtype=np.uint8)
+        found = decode_columns(data, self._schema, counts, sizes, _WANTED)
+        nothing = np.full(int(counts.sum()), ABSENT)
+        if (found.get("_VERSION", nothing) != VERSION).any():
             raise NotColumnar
-    seldom = [(found.get(f"{path}.{BEGIN}", nothing), found.get(f"{path}.{END}", nothing)) for path in _SELDOM]
-    plain = (seldom[0][1] - seldom[0][0] <= 1) & (seldom[1][0] == ABSENT) & (seldom[2][0] == ABSENT)
-    per_manifest = [sum(count for count, _ in content.blocks) for content in contents]
-    path_of = np.repeat(np.arange(len(group)), per_manifest)
-    path_of = path_of.astype(np.int32)
-    paths = tuple(path for path, _ in group)
-    is_ours = bool(contents[0].schema == plain_times(ENTRY))
-    schema = parse_schema(contents[0].schema)  # once: it is given with every record
-    records = Records(_range(data, found, "", nothing), schema, paths, path_of, is_ours=is_ours)
-    columns: dict[str, Any] = {**{name: _narrow(column) for name, column in numbers.items()}, **ranges}
-    return EntryColumns(**columns, plain=plain, records=records)
+        numbers = {name: found.get(path, nothing) for name, path in _NUMBERS.items()}
+        ranges = {name: _range(data, found, f"{path}.", nothing) for name, path in _RANGES.items()}
+        for name, column in {**numbers, **{name: r.begins for name, r in ranges.items()}}.items():
+            if name != "creation_times" and (column == ABSENT).any():
+                raise NotColumnar
+        seldom = [(found.get(f"{path}.{BEGIN}", nothing), found.get(f"{path}.{END}", nothing)) for path in _SELDOM]
+        plain = (seldom[0][1] - seldom[0][0] <= 1) & (seldom[1][0] == ABSENT) & (seldom[2][0] == ABSENT)
+        path_of = np.repeat(np.arange(len(self._paths), dtype=np.int32), [sum(counts) for counts in self._counts])
+        schema = parse_schema(self._schema)  # once: it is given with every record
+        is_ours = bool(self._schema == plain_times(ENTRY))
+        records = Records(_range(data, found, "", nothing), schema, tuple(self._paths), path_of, is_ours=is_ours)
+        columns: dict[str, Any] = {**{name: _narrow(column) for name, column in numbers.items()}, **ranges}
+        return EntryColumns(**columns, plain=plain, records=records)
 
 
 def _range(data: np.ndarray, found: Mapping[str, np.ndarray], prefix: str, nothing: np.ndarray) -> ByteRanges:

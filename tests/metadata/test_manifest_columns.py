@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from paimon_cli.errors import DamagedFile, PaimonError
 from paimon_cli.metadata import manifest_columns
-from paimon_cli.metadata.avro_columns import ABSENT, PADDING, NotColumnar, decode_columns
+from paimon_cli.metadata.avro_columns import ABSENT, PADDING, decode_columns
 from paimon_cli.metadata.avro_container import SYNC_SIZE, ContainerWriter, encode_value, zstd_module
+from paimon_cli.metadata.avro_numbers import NotColumnar
 from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.manifest_columns import EntryColumns, columns_of, decode_manifest_columns
@@ -94,6 +95,30 @@ def test_long_numbers_fall_back():
     entry = _entry(sequence=2**62)
     [columns] = decode_manifest_columns([("m", manifest([entry], 1))])
     assert columns.entry(0) == entry and columns.max_sequences.tolist() == [2**62]
+
+
+@pytest.mark.parametrize("size", [300, 3000, 30_000])
+def test_few_records_are_much_longer_than_the_others(size):
+    entries = [_entry(sequence=number) for number in range(60)]
+    for place in (7, 31, 32, 59):
+        entries[place] = replace(entries[place], file=replace(entries[place].file, embedded_file_index=bytes([place]) * size))
+    assert_same(list(decode_manifest_columns([("m", manifest(entries, 4))])), entries)
+
+
+def test_arrays_of_many_lengths_in_many_pieces():
+    """Avro allows an array in pieces, each with its count; negative counts, which sizes follow, are left to the plain reader."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": "string"}}]}
+    pieces = [[], [1], [2], [1, 2], [2, 1, 1], [3]]
+    records = [b"".join(encode_value("long", n) + encode_value("string", "x" * 70) * n for n in ns) + b"\0" for ns in pieces]
+    data = np.frombuffer(b"".join(records) + bytes(PADDING), np.uint8)
+    sizes = np.array([len(record) for record in records])
+    found = decode_columns(data, schema, np.ones(len(records), np.int64), sizes, ["a"])
+    assert found["a.end"].tolist() == np.cumsum(sizes).tolist()
+    with_size = encode_value("long", -1) + encode_value("long", 71) + encode_value("string", "x" * 70) + b"\0"
+    for count, block in ((1, with_size), (2, records[0] + with_size), (1, records[1][:-1]), (1, records[1] + b"\0")):
+        with pytest.raises(NotColumnar):
+            data = np.frombuffer(block + bytes(PADDING), np.uint8)
+            decode_columns(data, schema, np.array([count]), np.array([len(block)]), ["a"])
 
 
 def test_damaged_blocks_are_refused_as_the_plain_reader_refuses_them():
