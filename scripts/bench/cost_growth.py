@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from scripts.bench.measure import FEWEST_ROUNDS, MACHINE
 
@@ -38,7 +39,8 @@ class Growth:
         goal = "" if self.goal is None else f" (goal {self.goal:.2f}, {'met' if self.met else 'MISSED'})"
         slope = exponent(self.costs)
         print(f"{self.name} by {self.unit}: {listed}; {self.ratio:.2f} x{goal}, exponent {slope:.2f}", file=sys.stderr)
-        line = {"name": self.name, "unit": self.unit, "cpu": {str(size): cost for size, cost in self.costs.items()}}
+        costs = {str(size): cost for size, cost in self.costs.items()}
+        line: dict[str, Any] = {"name": self.name, "unit": self.unit, "cpu": costs}
         line |= {"ratio": self.ratio, "goal": self.goal, "met": self.met, "exponent": slope, "on": MACHINE}
         print(json.dumps(line), flush=True)
         return self.met is not False

@@ -18,8 +18,8 @@ def tree_cpu_seconds() -> float:
     """Seconds so far, also of processes that have ended since an earlier call saw them. Linux only."""
     fields = {int(entry.name): found for entry in Path("/proc").iterdir() if entry.name.isdigit() and (found := _stat(entry))}
     own = {os.getpid()}
-    while found := {number for number, stat in fields.items() if int(stat[PARENT]) in own} - own:
-        own |= found
+    while children := {number for number, stat in fields.items() if int(stat[PARENT]) in own} - own:
+        own |= children
     for number in own:
         _spent[number, fields[number][STARTED]] = int(fields[number][USER]) + int(fields[number][SYSTEM])
     return sum(_spent.values()) / TICKS_PER_SECOND

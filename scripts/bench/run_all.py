@@ -33,7 +33,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "startup": ("scripts.bench.startup",),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
 }
-PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath")}
+PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath"), "planning": ("pypaimon_python",)}
 """Which programs take which of the other implementations."""
 
 
@@ -66,15 +66,28 @@ def _keep(run: dict[str, Any]) -> None:
 
 
 def _table(results: list[dict[str, Any]]) -> str:
-    rows = [("what", "ratio", "goal", "")]
+    rows = [("what", "measured", "goal", "")]
     for result in results:
-        ratio = result.get("ratio", result.get("wall_ratio"))
-        if ratio is not None:
-            goal = result.get("goal")
-            verdict = {True: "met", False: "MISSED", None: ""}[result.get("met")]
-            rows.append((str(result.get("name")), f"{ratio:.2f}", "" if goal is None else f"{goal:.2f}", verdict))
+        figures = _figures(result)
+        verdict = {True: "met", False: "MISSED", None: ""}[result.get("met")]
+        rows += [(str(result.get("name")), measured, goal, verdict) for measured, goal in figures]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows)
+
+
+def _figures(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a program's line says, with the goal: how many times the other side it took, a speed-up, or plain figures."""
+    ratio, goal = result.get("ratio", result.get("wall_ratio")), result.get("goal")
+    if ratio is not None:
+        return [(f"{ratio:.2f} x", "" if goal is None else f"{goal:.2f} x")]
+    if "speedup" in result:
+        return [(f"{result['speedup']:.1f} x as fast", f"{result['goal']:.0f} x as fast")]
+    figures = []
+    for name, unit, place in (("wall", "s", 2), ("megabytes", "MB", 0)):
+        wanted = result.get("goal_seconds" if unit == "s" else "goal_megabytes")
+        if name in result and wanted is not None:
+            figures.append((f"{result[name]:.{place}f} {unit}", f"{wanted} {unit}"))
+    return figures
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 
-def serve(commands):
+def serve(commands: Mapping[str, Callable[..., Any]]) -> None:
     """`commands`: name -> function of the line's other members, which returns what is to be told beside the times."""
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries may print
     for line in sys.stdin:
