@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
 
 if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
-    from paimon_cli.metadata.manifest_columns import EntryColumns
+    from paimon_cli.metadata.manifest_columns import EntryColumns, OpenManifests
 
 KeepManifest = Callable[[ManifestFileMeta], bool]
 KeepEntry = Callable[[ManifestEntry], bool]
@@ -107,16 +107,23 @@ class ManifestReader:
     def _decoded_groups(
         self, groups: Sequence[Sequence[ManifestFileMeta]], partitions: Collection[bytes] | None
     ) -> Iterator[list[EntryColumns]]:
-        from paimon_cli.metadata.manifest_columns import decode_manifest_columns
+        from paimon_cli.metadata.manifest_columns import decode_manifest_columns, open_manifests
 
         if self.threads < 2:
             for group in groups:
                 yield list(decode_manifest_columns(map(self._named_content, group), partitions))
             return
-        with ThreadPoolExecutor(self.threads) as fetching:
+        with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(1) as joining:
             fetched = deque([fetching.submit(self._named_content, meta) for meta in group] for group in groups)
+            waiting: list[Future[OpenManifests]] = []
             while fetched:
-                yield list(decode_manifest_columns((future.result() for future in fetched.popleft()), partitions))
+                contents = (future.result() for future in fetched.popleft())
+                opened = [joining.submit(some.joined) for some in open_manifests(contents, partitions)]
+                if waiting:
+                    yield [some.result().columns() for some in waiting]
+                waiting = opened
+            if waiting:
+                yield [some.result().columns() for some in waiting]
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """What the commit of this snapshot added and deleted."""

@@ -124,7 +124,7 @@ class _Lines:
 
     def __init__(self, data: np.ndarray, record_size: int) -> None:
         self._data = data
-        self._set_width(record_size * 3 // 2)
+        self._set_width(record_size * 5 // 4)
 
     def _set_width(self, least: int) -> None:
         """An odd number of cache lines, so that the same byte of many lines does not compete for the same place in a cache."""

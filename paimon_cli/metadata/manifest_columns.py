@@ -153,24 +153,32 @@ def decode_manifest_columns(
     Neighbours of one writer's schema make one piece. `partitions`: blocks in which neither of these byte strings occurs,
     partitions or parts of them, are left out, undecoded.
     """
-    group: _Group | None = None
+    for opened in open_manifests(manifests, partitions):
+        yield opened.columns()
+
+
+def open_manifests(
+    manifests: Iterable[tuple[str, bytes]], partitions: Collection[bytes] | None = None
+) -> Iterator[OpenManifests]:
+    """The first half of `decode_manifest_columns`: one for each piece."""
+    opened: OpenManifests | None = None
     for path, data in manifests:
         broken: tuple[type[BaseException], ...] = (MemoryError, *damage_errors())
         try:
             content = container_content(data, ENTRY)
-            if group is not None and not group.is_of(content.schema):
-                yield group.columns()
-                group = None
-            group = group or _Group(content.schema)
-            group.add(path, content, partitions)
+            if opened is not None and not opened.is_of(content.schema):
+                yield opened
+                opened = None
+            opened = opened or OpenManifests(content.schema)
+            opened.add(path, content, partitions)
         except broken:
             decode_manifest(data, path)  # says what is wrong
             raise
-    if group is not None:
-        yield group.columns()
+    if opened is not None:
+        yield opened
 
 
-class _Group:
+class OpenManifests:
     """Manifests of one schema, decompressed."""
 
     def __init__(self, schema: AvroSchema) -> None:
@@ -178,6 +186,7 @@ class _Group:
         self._paths: list[str] = []
         self._counts: list[list[int]] = []
         self._blocks: list[bytes] = []
+        self._joined = b""
 
     def is_of(self, schema: AvroSchema) -> bool:
         return self._schema is schema or json.dumps(self._schema) == json.dumps(schema)
@@ -190,10 +199,20 @@ class _Group:
                 self._counts[-1].append(count)
                 self._blocks.append(block)
 
+    @property
+    def _is_broad(self) -> bool:
+        counts = [max(count, 0) for counts in self._counts for count in counts]
+        return sum(counts) >= _FEWEST_BLOCKS * max(counts, default=0)
+
+    def joined(self) -> OpenManifests:
+        """Put the blocks one behind the other. Most of this is the system's work of handing out memory: for another thread."""
+        if self._is_broad and not self._joined:
+            self._joined = b"".join([*self._blocks, bytes(PADDING)])
+        return self
+
     def columns(self) -> EntryColumns:
         """Side by side where that is faster, and possible; else one entry after the other."""
-        counts = [max(count, 0) for counts in self._counts for count in counts]
-        if sum(counts) >= _FEWEST_BLOCKS * max(counts, default=0):
+        if self._is_broad:
             try:
                 return self._side_by_side()
             except NotColumnar:
@@ -209,7 +228,7 @@ class _Group:
 
         counts = np.array([count for counts in self._counts for count in counts], dtype=np.int64)
         sizes = np.array([len(block) for block in self._blocks], dtype=np.int64)
-        data = np.frombuffer(b"".join([*self._blocks, bytes(PADDING)]), dtype=np.uint8)
+        data = np.frombuffer(self.joined()._joined, dtype=np.uint8)
         found = decode_columns(data, self._schema, counts, sizes, _WANTED)
         nothing = np.full(int(counts.sum()), ABSENT)
         if (found.get("_VERSION", nothing) != VERSION).any():

@@ -67,26 +67,24 @@ def _keep(run: dict[str, Any]) -> None:
 
 def _table(results: list[dict[str, Any]]) -> str:
     rows = [("what", "measured", "goal", "")]
-    for result in results:
-        figures = _figures(result)
-        verdict = {True: "met", False: "MISSED", None: ""}[result.get("met")]
-        rows += [(str(result.get("name")), measured, goal, verdict) for measured, goal in figures]
+    rows += [(str(result.get("name")), *figure) for result in results for figure in _figures(result)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows)
 
 
-def _figures(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a program's line says, with the goal: how many times the other side it took, a speed-up, or plain figures."""
+def _figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """What a program's line says, the goal and whether it was met: how many times the other side it took, or plain figures."""
     ratio, goal = result.get("ratio", result.get("wall_ratio")), result.get("goal")
+    verdict = {True: "met", False: "MISSED", None: ""}[result.get("met")]
     if ratio is not None:
-        return [(f"{ratio:.2f} x", "" if goal is None else f"{goal:.2f} x")]
+        return [(f"{ratio:.2f} x", "" if goal is None else f"{goal:.2f} x", verdict)]
     if "speedup" in result:
-        return [(f"{result['speedup']:.1f} x as fast", f"{result['goal']:.0f} x as fast")]
+        return [(f"{result['speedup']:.1f} x as fast", f"{goal:.0f} x as fast", verdict)]
     figures = []
-    for name, unit, place in (("wall", "s", 2), ("megabytes", "MB", 0)):
-        wanted = result.get("goal_seconds" if unit == "s" else "goal_megabytes")
-        if name in result and wanted is not None:
-            figures.append((f"{result[name]:.{place}f} {unit}", f"{wanted} {unit}"))
+    for name, limit, unit, places in (("wall", "goal_seconds", "s", 2), ("megabytes", "goal_megabytes", "MB", 0)):
+        if limit in result:
+            met = "met" if result[name] <= result[limit] else "MISSED"
+            figures.append((f"{result[name]:.{places}f} {unit}", f"{result[limit]} {unit}", met))
     return figures
 
 
