@@ -26,7 +26,7 @@ KeepEntry = Callable[[ManifestEntry], bool]
 _FEW = 4
 """So many manifests are read one after the other."""
 _LISTS_KEPT = 8
-_GROUP_BYTES = 6 << 20
+_GROUP_BYTES = 12 << 20
 """So many bytes of manifests are decoded side by side: they unfold to some 20 times that."""
 
 

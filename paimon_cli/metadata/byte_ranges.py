@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+_AT_ONCE = 4096
+
 
 @dataclass(frozen=True)
 class ByteRanges:
@@ -41,13 +43,17 @@ class ByteRanges:
         return (words & masks[left]).view(np.int64)
 
     def _runs(self) -> np.ndarray:
-        """Rows whose string is not that of the row before."""
+        """Rows whose string is not that of the row before; some rows at a time, whose bytes then stay in the cache."""
         lengths = self.ends - self.begins
         other = np.ones(len(self), dtype=bool)
         other[1:] = lengths[1:] != lengths[:-1]
-        for offset in range(0, int(lengths.max(initial=0)), 8):
-            words = self.words(offset)
-            other[1:] |= words[1:] != words[:-1]
+        for start in range(0, len(self) - 1, _AT_ONCE):
+            rows = slice(start, start + _AT_ONCE + 1)
+            some = ByteRanges(self.data, self.begins[rows], self.ends[rows])
+            changed = other[start + 1 : start + _AT_ONCE + 1]
+            for offset in range(0, int(lengths[rows].max()), 8):
+                words = some.words(offset)
+                changed |= words[1:] != words[:-1]
         return np.flatnonzero(other)
 
     def hashes(self) -> np.ndarray:

@@ -174,6 +174,14 @@ def _framed(block: bytes, count: int) -> bytes:
     return header + encode_value("long", count) + encode_value("long", len(packed)) + packed + header[-SYNC_SIZE:]
 
 
+@pytest.mark.parametrize("rows", [4095, 4096, 4097, 8193])
+def test_runs_end_where_pieces_do(rows):
+    for run in (1, 3, 4096, rows):
+        values = [b"%d" % (row // run % 7) * 5 for row in range(rows)]
+        codes, distinct = ByteRanges.of(values).coded()
+        assert [distinct[code] for code in codes.tolist()] == values
+
+
 @given(st.lists(BYTES, max_size=20))
 def test_coded_values_are_the_values(values):
     codes, distinct = ByteRanges.of(values).coded()
