@@ -29,6 +29,10 @@ from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 SAMPLES_PER_PIECE = 16
 """How evenly runs in memory are cut."""
 LEAST_ROWS_OF_A_RUN = 8192
+PIECE_BYTES, MOST_ROWS_OF_A_PIECE = 8 << 20, 65536
+"""What is gathered at a time where runs in memory are merged."""
+MOST_BYTES_AT_ONCE = 32 << 20
+"""So much may come together from many runs in one step of a merge; merged as one piece it takes some four times that."""
 
 
 def merge_sorted_runs(
@@ -53,7 +57,10 @@ def merge_sorted_runs(
     while len(cursors) > 1:
         frontier = min(cursor.last_key for cursor in cursors)
         slices = [piece for cursor in cursors if (piece := cursor.take_up_to(frontier)).num_rows]
-        yield from merge_piece(slices, key_columns, engine, keys_repeat=keys_repeat, batch_bytes=batch_bytes)
+        if batch_bytes is None and sum(piece.nbytes for piece in slices) > MOST_BYTES_AT_ONCE:
+            yield from merge_in_memory(slices, key_columns, engine, rows_of(slices, PIECE_BYTES))
+        else:
+            yield from merge_piece(slices, key_columns, engine, keys_repeat=keys_repeat, batch_bytes=batch_bytes)
         cursors = [cursor for cursor in cursors if cursor.fill()]
     for cursor in cursors:
         for batch in cursor.rest():
@@ -82,6 +89,12 @@ def merge_in_memory(
     rest = [piece for cursor in cursors for piece in cursor.rest()]
     if rest:
         yield from merge_piece(rest, key_columns, engine, keys_repeat=True)
+
+
+def rows_of(batches: Sequence[pa.RecordBatch], size: int) -> int:
+    """How many of these rows take about `size` bytes; at least one, and no more than a piece should have."""
+    rows, taken = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
+    return min(MOST_ROWS_OF_A_PIECE, max(1, rows * size // max(1, taken)))
 
 
 def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

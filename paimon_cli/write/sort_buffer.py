@@ -10,9 +10,7 @@ from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.interleave import Interleave
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sort_merge import merge_in_memory
-
-ROWS_PER_PIECE = 65536
+from paimon_cli.lsm.sort_merge import PIECE_BYTES, merge_in_memory, rows_of
 
 
 class SortBuffer:
@@ -43,14 +41,14 @@ class SortBuffer:
     def spill(self) -> None:
         """Move the rows in memory to disk, all of them: merging is for the flush, which sees every row of a key."""
         batches = self._taken()
-        rows_per_batch = sum(batch.num_rows for batch in batches) * SPILLED_BATCH_BYTES // max(1, sum(b.nbytes for b in batches))
-        pieces = merge_in_memory(batches, self._keys, Interleave(), max(1, rows_per_batch))
+        pieces = merge_in_memory(batches, self._keys, Interleave(), rows_of(batches, SPILLED_BATCH_BYTES))
         self._runs.append(self._spill.write(pieces, batches[0].schema))
 
     def flush(self, writer: DataFileWriter) -> None:
         """Merge all rows by key and write them; empty afterwards."""
         if not self._runs:
-            for batch in merge_in_memory(self._taken(), self._keys, self._engine, ROWS_PER_PIECE):
+            batches = self._taken()
+            for batch in merge_in_memory(batches, self._keys, self._engine, rows_of(batches, PIECE_BYTES)):
                 writer.write(batch)
             return
         if self._batches:

@@ -38,7 +38,13 @@ def batches(rows: list[tuple[Any, ...]], schema: pa.Schema, size: int) -> Iterat
 
 @pytest.mark.parametrize("kinds", [("int",), ("string",), ("binary",), ("double",), ("bool", "string"), ("int", "double")])
 @pytest.mark.parametrize("seed", range(6))
-def test_merge_equals_a_dictionary(kinds: tuple[str, ...], seed: int) -> None:
+@pytest.mark.parametrize("rows_of_a_piece", [65536, 7])
+def test_merge_equals_a_dictionary(
+    kinds: tuple[str, ...], seed: int, rows_of_a_piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sort_merge, "MOST_ROWS_OF_A_PIECE", rows_of_a_piece)
+    monkeypatch.setattr(sort_merge, "MOST_BYTES_AT_ONCE", 200 if rows_of_a_piece == 7 else 32 << 20)
+    monkeypatch.setattr(sort_merge, "LEAST_ROWS_OF_A_RUN", 10 if rows_of_a_piece == 7 else 8192)
     r = random.Random(f"{kinds}{seed}")
     keys = [pa.field(f"k{i}", KEYS[kind][0]) for i, kind in enumerate(kinds)]
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), *keys, ("v", pa.int64())])
@@ -95,6 +101,19 @@ def test_memory_is_one_batch_a_run_not_the_run() -> None:
     for _ in range(9):
         next(merged)
     assert asked.count(1000) == 1
+
+
+def test_many_runs_of_wide_rows_are_merged_in_small_pieces() -> None:
+    """Each of the runs holds 200 kB in memory: together they would make a piece of 36 MB."""
+    schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), ("k", pa.int32()), ("v", pa.string())])
+
+    def runs() -> list[Iterator[pa.RecordBatch]]:
+        return [batches([(1000 * run + k, 0, k, f"{run:05}" * 2000) for k in range(20)], schema, 20) for run in range(180)]
+
+    merged = list(merge_sorted_runs(runs(), ["k"], Interleave()))
+    assert sum(batch.num_rows for batch in merged) == 3600 and max(batch.nbytes for batch in merged) < 9 << 20
+    (sole,) = merge_sorted_runs(runs()[:20], ["k"], Deduplicate())
+    assert sole["_SEQUENCE_NUMBER"].to_pylist() == [19_000 + k for k in range(20)]
 
 
 def test_batches_can_be_kept_small_and_no_key_spans_two() -> None:
