@@ -57,8 +57,8 @@ def merge_sorted_runs(
     while len(cursors) > 1:
         frontier = min(cursor.last_key for cursor in cursors)
         slices = [piece for cursor in cursors if (piece := cursor.take_up_to(frontier)).num_rows]
-        if batch_bytes is None and sum(piece.nbytes for piece in slices) > MOST_BYTES_AT_ONCE:
-            yield from merge_in_memory(slices, key_columns, engine, rows_of(slices, PIECE_BYTES))
+        if sum(piece.nbytes for piece in slices) > MOST_BYTES_AT_ONCE:
+            yield from merge_in_memory(slices, key_columns, engine, rows_of(slices, batch_bytes or PIECE_BYTES))
         else:
             yield from merge_piece(slices, key_columns, engine, keys_repeat=keys_repeat, batch_bytes=batch_bytes)
         cursors = [cursor for cursor in cursors if cursor.fill()]

@@ -27,7 +27,7 @@ PADDING = (_MOST_PARTS + 2) * (LONGEST + _LONGEST_SHORT)
 """Zero bytes wanted behind the blocks: cursors may run over their end by the short parts of one record before that is noticed."""
 _FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _CACHE_LINE = 64
-_WIDEST = 4096
+_WIDEST, _MOST_COPIED = 4096, 64 << 20
 _NOWHERE, _NO_NUMBER = np.int32(-1), np.uint64(2**64 - 1)
 """Entries of tables where a union says null; the second is longer than any number."""
 
@@ -84,7 +84,7 @@ class _Blocks:
     def __init__(self, data: np.ndarray, counts: np.ndarray, begins: np.ndarray, sizes: np.ndarray) -> None:
         self._counts, self._cursors, self._ends = counts, begins.astype(np.int64), (begins + sizes).astype(np.int64)
         self._whole = NumberBuffer(data)
-        self._lines = _Lines(data, int(sizes.sum()) // max(int(counts.sum()), 1))
+        self._lines = _Lines(data, len(counts), int(sizes.sum()) // max(int(counts.sum()), 1))
 
     def walked(self, walk: _RecordWalk) -> tuple[_Found, np.ndarray]:
         """What was found, as tables of (records of the longest block, blocks), and what to add to all positions of a record."""
@@ -122,13 +122,17 @@ class _Lines:
     In the blocks themselves each cursor lies in a page of memory of its own: too many for a processor to keep at hand.
     """
 
-    def __init__(self, data: np.ndarray, record_size: int) -> None:
-        self._data = data
+    def __init__(self, data: np.ndarray, lanes: int, record_size: int) -> None:
+        self._data, self._lanes = data, lanes
         self._set_width(record_size * 5 // 4)
 
     def _set_width(self, least: int) -> None:
-        """An odd number of cache lines, so that the same byte of many lines does not compete for the same place in a cache."""
-        self.width = (least // _CACHE_LINE | 1) * _CACHE_LINE if least < _WIDEST else 0
+        """An odd number of cache lines, so that the same byte of many lines does not compete for the same place in a cache.
+
+        0, no copies, for records that are too long or too many: a copy then is no help, and positions in it must fit 32 bits.
+        """
+        fits = least < _WIDEST and self._lanes * least <= _MOST_COPIED
+        self.width = (least // _CACHE_LINE | 1) * _CACHE_LINE if fits else 0
         self._windows = np.lib.stride_tricks.sliding_window_view(self._data, max(self.width, 1))
 
     def copied(self, cursors: np.ndarray, ends: np.ndarray) -> tuple[NumberBuffer, np.ndarray, np.ndarray]:

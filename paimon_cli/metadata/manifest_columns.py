@@ -161,9 +161,9 @@ def open_manifests(
     manifests: Iterable[tuple[str, bytes]], partitions: Collection[bytes] | None = None
 ) -> Iterator[OpenManifests]:
     """The first half of `decode_manifest_columns`: one for each piece."""
+    broken: tuple[type[BaseException], ...] = (MemoryError, *damage_errors())
     opened: OpenManifests | None = None
     for path, data in manifests:
-        broken: tuple[type[BaseException], ...] = (MemoryError, *damage_errors())
         try:
             content = container_content(data, ENTRY)
             if opened is not None and not opened.is_of(content.schema):

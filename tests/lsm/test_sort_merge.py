@@ -116,7 +116,8 @@ def test_many_runs_of_wide_rows_are_merged_in_small_pieces() -> None:
     assert sole["_SEQUENCE_NUMBER"].to_pylist() == [19_000 + k for k in range(20)]
 
 
-def test_batches_can_be_kept_small_and_no_key_spans_two() -> None:
+@pytest.mark.parametrize("most_bytes_at_once", [1, 32 << 20])
+def test_batches_can_be_kept_small_and_no_key_spans_two(most_bytes_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), ("k", pa.int32())])
 
     def runs() -> list[Iterator[pa.RecordBatch]]:
@@ -124,6 +125,7 @@ def test_batches_can_be_kept_small_and_no_key_spans_two() -> None:
 
     row_bytes = 8 + 1 + 4
     whole = list(merge_sorted_runs(runs(), ["k"], Interleave(), keys_repeat=True))
+    monkeypatch.setattr(sort_merge, "MOST_BYTES_AT_ONCE", most_bytes_at_once)
     small = list(merge_sorted_runs(runs(), ["k"], Interleave(), keys_repeat=True, batch_bytes=100 * row_bytes))
     assert pa.Table.from_batches(small).equals(pa.Table.from_batches(whole))
     assert max(batch.num_rows for batch in small) <= 104 < max(batch.num_rows for batch in whole)
