@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-PARENT, USER, SYSTEM, STARTED = 1, 11, 12, 19
-"""Places in /proc/PID/stat behind the name."""
+NAME, PARENT, USER, SYSTEM, STARTED = 0, 2, 12, 13, 20
+"""Places in /proc/PID/stat behind the number."""
 
-_spent: dict[tuple[int, str], int] = {}
-"""Ticks of each process that was ever seen, by its number and its start. Spark ends Python processes after an idle minute, and
-nobody waits for them: what they spent would be gone, and the next difference negative."""
+_spent: dict[tuple[int, str, str], int] = {}
+"""Ticks of each process that was ever seen, by its number, its start and its name. Spark ends Python processes after an idle
+minute, and nobody waits for them: what they spent would be gone, and the next difference negative."""
 
 
 def tree_cpu_seconds() -> float:
     """Seconds so far, also of processes that have ended since an earlier call saw them. Linux only."""
+    return sum(cpu_seconds_by_program().values())
+
+
+def cpu_seconds_by_program() -> dict[str, float]:
+    """The same by the name of the program, such as `java`."""
     fields = {int(entry.name): found for entry in Path("/proc").iterdir() if entry.name.isdigit() and (found := _stat(entry))}
     own = {os.getpid()}
     while children := {number for number, stat in fields.items() if int(stat[PARENT]) in own} - own:
         own |= children
     for number in own:
-        _spent[number, fields[number][STARTED]] = int(fields[number][USER]) + int(fields[number][SYSTEM])
-    return sum(_spent.values()) / TICKS_PER_SECOND
+        stat = fields[number]
+        _spent[number, stat[STARTED], stat[NAME]] = int(stat[USER]) + int(stat[SYSTEM])
+    ticks: Counter[str] = Counter()
+    for (_, _, name), spent in _spent.items():
+        ticks[name] += spent
+    return {name: spent / TICKS_PER_SECOND for name, spent in ticks.items()}
 
 
 def _stat(process: Path) -> list[str]:
     """Empty for a process that has just ended."""
     try:
-        return (process / "stat").read_text().rpartition(")")[2].split()
+        name, _, rest = (process / "stat").read_text().partition("(")[2].rpartition(")")
     except (FileNotFoundError, ProcessLookupError):
         return []
+    return [name, *rest.split()]

@@ -1,9 +1,10 @@
-"""Where the CPU time of each path goes: decoding, encoding, sorting and merging, routing, storage, the rest of Python.
+"""Where the CPU time of each path goes: decoding, encoding, sorting and merging, routing, storage, the rest of Python; Spark.
 
     python -m scripts.bench.profile_paths [--rows 2000000]
 
 One thread, the workload of `against_peers` in a table of two buckets. What Arrow's functions take counts for the line of ours
 that calls them, so a share is that of the module that does the work; the profiler itself makes Python look a little worse.
+On Spark (local[2]) the shares are those of processes: its JVM, and Python with all that Arrow does in it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,20 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.spark_engine import SparkEngine
+from paimon_cli.jobs.spark_session import SparkRequest
+from paimon_cli.jobs.write_job import WriteRequest, run_write
 from scripts.bench.growth import compact, new_table, scan, write
 from scripts.bench.measure import MACHINE
 from scripts.bench.peers.workload import write_workload
+from scripts.bench.process_tree import cpu_seconds_by_program
+from scripts.bench.spark_write import started_spark
 
 UPSERTS = 4
 SHARES: dict[str, tuple[str, ...]] = {
@@ -38,6 +47,7 @@ SHARES: dict[str, tuple[str, ...]] = {
 }
 """Shares by what a function's `file:name` contains; the first that fits counts."""
 OTHER = "other Python"
+PROCESSES = JVM, PYTHON = "JVM", "Python"
 
 
 def share_of(place: str) -> str:
@@ -54,9 +64,33 @@ def profile(work: Callable[[], object]) -> Counter[str]:
     return seconds
 
 
-def report(path: str, seconds: Counter[str]) -> None:
+def processes(work: Callable[[], object]) -> dict[str, float]:
+    """CPU seconds by kind of process."""
+    before = cpu_seconds_by_program()
+    work()
+    spent = {name: seconds - before.get(name, 0.0) for name, seconds in cpu_seconds_by_program().items()}
+    java = spent.pop("java", 0.0)
+    return {JVM: java, PYTHON: sum(spent.values())}
+
+
+def profile_on_spark(folder: Path) -> None:
+    source, engine = str(folder / "in-0.parquet"), SparkEngine(SparkRequest())
+
+    def write_on_spark(table: Path) -> None:
+        run_write(TableContext.open(str(table)), WriteRequest((source,)), engine, NoProgress())
+
+    write_on_spark(new_table(folder / "warm on spark"))
+    table = new_table(folder / "on spark")
+    report("write on Spark", processes(lambda: write_on_spark(table)))
+    write_on_spark(table)
+    report(
+        "compact on Spark", processes(lambda: run_compact(TableContext.open(str(table)), CompactRequest(), engine, NoProgress()))
+    )
+
+
+def report(path: str, seconds: Mapping[str, float]) -> None:
     total = sum(seconds.values())
-    shares = {share: seconds[share] / total for share in (*SHARES, OTHER) if seconds[share]}
+    shares = {share: seconds[share] / total for share in (*SHARES, OTHER, *PROCESSES) if seconds.get(share)}
     print(f"{path:24} {total:6.2f} s: " + ", ".join(f"{name} {part:.0%}" for name, part in shares.items()), file=sys.stderr)
     print(json.dumps({"name": f"profile, {path}", "cpu": total, "shares": shares, "on": MACHINE}), flush=True)
 
@@ -77,6 +111,8 @@ def main() -> None:
         report("merge-on-read scan", profile(lambda: scan(table)))
         report("full compaction", profile(lambda: compact(table)))
         report("scan when compacted", profile(lambda: scan(table)))
+        with started_spark("local[2]"):
+            profile_on_spark(folder)
 
 
 if __name__ == "__main__":
