@@ -28,6 +28,7 @@ LSM_COLUMNS = (
     Column("space_limit_percent", None, COUNT),
     Column("deletion_vector_rows", None, COUNT),
     Column("last_full", None, TIME),
+    Column("last_full_snapshot", None, ID),
     Column("would_compact"),
     Column("output_level", None, ID),
     Column("runs", None, records(*RUN_NAMES)),
@@ -73,12 +74,21 @@ def _heading(row: LsmRow) -> str:
     )
 
 
+def _last_full(row: LsmRow) -> str:
+    if row.last_full is None:
+        return "none known: there is no run above level 0"
+    if row.last_full_snapshot is None:
+        return f"{TIME.text(row.last_full)} UTC, by the newest file of the top run: its snapshot has expired"
+    return f"{TIME.text(row.last_full)} UTC, snapshot {row.last_full_snapshot}"
+
+
 def _footer(row: LsmRow) -> str:
     rows = sum(run.rows for run in row.runs)
     deletes = sum(run.delete_rows or 0 for run in row.runs)
     share = f"   tombstones {100 * deletes / rows:.1f}%" if rows else ""
     space = f"space amplification {row.space_amplification_percent}% (limit {row.space_limit_percent}%)"
     amplification = f"read amplification {row.read_amplification}   {space}{share}   DV rows {row.deletion_vector_rows}"
+    amplification += f"\nlast full compaction: {_last_full(row)}"
     if row.output_level is None:
         return f"{amplification}\nnext compaction: none: {row.would_compact}\n"
     picked = sum(run.picked for run in row.runs)

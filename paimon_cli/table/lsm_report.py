@@ -12,13 +12,17 @@ from paimon_cli.datatypes.key_order import Key
 from paimon_cli.errors import UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files, expect_buckets
-from paimon_cli.lsm.sorted_run import KeyOf, SortedRun, sorted_runs
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.history.table_state import BucketFiles, Place, bucket_files, expect_buckets
+from paimon_cli.lsm.sorted_run import KeyOf, SortedRun, highest_level, sorted_runs
+from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.storage.clock_and_names import moment_of_wall_clock
 from paimon_cli.table.compaction_report import percent_above
 from paimon_cli.table.file_report import key_values
 from paimon_cli.table.partition_text import partition_text
+
+ZONES_MILLIS = 86_400_000
+"""Creation times are local times of the writer's zone: they may be off by so much."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,9 @@ class RunRow:
 @dataclass(frozen=True)
 class LsmRow:
     """One bucket. `space_amplification_percent`: bytes above the oldest run against that run's, `space_limit_percent` what is
-    allowed; `last_full`: epoch millis of the newest file of the top level; `deletion_vector_rows`: rows marked deleted;
-    `would_compact` says what the universal compaction's triggers would do now, or why nothing."""
+    allowed; `last_full`: epoch millis of the last compaction of all runs, `last_full_snapshot` the snapshot that brought it.
+    If that one has expired, it is None, and the time is that of the top run's newest file. `deletion_vector_rows`: rows marked
+    deleted; `would_compact` says what the universal compaction's triggers would do now, or why nothing."""
 
     partition: str
     bucket: int
@@ -56,6 +61,7 @@ class LsmRow:
     space_limit_percent: int
     deletion_vector_rows: int
     last_full: int | None
+    last_full_snapshot: int | None
     would_compact: str
     output_level: int | None
     runs: tuple[RunRow, ...]
@@ -72,14 +78,53 @@ def lsm_rows(
     if snapshot is None:
         return []
     keep = None if partition is None else partition.matches
-    states = bucket_files(context, snapshot, keep_partition=keep, buckets=buckets or None).values()
+    states = list(bucket_files(context, snapshot, keep_partition=keep, buckets=buckets or None).values())
     if buckets and not set(buckets) <= {state.bucket for state in states}:
         expect_buckets(context, buckets, bucket_files(context, snapshot).values())
-    rows = (_lsm_row(context, state, snapshot.id) for state in states)
+    full = last_full_compactions(context, snapshot, states)
+    rows = (_lsm_row(context, state, snapshot.id, full.get((state.partition, state.bucket))) for state in states)
     return sorted(rows, key=lambda row: (row.partition, row.bucket))
 
 
-def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int) -> LsmRow:
+@dataclass(frozen=True)
+class LastFull:
+    """When all runs of a bucket were last compacted together; `snapshot_id` is None where only the files tell."""
+
+    millis: int
+    snapshot_id: int | None
+
+
+def last_full_compactions(context: TableContext, snapshot: Snapshot, states: Sequence[BucketFiles]) -> dict[Place, LastFull]:
+    """By partition and bucket, for those that have a run above level 0.
+
+    A compaction reaches the level of the oldest run only by taking that run along, so the last COMPACT snapshot that added a file
+    there made it. A snapshot that is older than the run's newest file did not: the search through the history ends there.
+    """
+    top = {(state.partition, state.bucket): highest_level(state.files) for state in states}
+    from_files = {
+        (state.partition, state.bucket): LastFull(_newest_of_level(state, highest_level(state.files)), None)
+        for state in states
+        if highest_level(state.files)
+    }
+    found: dict[Place, LastFull] = {}
+    for past in context.snapshots.newest_first():
+        sought = from_files.keys() - found.keys()
+        if all(from_files[place].millis > past.time_millis + ZONES_MILLIS for place in sought):
+            break
+        if past.commit_kind != COMPACT or past.id > snapshot.id:
+            continue
+        for entry in context.manifests.delta_entries(past):
+            place = (entry.partition, entry.bucket)
+            if entry.kind == ADD and place in sought and entry.file.level == top[place]:
+                found[place] = LastFull(past.time_millis, past.id)
+    return from_files | found
+
+
+def _newest_of_level(state: BucketFiles, level: int) -> int:
+    return max(moment_of_wall_clock(file.creation_time_millis or 0) for file in state.files if file.level == level)
+
+
+def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int, full: LastFull | None) -> LsmRow:
     key_of = context.key_of
     runs = sorted_runs(state.files, key_of)
     plan = plan_bucket(context, state, MINOR_STRATEGY, snapshot_id)
@@ -96,7 +141,8 @@ def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int) -> Lsm
         space_amplification_percent=percent_above(sum(run.size for run in runs), oldest),
         space_limit_percent=context.options.max_size_amplification_percent,
         deletion_vector_rows=sum(r.cardinality or 0 for index in state.index_files for r in index.deletion_vector_ranges or ()),
-        last_full=max((_moment(run) for run in runs if run.level == max(r.level for r in runs) and run.level), default=None),
+        last_full=None if full is None else full.millis,
+        last_full_snapshot=None if full is None else full.snapshot_id,
         would_compact=f"{plan.reason} ({plan.arithmetic})" if isinstance(plan, CompactionTask) else plan.reason,
         output_level=plan.output_level if isinstance(plan, CompactionTask) else None,
         runs=_run_rows(context, runs, key_of, picked),
@@ -132,10 +178,6 @@ def _places(ranges: Sequence[tuple[Key, Key]]) -> dict[Key, float]:
     if all(isinstance(end[0], (int, Decimal)) for end in ends) and first != last:
         return {end: float(end[0] - first) / float(last - first) for end in ends}
     return {end: rank / max(1, len(ends) - 1) for rank, end in enumerate(ends)}
-
-
-def _moment(run: SortedRun) -> int:
-    return max(moment_of_wall_clock(file.creation_time_millis or 0) for file in run.files)
 
 
 def _delete_rows(run: SortedRun) -> int | None:

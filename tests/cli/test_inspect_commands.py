@@ -155,7 +155,15 @@ def test_lsm_tree(run: Run, never_compacted: Path) -> None:
     assert "size-amplification" in bucket["would_compact"]
     text = run("lsm", "show", never_compacted).out
     assert "next compaction: WOULD PICK runs 1-9 by size-amplification" in text and "-> L5" in text
-    assert "=" * 10 in text
+    assert "=" * 10 in text and "last full compaction: none known" in text
+
+
+def test_lsm_tells_the_last_full_compaction(run: Run, partitioned: Path) -> None:
+    compactions = {item["id"]: item["time"] for item in run("snapshots", "ls", partitioned, "-o", "json").json["items"]}
+    items = run("lsm", "show", partitioned, "-o", "json").json["items"]
+    known = [(item["last_full_snapshot"], item["last_full"]) for item in items if item["last_full_snapshot"]]
+    assert known and all(compactions[number] == time for number, time in known)
+    assert f"snapshot {known[0][0]}" in run("lsm", "show", partitioned).out
 
 
 def test_lsm_of_an_append_table_is_refused(run: Run, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from paimon_cli.table.table import Table
 from paimon_cli.table.table_location import locate_table
 from paimon_cli.table.tag_report import read_tag, tag_rows
 from tests.goldens import golden_table
-from tests.tables import make_table, write
+from tests.tables import compact, make_table, write
 
 
 def opened(path: Path) -> Table:
@@ -74,6 +74,40 @@ def test_runs_show_where_they_overlap(tmp_path: Path) -> None:
     assert (newest.span, middle.span, oldest.span) == ((0.75, 0.8), (0.25, 0.5), (0.0, 1.0))
     assert (newest.overlap, middle.overlap, oldest.overlap) == (2, 2, 3)
     assert (bucket.read_amplification, bucket.compaction_trigger, bucket.stop_trigger) == (3, 3, 6)
+
+
+def test_last_full_compaction_of_each_bucket(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"], bucket=2)
+
+    def last_full() -> list[tuple[int, int | None]]:
+        rows = lsm_rows(context, context.snapshots.latest())
+        return [(row.bucket, row.last_full_snapshot) for row in rows]
+
+    write(context, [{"id": key} for key in range(20)])
+    assert [row.last_full for row in lsm_rows(context, context.snapshots.latest())] == [None, None]
+    compact(context, strategy="full", buckets=(0,))
+    compact(context, strategy="full", buckets=(1,))
+    write(context, [{"id": key} for key in range(20)])
+    assert last_full() == [(0, 2), (1, 3)]
+    assert [row.last_full_snapshot for row in lsm_rows(context, context.snapshots.get(2))] == [2, None]
+    compact(context, strategy="full", buckets=(0,))
+    assert last_full() == [(0, 5), (1, 3)]
+    times = {snapshot.id: snapshot.time_millis for snapshot in context.snapshots.newest_first()}
+    assert [row.last_full for row in lsm_rows(context, context.snapshots.latest())] == [times[5], times[3]]
+
+
+def test_last_full_compaction_after_its_snapshot_expired(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"])
+    write(context, [{"id": 1}])
+    write(context, [{"id": 2}])
+    compact(context, strategy="full")
+    (row,) = lsm_rows(context, context.snapshots.latest())
+    write(context, [{"id": 3}])
+    for number in (1, 2, 3):
+        Path(context.layout.snapshot(number)).unlink()
+    (later,) = lsm_rows(context, context.snapshots.latest())
+    assert row.last_full_snapshot == 3 and later.last_full_snapshot is None
+    assert row.last_full is not None and later.last_full is not None and 0 <= row.last_full - later.last_full < 60_000
 
 
 def test_snapshot_rows_read_only_what_they_show(tmp_path: Path) -> None:
