@@ -26,6 +26,7 @@ from paimon_cli.cli import (
     file_commands,
     index_commands,
     lab_commands,
+    lock_commands,
     lsm_commands,
     orphans_commands,
     read_command,
@@ -134,6 +135,7 @@ diff_command.register(snapshot_commands.snapshots)
 verify_command.register(app, SAFETY)
 repair_command.register(app, SAFETY)
 doctor_command.register(app, SAFETY)
+app.add_typer(lock_commands.locks, name="locks", rich_help_panel=SAFETY)
 simulate_command.register(app, OTHER)
 app.add_typer(lab_commands.lab, name="lab", rich_help_panel=OTHER)
 version_command.register(app, OTHER)

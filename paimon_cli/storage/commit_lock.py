@@ -27,7 +27,7 @@ from paimon_cli.storage.redaction import redact
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from paimon_cli.storage.lock_table import LockTable
+    from paimon_cli.storage.lock_table import HeldLock, LockTable
 
 _FIRST_SLEEP = 100
 _ROUNDING = 1_000
@@ -94,12 +94,7 @@ class CommitLock:
 
     def _connect(self) -> tuple[LockTable, Connection]:
         if self._opened is None:
-            try:
-                from paimon_cli.storage.lock_database import open_database
-                from paimon_cli.storage.lock_table import LockTable
-            except ImportError as error:
-                raise UsageError("the commit lock needs SQLAlchemy", str(error), "pip install 'paimon-cli[jdbc]'") from None
-            self._opened = LockTable(open_database(self._settings), self._settings.key_length)
+            self._opened = _lock_table(self._settings)
         with _database_errors(self._settings):
             return self._opened, self._opened.connect()
 
@@ -138,6 +133,29 @@ class Lease:
             with contextlib.suppress(StorageUnavailable), _database_errors(self.settings):
                 self.released = self.table.delete(self.connection, self.lock_id, self.owner)
         return self.released
+
+
+def held_locks(settings: LockSettings, name: str | None = None) -> list[HeldLock] | None:
+    """The locks that the database holds now, or one of them; None before anybody took a lock there. Changes nothing."""
+    table = _lock_table(settings)
+    with _database_errors(settings):
+        return table.held(name)
+
+
+def break_lock(settings: LockSettings, lock: HeldLock) -> bool:
+    """Take a lock from its holder; whether it was still the one that had it."""
+    table = _lock_table(settings)
+    with _database_errors(settings):
+        return table.break_held(lock)
+
+
+def _lock_table(settings: LockSettings) -> LockTable:
+    try:
+        from paimon_cli.storage.lock_database import open_database
+        from paimon_cli.storage.lock_table import LockTable
+    except ImportError as error:
+        raise UsageError("the commit lock needs SQLAlchemy", str(error), "pip install 'paimon-cli[jdbc]'") from None
+    return LockTable(open_database(settings), settings.key_length)
 
 
 @contextlib.contextmanager

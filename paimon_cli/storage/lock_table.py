@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
@@ -20,6 +21,7 @@ from sqlalchemy import (
     insert,
     inspect,
     literal_column,
+    null,
     select,
     text,
 )
@@ -35,6 +37,21 @@ _AGE = {
     "mariadb": "TIMESTAMPDIFF(SECOND, acquired_at, NOW())",
 }
 """Seconds since the lock was taken, by the database's own clock."""
+
+
+@dataclass(frozen=True)
+class HeldLock:
+    """A row. `owner` is None for holders that leave no name (older Java); ages by the database's clock."""
+
+    lock_id: str
+    owner: str | None
+    age_seconds: float
+    life_seconds: float
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the next writer may take it over."""
+        return self.age_seconds > self.life_seconds
 
 
 class LockTable:
@@ -96,6 +113,26 @@ class LockTable:
         table = self._table.c
         done = connection.execute(delete(self._table).where(table.lock_id == lock_id, table.lock_owner == owner))
         return bool(done.rowcount)
+
+    def held(self, lock_id: str | None = None) -> list[HeldLock] | None:
+        """The rows, or that of one lock, oldest first; None where nobody has made the table yet. Changes nothing."""
+        with self._engine.connect() as connection:
+            if not inspect(connection).has_table(NAME):
+                return None
+            table = self._table.c
+            owner: ColumnElement[Any] = table.lock_owner if self._has_owner(connection) else null()
+            query = select(table.lock_id, owner, self._age, table.expire_time_seconds).order_by(self._age.desc(), table.lock_id)
+            if lock_id is not None:
+                query = query.where(table.lock_id == lock_id)
+            return [HeldLock(name, owner, float(age), float(life)) for name, owner, age, life in connection.execute(query)]
+
+    def break_held(self, lock: HeldLock) -> bool:
+        """Remove the row of exactly this holder; whether it was still there."""
+        table = self._table.c
+        mine = [table.lock_id == lock.lock_id, table.expire_time_seconds == lock.life_seconds]
+        with self.connect() as connection:
+            mine.append(table.lock_owner.is_(None) if lock.owner is None else table.lock_owner == lock.owner)
+            return bool(connection.execute(delete(self._table).where(*mine)).rowcount)
 
     def _make(self, connection: Connection) -> None:
         if not inspect(connection).has_table(NAME):

@@ -1,0 +1,84 @@
+"""`locks`: what keeps two commits apart, who holds the commit lock, and an end for the lock of a dead holder."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.confirmation import confirm
+from paimon_cli.cli.parameters import TableName, Yes
+from paimon_cli.cli.results import Column, Item, Listing
+from paimon_cli.cli.value_kinds import FLAG, Kind
+
+locks = group("The commit lock: how commits are kept apart, and who holds the lock.")
+
+SECONDS = Kind(lambda seconds: round(seconds, 3), lambda seconds: f"{seconds:,.0f} s", right_aligned=True)
+COLUMNS = (
+    Column("table", "Table"),
+    Column("mechanism", "Mechanism"),
+    Column("lock_id", "Lock"),
+    Column("is_held", "Held", FLAG),
+    Column("holder", "Holder"),
+    Column("age_seconds", "Age", SECONDS),
+    Column("expires_in_seconds", "Expires in", SECONDS),
+    Column("is_expired", "Expired", FLAG),
+)
+
+
+@command(locks, "ls")
+def list_locks(
+    call: Call,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Only this table; else every lock held.", show_default=False)
+    ] = None,
+) -> None:
+    """Show how the commits of a table, or of a warehouse, are kept apart, and which commit locks are held.
+
+    The mechanism is put-if-absent, lock or unsafe. Where only a trial can tell, as on S3, two writers race for a probe file in
+    the table's directory, which is removed again.
+
+    paimon-cli locks ls ./wh/shop.db/orders
+    """
+    from paimon_cli.table.lock_report import LOCK, MEANING, table_lock, warehouse_locks
+
+    if table is None:
+        from paimon_cli.table.table_location import find_warehouse
+
+        report = warehouse_locks(find_warehouse(call.warehouse, options=call.catalog_options))
+    else:
+        location = call.locate(table)
+        opened = call.open_at(location).context
+        report = table_lock(location, opened.storage, opened.layout.root)
+    held = sum(row.is_held for row in report.rows)
+    footer = "" if report.mechanism != LOCK or held else "nobody holds a lock"
+    if report.has_lock_table is False:
+        footer = "nobody holds a lock: the database has no table paimon_distributed_locks yet, the first commit creates it"
+    heading = f"{report.mechanism}: {MEANING[report.mechanism]}"
+    call.show(Listing("LockList", table, COLUMNS, report.rows, heading, footer))
+
+
+@command(locks, "break")
+def break_lock(
+    call: Call,
+    table: TableName,
+    even_if_valid: Annotated[
+        bool, typer.Option("--even-if-valid", help="Also a lock that has not expired: for a holder that is dead for certain.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Take the commit lock of a table from a holder that died. Writers take over expired locks by themselves.
+
+    A holder that lives and loses its lock notices it before it publishes, and gives up its commit (exit 6), unless it is
+    publishing at that very moment: on a store without put-if-absent its snapshot may then overwrite another one.
+
+    paimon-cli locks break ./wh/shop.db/orders
+    """
+    from paimon_cli.table.lock_report import break_held_lock, breakable_lock
+
+    location = call.locate(table)
+    root = call.open_at(location).context.layout.root
+    settings, lock = breakable_lock(location, root, even_if_valid=even_if_valid)
+    confirm(f"Take the lock {lock.lock_id} from {lock.owner or 'its holder'}, who took it {lock.age_seconds:.0f} s ago?", yes)
+    call.show(Item("Lock", table, COLUMNS, break_held_lock(location, settings, lock)))
