@@ -92,9 +92,10 @@ def _definition(columns: Sequence[str] | None, schema: str | None, ddl: str | No
 
         return parse_create_table(_text(ddl), ddl)
     if from_file:
-        from paimon_cli.table.schema_of_file import definition_of_file
+        from paimon_cli.ingest.inference import columns_of_file
+        from paimon_cli.table.table_definition import TableDefinition
 
-        return definition_of_file(from_file)
+        return TableDefinition(columns_of_file(from_file))
     from paimon_cli.table.ddl import definition_of
     from paimon_cli.table.sql_columns import parse_column
 

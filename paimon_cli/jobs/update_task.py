@@ -12,6 +12,8 @@ from paimon_cli.casts.default_value import with_default
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER
 from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.bad_cells import BadCell
+from paimon_cli.ingest.typed_columns import cast_column
 from paimon_cli.jobs.update_effect import check_effect
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
@@ -23,8 +25,6 @@ from paimon_cli.read.predicate import Predicate
 from paimon_cli.read.set_clause import SetClause
 from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import read_split
-from paimon_cli.write.incoming_cells import BadCell
-from paimon_cli.write.incoming_nested import cast_column
 
 HINT = "nothing was committed; change the expression or the condition"
 

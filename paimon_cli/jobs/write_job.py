@@ -16,13 +16,12 @@ from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, Sto
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files, committed_state
+from paimon_cli.ingest.rows import IncomingRows, RowKindFilter, plan_sources
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.write.incoming_rows import IncomingRows, plan_sources
-from paimon_cli.write.row_kind_filter import RowKindFilter
 from paimon_cli.write.table_writer import WrittenBucket
 from paimon_cli.write.write_plan import WritePlan
 

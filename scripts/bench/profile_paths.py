@@ -34,8 +34,8 @@ from scripts.bench.spark_write import started_spark
 
 UPSERTS = 4
 SHARES: dict[str, tuple[str, ...]] = {
-    "decode": ("incoming_columnar.py:_parquet", "data_file_reader.py:_stored_batches", "parquet/core.py:__init__"),
-    "check values": ("incoming_cast.py:", "incoming_cells.py:", "decoded_columns.py:"),
+    "decode": ("columnar.py:_parquet", "data_file_reader.py:_stored_batches", "parquet/core.py:__init__"),
+    "check values": ("typed_columns.py:", "bad_cells.py:", "decoded_columns.py:"),
     "encode": ("parquet/core.py:", "file_encoders.py:"),
     "sort and merge": (
         *("/lsm/", "compute.py:take", "key_order.py:", "stable_order.py:", "sort_buffer.py:", "merged_rows.py:"),

@@ -14,7 +14,7 @@ from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.read.column_bounds import BoundsOf, ColumnBounds
 from paimon_cli.read.predicate import parse_predicate
-from tests.write.incoming_tables import schema_of
+from tests.ingest.input_files import schema_of
 
 SCHEMA = schema_of({"k": "INT NOT NULL", "i": "INT", "s": "STRING", "n": "DECIMAL(4, 1)", "g": "DOUBLE"})
 TYPES: dict[str, DataType] = {field.name: field.type for field in SCHEMA.fields}

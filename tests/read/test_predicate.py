@@ -13,7 +13,7 @@ import pytest
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.errors import UsageError
 from paimon_cli.read.predicate import parse_predicate
-from tests.write.incoming_tables import schema_of
+from tests.ingest.input_files import schema_of
 
 SCHEMA = schema_of(
     {

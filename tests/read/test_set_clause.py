@@ -14,7 +14,7 @@ from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.errors import UsageError
 from paimon_cli.read.assignment import BadRow
 from paimon_cli.read.set_clause import parse_set_clause
-from tests.write.incoming_tables import schema_of
+from tests.ingest.input_files import schema_of
 
 SCHEMA = schema_of(
     {

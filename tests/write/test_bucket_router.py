@@ -12,7 +12,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.write.bucket_router import BucketRouter
-from tests.write.incoming_tables import schema_of
+from tests.ingest.input_files import schema_of
 
 COLUMNS = {"dt": "STRING NOT NULL", "h": "INT NOT NULL", "k": "STRING NOT NULL", "v": "INT"}
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from paimon_cli.errors import BadInput
-from paimon_cli.write.incoming_sources import is_gzipped
-from paimon_cli.write.incoming_splits import SourceSplit
+from paimon_cli.ingest.sources import is_gzipped
+from paimon_cli.ingest.splits import SourceSplit
 
 BLOCK_BYTES = 8 << 20
 """A CSV row may not be longer."""

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.ingest.rows import IncomingRows, plan_sources
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.write.incoming_rows import IncomingRows, plan_sources
 
 
 def schema_of(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from paimon_cli.datatypes.arrow_types import type_from_arrow
 from paimon_cli.datatypes.field_types import DataField
 from paimon_cli.errors import BadInput, NotFound, UsageError
-from paimon_cli.table.table_definition import TableDefinition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +17,7 @@ INFERENCE_BYTES = 8 << 20
 """How much of a csv or json file is looked at: the types of its first block."""
 
 
-def definition_of_file(path: str) -> TableDefinition:
+def columns_of_file(path: str) -> tuple[DataField, ...]:
     """Columns with the file's own names and types; csv and json types are inferred from the first rows."""
     if not os.path.isfile(path):
         raise NotFound(f"no file {path}", hint="--from-file takes one local parquet, orc, csv or json file")
@@ -26,7 +25,7 @@ def definition_of_file(path: str) -> TableDefinition:
     if extension not in FORMAT_OF_EXTENSION:
         raise UsageError(f"cannot tell the format of {path}", f"known endings: {', '.join(FORMAT_OF_EXTENSION)}")
     schema = _arrow_schema(path, FORMAT_OF_EXTENSION[extension])
-    return TableDefinition(tuple(_field(column) for column in schema))
+    return tuple(_field(column) for column in schema)
 
 
 def _field(column: pa.Field) -> DataField:

@@ -11,11 +11,11 @@ import pytest
 
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput, NotFound, UsageError
-from paimon_cli.table.schema_of_file import definition_of_file
+from paimon_cli.ingest.inference import columns_of_file
 
 
 def columns(path: Path) -> dict[str, str]:
-    return {field.name: type_to_sql(field.type) for field in definition_of_file(str(path)).fields}
+    return {field.name: type_to_sql(field.type) for field in columns_of_file(str(path))}
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -53,10 +53,10 @@ def test_files_that_give_no_columns(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("not parquet")
     (tmp_path / "nulls.csv").write_text("id,nothing\n1,\n")
     with pytest.raises(UsageError, match="format"):
-        definition_of_file(str(tmp_path / "a.txt"))
+        columns_of_file(str(tmp_path / "a.txt"))
     with pytest.raises(BadInput, match="parquet"):
-        definition_of_file(str(tmp_path / "a.parquet"))
+        columns_of_file(str(tmp_path / "a.parquet"))
     with pytest.raises(UsageError, match="'nothing' holds only nulls"):
-        definition_of_file(str(tmp_path / "nulls.csv"))
+        columns_of_file(str(tmp_path / "nulls.csv"))
     with pytest.raises(NotFound):
-        definition_of_file(str(tmp_path / "nope.csv"))
+        columns_of_file(str(tmp_path / "nope.csv"))

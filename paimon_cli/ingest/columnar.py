@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.errors import BadInput
-from paimon_cli.write.incoming_splits import SourceSplit
+from paimon_cli.ingest.splits import SourceSplit
 
 BATCH_ROWS = 65536
 READ_BUFFER_BYTES = 1 << 20

@@ -13,8 +13,8 @@ from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, STRING_ROOTS
 from paimon_cli.datatypes.field_types import DataType, type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
-from paimon_cli.write.incoming_cast import cast_atomic
-from paimon_cli.write.incoming_cells import BadCell, attempt, bad_cell, require
+from paimon_cli.ingest.bad_cells import BadCell, attempt, bad_cell, require
+from paimon_cli.ingest.typed_columns import cast_atomic
 
 INTEGER = r"^[+-]?[0-9]+$"
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,5})?$"

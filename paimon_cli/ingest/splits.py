@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.errors import BadInput
+from paimon_cli.ingest.sources import SourceFile, source_files
 from paimon_cli.storage.storage_for_url import storage_for_url
-from paimon_cli.write.incoming_lines import line_bounds
-from paimon_cli.write.incoming_sources import SourceFile, source_files
 
 T = TypeVar("T")
 
@@ -124,3 +124,20 @@ def _line_pieces(stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]
             block += stream.readline()
         yield start, len(block), first_row, len(block)
         start, first_row = start + len(block), first_row + len(line_bounds(block)[0])
+
+
+NEWLINE, RETURN = 0x0A, 0x0D
+
+
+def line_bounds(block: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """First byte and end of every line that holds something, without its line end; empty lines are no rows."""
+    text = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(text == NEWLINE)
+    if len(text) and text[-1] != NEWLINE:
+        ends = np.append(ends, len(text))
+    if not len(ends):
+        return ends, ends
+    starts = np.append(0, ends[:-1] + 1)
+    ends = ends - ((ends > starts) & (text[ends - 1] == RETURN))
+    filled = ends > starts
+    return starts[filled], ends[filled]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from difflib import get_close_matches
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -13,29 +14,55 @@ import pyarrow.compute as pc
 
 from paimon_cli.casts.default_value import with_default
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import NESTED_ROOTS
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NESTED_ROOTS, NEWER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS
 from paimon_cli.datatypes.field_types import DataField, DataType, type_to_sql
-from paimon_cli.datatypes.row_kind import DELETE, INSERT, SHORT
-from paimon_cli.datatypes.values import values_to_arrow
-from paimon_cli.errors import BadInput, UsageError
-from paimon_cli.metadata.data_file_schema import merge_schema
+from paimon_cli.datatypes.row_kind import DELETE, INSERT, SHORT, UPDATE_BEFORE
+from paimon_cli.datatypes.values import Timestamp, values_to_arrow
+from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.ingest.bad_cells import BadCell, WrongType, attempt, bad_cell
+from paimon_cli.ingest.columnar import columnar_batches
+from paimon_cli.ingest.csv_rows import csv_batches
+from paimon_cli.ingest.json_rows import json_batches, nested_from_text
+from paimon_cli.ingest.sources import TEXT_FORMATS
+from paimon_cli.ingest.splits import SourceSplit, plan_sources
+from paimon_cli.ingest.text_values import parse_text
+from paimon_cli.ingest.typed_columns import cast_column
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_schema
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.storage_for_url import storage_for_url
-from paimon_cli.write.incoming_cells import BadCell, WrongType, attempt, bad_cell
-from paimon_cli.write.incoming_columnar import columnar_batches
-from paimon_cli.write.incoming_csv import csv_batches
-from paimon_cli.write.incoming_json import json_batches
-from paimon_cli.write.incoming_json_values import nested_from_text
-from paimon_cli.write.incoming_nested import cast_column
-from paimon_cli.write.incoming_sources import TEXT_FORMATS
-from paimon_cli.write.incoming_splits import SourceSplit, plan_sources
-from paimon_cli.write.incoming_text_values import parse_text
-from paimon_cli.write.incoming_types import check_writable, zero_value
-from paimon_cli.write.row_kind_filter import RowKindFilter
 
 __all__ = ["IncomingRows", "SourceSplit", "plan_sources"]
 
 KIND_TYPE = DataType("VARCHAR", nullable=False, length=2147483647)
+
+
+@dataclass(frozen=True)
+class RowKindFilter:
+    """`dropped`: kinds that the table ignores; `refused`: why it takes none of a kind that it does not ignore."""
+
+    dropped: frozenset[int] = frozenset()
+    refused: tuple[tuple[int, BadInput], ...] = ()
+
+    @staticmethod
+    def of(schema: TableSchema, options: TableOptions) -> RowKindFilter:
+        """`ignore-delete` drops both kinds, `ignore-update-before` drops -U; the rest is for the merge engine to say."""
+        dropped = {UPDATE_BEFORE, DELETE} if options.ignore_delete else {UPDATE_BEFORE} if options.ignore_update_before else set()
+        engine = merge_engine(schema, options)
+        asked = [(kind, engine.refusal(kind)) for kind in (UPDATE_BEFORE, DELETE) if kind not in dropped]
+        return RowKindFilter(frozenset(dropped), tuple((kind, refusal) for kind, refusal in asked if refusal is not None))
+
+    def kept(self, rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
+        """The rows to write. BadInput that names `source` for a kind that the table does not take."""
+        kinds = rows.column(VALUE_KIND).to_numpy()
+        if not (kinds & 1).any():
+            return rows
+        for kind, refusal in self.refused:
+            if (kinds == kind).any():
+                raise BadInput(f"{source}: {refusal.what}", refusal.why, refusal.hint, source=source)
+        unwanted = np.isin(kinds, list(self.dropped))
+        return rows.filter(pa.array(~unwanted)) if unwanted.any() else rows
 
 
 @dataclass(frozen=True)
@@ -198,3 +225,32 @@ def _filled(column: pa.Array, t: DataType) -> pa.Array:
 def _nearest(name: str, candidates: list[str]) -> str | None:
     same = [candidate for candidate in candidates if candidate.lower() == name.lower()]
     return next(iter(same or get_close_matches(name, candidates, 1)), None)
+
+
+def check_writable(column: str, t: DataType) -> None:
+    """Raise NotSupported when the column's type, or a type inside it, cannot be written so that every reader reads it."""
+    if t.root in NEWER_ROOTS:
+        raise NotSupported(f"cannot write column '{column}'", f"{t.root} is only read by the newest versions of Paimon")
+    inner = [t.element, t.key, t.value, *(field.type for field in t.fields or ())]
+    for part in inner:
+        if part is not None:
+            check_writable(column, part)
+
+
+def zero_value(t: DataType) -> Any:
+    """Some value of the type, as an internal value."""
+    if t.root == "BOOLEAN":
+        return False
+    if t.root == "DECIMAL":
+        return Decimal(0)
+    if t.root in STRING_ROOTS:
+        return ""
+    if t.root in BINARY_ROOTS:
+        return b""
+    if t.root in TIMESTAMP_ROOTS:
+        return Timestamp(0, 0)
+    if t.root in ("ARRAY", "MAP", "MULTISET"):
+        return []
+    if t.root == "ROW":
+        return tuple(None if f.type.nullable else zero_value(f.type) for f in t.fields or ())
+    return 0.0 if t.root in FLOATING_ROOTS else 0

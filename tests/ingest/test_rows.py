@@ -16,9 +16,9 @@ import pytest
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.ingest.rows import IncomingRows, SourceSplit, plan_sources
 from paimon_cli.metadata.data_file_schema import merge_schema
-from paimon_cli.write.incoming_rows import IncomingRows, SourceSplit, plan_sources
-from tests.write.incoming_tables import one_column, read_all, schema_of
+from tests.ingest.input_files import one_column, read_all, schema_of
 
 SPLIT = SourceSplit("in.parquet", "parquet", 0, None, 100, 1000)
 

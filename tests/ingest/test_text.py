@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import BadInput
+from paimon_cli.ingest import csv_rows, json_rows
+from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.write import incoming_csv, incoming_json
-from paimon_cli.write.incoming_rows import IncomingRows
 from tests.goldens import GOLDENS, Golden, expected_rows, golden_table
-from tests.write.incoming_tables import json_file, one_column, read_all, rows_of, schema_of, text_file
+from tests.ingest.input_files import json_file, one_column, read_all, rows_of, schema_of, text_file
 
 TIMESTAMP_LTZ_6 = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
 TEXTS = [
@@ -129,10 +129,10 @@ def test_broken_csv(content: str | bytes, what: str, why: str, tmp_path: Path) -
 
 
 def test_row_numbers_hold_beyond_the_first_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming_csv, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(incoming_csv, "BATCH_ROWS", 7)
-    monkeypatch.setattr(incoming_json, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(incoming_json, "BATCH_ROWS", 7)
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(csv_rows, "BATCH_ROWS", 7)
+    monkeypatch.setattr(json_rows, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(json_rows, "BATCH_ROWS", 7)
     incoming = IncomingRows(one_column("STRING"))
     cells = [f'{n},"line\n{n}"' for n in range(500)]
     good = text_file(tmp_path, "k,v\n" + "\n".join(cells), "good.csv")

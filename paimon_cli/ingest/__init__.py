@@ -1,0 +1,1 @@
+"""Input files as rows of a table."""
