@@ -100,18 +100,18 @@ def merge_section(
     """
     ages = {file.file_name: age for age, file in enumerate(oldest_first)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
-    rows = _batch_rows(runs, memory or MERGE_BYTES)
+    rows = batch_rows(runs, memory or MERGE_BYTES)
 
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
         stream = _run_rows(context, partition, bucket, run, columns, rows)
         return stream if expiry is None else map(expiry.kept, stream)
 
     opened = [functools.partial(open_run, run) for run in runs]
-    most = _most_runs(context, memory or MERGE_BYTES)
+    most = most_runs(context, memory or MERGE_BYTES)
     return merge_in_passes(opened, context.schema.trimmed_primary_keys, merge_engine(context.schema, context.options), most)
 
 
-def _most_runs(context: TableContext, memory: int) -> int:
+def most_runs(context: TableContext, memory: int) -> int:
     """Runs to read at a time: as many as `sort-spill-threshold` allows, and as memory has room for small batches of."""
     roomy = max(FEWEST_RUNS, memory // LEAST_RUN_BYTES)
     return min(roomy, context.options.sort_spill_threshold or roomy)
@@ -124,7 +124,7 @@ def _run_rows(
         yield from read_data_file(context, partition, bucket, file, columns, batch_rows)
 
 
-def _batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
+def batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
     """Rows per batch so that all runs together stay inside the memory of a merge."""
     rows = sum(run.row_count for run in runs)
     row_bytes = max(1, sum(run.size for run in runs) * DECODED_PER_STORED_BYTE // max(1, rows))

@@ -30,6 +30,8 @@ class ConflictGranularity(str, enum.Enum):
     OFF = "off"
     PARTITION = "partition"
     BUCKET = "bucket"
+    RANGE = "range"
+    KEY = "key"
 
 
 TableName = Annotated[
@@ -103,7 +105,8 @@ DataConflictCheck = Annotated[
     ConflictGranularity | None,
     typer.Option(
         "--data-conflict-check",
-        help="Fail (5) if others wrote to the same partition or bucket since the read; else as the table says.",
+        help="Fail (5) if others wrote to the same partition, bucket, key range of a bucket, or keys since the read; "
+        "else as the table says.",
         rich_help_panel=COMMIT_PANEL,
         show_default=False,
     ),

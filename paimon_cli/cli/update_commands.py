@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.parameters import COMMIT_PANEL, AllowUnsafeCommit, CommitId, CommitUser, DataConflictCheck, TableName
+from paimon_cli.cli.parameters import (
+    COMMIT_PANEL,
+    AllowUnsafeCommit,
+    CommitId,
+    CommitUser,
+    ConflictGranularity,
+    DataConflictCheck,
+    TableName,
+)
 from paimon_cli.cli.results import Column, Item, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted
+from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary
@@ -34,7 +43,11 @@ Where = Annotated[
 MaxAttempts = Annotated[
     int,
     typer.Option(
-        "--max-attempts", metavar="N", min=1, help="Reads again so often when others were faster.", rich_help_panel=COMMIT_PANEL
+        "--max-attempts",
+        metavar="N",
+        min=1,
+        help="How often the rows may be read, the first time included, when other commits are faster.",
+        rich_help_panel=COMMIT_PANEL,
     ),
 ]
 
@@ -63,7 +76,9 @@ def update(
     data_conflict_check: DataConflictCheck = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Change rows that match, as one commit; read and change them again if others wrote to their buckets meanwhile.
+    """Change rows that match, as one commit; read and change them again if others wrote to the same place meanwhile.
+
+    The same place is a bucket, or what --data-conflict-check or the table's commit.data-conflict-check says; never off.
 
     Expressions: columns, literals, NULL, + - * / %, ||, concat, upper, lower, coalesce, round, floor, ceil.
     Whole numbers divide to whole numbers, decimals are rounded half up, what does not fit its column is an error.
@@ -73,7 +88,7 @@ def update(
     from paimon_cli.jobs.update_job import UpdateRequest
 
     request = UpdateRequest(where, tuple(assignments), commit_user, commit_id, max_attempts)
-    checked = call.with_check(data_conflict_check)
+    checked = _under_check(call, data_conflict_check)
     _run(checked, checked.locate(table, allow_unsafe_commit), request, "changed")
 
 
@@ -87,15 +102,31 @@ def delete(
     data_conflict_check: DataConflictCheck = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Delete rows that match, as one commit; look again if others wrote to their buckets meanwhile.
+    """Delete rows that match, as one commit; look again if others wrote to the same place meanwhile.
+
+    The same place is a bucket, or what --data-conflict-check or the table's commit.data-conflict-check says; never off.
 
     paimon-cli delete ./wh/game.db/players -w "points < 0"
     """
     from paimon_cli.jobs.update_job import UpdateRequest
 
     request = UpdateRequest(where, (), commit_user, commit_id, max_attempts)
-    checked = call.with_check(data_conflict_check)
+    checked = _under_check(call, data_conflict_check)
     _run(checked, checked.locate(table, allow_unsafe_commit), request, "deleted")
+
+
+def _under_check(call: Call, granularity: ConflictGranularity | None) -> Call:
+    """A table's own `off` is for its writers; to ask for `off` here is a mistake."""
+    from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+
+    checked = call.with_check(granularity)
+    if checked.options.get(DATA_CONFLICT_CHECK) == ConflictGranularity.OFF.value:
+        raise UsageError(
+            "update and delete always run under the data conflict check",
+            "without it they would undo what others commit between the read and the commit",
+            "leave the option out, or use partition, bucket, range or key",
+        )
+    return checked
 
 
 def _run(call: Call, location: TableLocation, request: UpdateRequest, done: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from paimon_cli.commit.attempts import Attempts
 from paimon_cli.commit.commit_cleanup import discard, discarded_on
-from paimon_cli.commit.data_conflict import CheckData, check_of_partitions, check_of_places, unchecked
+from paimon_cli.commit.data_conflict import CheckData, check_of_messages, check_of_partitions, unchecked
 from paimon_cli.commit.files_conflict import check_files
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.commit.metadata_writer import MetadataWriter
@@ -79,8 +79,7 @@ class Committer:
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
         steps: list[_Step] = []
         if not append.is_empty or (compact.is_empty and self._context.options.commit_force_create_snapshot):
-            places = {(message.partition, message.bucket) for message in messages if message.has_append}
-            check = check_of_places(self._context, identity, places, append.read_snapshot_id)
+            check = check_of_messages(self._context, identity, messages, append.read_snapshot_id)
             steps.append(_Step(lambda latest: append, check))
         return self._commit([*steps, *_compaction(compact)], identity, watermark)
 

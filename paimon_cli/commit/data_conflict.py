@@ -3,43 +3,89 @@
 Unasked, a read-modify-write undoes commits that it never saw, and rows of two writers of a bucket get overlapping sequence
 numbers, so that the later commit may lose. Compactions change no rows: beside a write they are no conflict, and two of
 them meet in the check of files.
+
+What counts as the same place is the granularity: a whole partition, a bucket, the key ranges of the files in it, or the
+very keys. The finer it is, the fewer commits are refused, and the more has to be read to decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any, Protocol
 
 from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.errors import DataConflict
+from paimon_cli.errors import DamagedFile, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
-OFF, PARTITION, BUCKET = "off", "partition", "bucket"
+OFF, PARTITION, BUCKET, RANGE, KEY = DATA_CONFLICT_CHECKS
 
 CheckData = Callable[[Snapshot | None], None]
 """Raises `DataConflict` if the changes must not go on top of that snapshot; asked again at every attempt."""
+
+Place = tuple[bytes, int]
+"""Partition and bucket."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A file that somebody else's snapshot added or deleted; `key`: the key in it that is in the way, if that was looked for."""
+
+    snapshot: Snapshot
+    entry: ManifestEntry
+    key: str = ""
+
+
+class Written(Protocol):
+    """Where a commit writes, at one granularity."""
+
+    def meets(self, entry: ManifestEntry) -> bool:
+        """Whether that file of somebody else may lie in the same place, as far as manifests tell."""
+        ...
+
+    def first_in_the_way(self, suspects: Iterator[Foreign]) -> Foreign | None:
+        """The first of the files that `meets` let pass that does contradict the commit."""
+        ...
 
 
 def unchecked(latest: Snapshot | None) -> None:
     """Lets everything pass."""
 
 
-def check_of_places(
-    context: TableContext, identity: CommitIdentity, places: set[tuple[bytes, int]], read_snapshot_id: int | None
+def check_of_messages(
+    context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage], read_snapshot_id: int | None
 ) -> CheckData:
-    """For rows added to these (partition, bucket), at the granularity of `commit.data-conflict-check`.
+    """For the append halves of messages, at the granularity of `commit.data-conflict-check`.
 
     `read_snapshot_id` None: nothing had been committed when the job began, so that every commit since then counts.
     """
     granularity = context.options.commit_data_conflict_check
-    partitions = {partition for partition, _ in places}
-    if granularity == OFF or not places:
+    written = [message for message in messages if message.has_append]
+    if granularity == OFF or not written:
         return unchecked
     if granularity == PARTITION:
-        return check_of_partitions(context, identity, partitions.__contains__, read_snapshot_id)
-    return DataConflictCheck(context, identity, lambda e: (e.partition, e.bucket) in places, read_snapshot_id).check
+        return check_of_partitions(context, identity, {message.partition for message in written}.__contains__, read_snapshot_id)
+    return DataConflictCheck(context, identity, _written_by(context, written, granularity), read_snapshot_id).check
+
+
+def _written_by(context: TableContext, messages: Sequence[CommitMessage], granularity: str) -> Written:
+    if granularity == BUCKET:
+        buckets = {(message.partition, message.bucket) for message in messages}
+        return WholePlaces(lambda entry: (entry.partition, entry.bucket) in buckets)
+    if not context.schema.primary_keys:
+        raise UsageError(
+            f"{DATA_CONFLICT_CHECK}={granularity} for a table without a primary key",
+            "its rows have no keys that could meet",
+            "use bucket or partition",
+        )
+    return WrittenKeys(context, messages) if granularity == KEY else WrittenRanges(context, messages)
 
 
 def check_of_partitions(
@@ -48,7 +94,93 @@ def check_of_partitions(
     """For whole partitions, as an overwrite replaces them whatever the granularity."""
     if context.options.commit_data_conflict_check == OFF:
         return unchecked
-    return DataConflictCheck(context, identity, lambda e: written(e.partition), read_snapshot_id).check
+    return DataConflictCheck(context, identity, WholePlaces(lambda e: written(e.partition)), read_snapshot_id).check
+
+
+@dataclass(frozen=True)
+class WholePlaces:
+    """Every file in our partitions or buckets is in the way."""
+
+    holds: Callable[[ManifestEntry], bool]
+
+    def meets(self, entry: ManifestEntry) -> bool:
+        return self.holds(entry)
+
+    def first_in_the_way(self, suspects: Iterator[Foreign]) -> Foreign | None:
+        return next(suspects, None)
+
+
+class WrittenRanges:
+    """A file is in the way if its key range meets that of one of our files in the same bucket."""
+
+    def __init__(self, context: TableContext, messages: Iterable[CommitMessage]) -> None:
+        self._context = context
+        self._files: dict[Place, list[DataFileMeta]] = {}
+        self._whole: set[Place] = set()
+        for message in messages:
+            place = (message.partition, message.bucket)
+            self._files.setdefault(place, []).extend((*message.new_files, *message.deleted_files))
+            if message.new_index_files or message.deleted_index_files or message.changelog_files:
+                self._whole.add(place)  # which keys these touch is written nowhere
+        self._ranges = {place: _disjoint(self._bounds(file) for file in files) for place, files in self._files.items()}
+
+    def meets(self, entry: ManifestEntry) -> bool:
+        place = (entry.partition, entry.bucket)
+        if place in self._whole:
+            return True
+        low, high = self._bounds(entry.file)
+        ranges = self._ranges.get(place, [])
+        nearest = bisect_left(ranges, low, key=itemgetter(1))
+        return nearest < len(ranges) and bool(ranges[nearest][0] <= high)
+
+    def first_in_the_way(self, suspects: Iterator[Foreign]) -> Foreign | None:
+        return next(suspects, None)
+
+    def _bounds(self, file: DataFileMeta) -> tuple[Any, Any]:
+        return self._context.key_of(file.min_key), self._context.key_of(file.max_key)
+
+
+class WrittenKeys(WrittenRanges):
+    """A file is in the way if it holds a key that one of our files in the same bucket holds: the key columns are read."""
+
+    def first_in_the_way(self, suspects: Iterator[Foreign]) -> Foreign | None:
+        by_place: dict[Place, list[Foreign]] = {}
+        for suspect in suspects:
+            place = (suspect.entry.partition, suspect.entry.bucket)
+            if place in self._whole:
+                return suspect
+            by_place.setdefault(place, []).append(suspect)
+        found = (self._sharing(place, there) for place, there in by_place.items())
+        return next((foreign for foreign in found if foreign is not None), None)
+
+    def _sharing(self, place: Place, suspects: Sequence[Foreign]) -> Foreign | None:
+        from paimon_cli.bucket.shared_keys import first_shared_key  # loads Arrow
+
+        theirs = {suspect.entry.file.file_name: suspect for suspect in suspects}
+        try:
+            shared = first_shared_key(self._context, *place, self._files[place], [s.entry.file for s in theirs.values()])
+        except DamagedFile as error:
+            raise self._gone_or_damaged(error, theirs.values()) from error
+        return None if shared is None else replace(theirs[shared.file_name], key=shared.key)
+
+    def _gone_or_damaged(self, error: DamagedFile, suspects: Iterable[Foreign]) -> SnapshotGone | DamagedFile:
+        """Files of others may have been replaced and expired since: that is no damage, but nothing can be told any more."""
+        paths = {self._context.data_file_path(s.entry.partition, s.entry.bucket, s.entry.file) for s in suspects}
+        path = error.details.get("path")
+        if path not in paths or self._context.storage.exists(path):
+            return error
+        return SnapshotGone(f"{path}, which was committed since, has expired")
+
+
+def _disjoint(ranges: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The same keys as ranges that do not meet, ascending."""
+    found: list[tuple[Any, Any]] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        else:
+            found.append((low, high))
+    return found
 
 
 class DataConflictCheck:
@@ -58,12 +190,12 @@ class DataConflictCheck:
         self,
         context: TableContext,
         identity: CommitIdentity,
-        is_ours: Callable[[ManifestEntry], bool],
+        written: Written,
         read_snapshot_id: int | None,
     ) -> None:
         self._context = context
         self._identity = identity
-        self._is_ours = is_ours
+        self._written = written
         self._read = self._checked = read_snapshot_id or 0
 
     def check(self, latest: Snapshot | None) -> None:
@@ -71,33 +203,43 @@ class DataConflictCheck:
         newest = latest.id if latest else 0
         if newest < self._checked:
             raise self._untold(f"the table went back to snapshot {newest}")
+        try:
+            found = self._written.first_in_the_way(self._suspects(latest, newest))
+        except SnapshotGone as gone:
+            raise self._untold(gone.what) from gone
+        if found is not None:
+            raise self._conflict(found)
+
+    def _suspects(self, latest: Snapshot | None, newest: int) -> Iterator[Foreign]:
         for number in range(self._checked + 1, newest + 1):
             snapshot = latest if number == newest else self._context.snapshots.find(number)
             if snapshot is None:
                 raise self._untold(f"snapshot {number} has expired")
-            self._check_snapshot(snapshot)
+            if snapshot.commit_kind in (APPEND, OVERWRITE) and not self._is_own(snapshot):
+                yield from (Foreign(snapshot, entry) for entry in self._delta(snapshot) if self._written.meets(entry))
             self._checked = number
 
-    def _check_snapshot(self, snapshot: Snapshot) -> None:
-        if snapshot.commit_kind not in (APPEND, OVERWRITE) or self._is_own(snapshot):
-            return
+    def _delta(self, snapshot: Snapshot) -> list[ManifestEntry]:
         try:
-            entries = self._context.manifests.delta_entries(snapshot)
+            return self._context.manifests.delta_entries(snapshot)
         except SnapshotGone as error:
             raise self._untold(f"snapshot {snapshot.id} has expired") from error
-        for entry in entries:
-            if self._is_ours(entry):
-                raise self._conflict(snapshot, entry)
 
     def _is_own(self, snapshot: Snapshot) -> bool:
         """Commits of one user without identifiers are several jobs', so they are strangers to each other."""
         own = (self._identity.user, self._identity.identifier)
         return self._identity.is_repeatable and (snapshot.commit_user, snapshot.commit_identifier) == own
 
-    def _conflict(self, snapshot: Snapshot, entry: ManifestEntry) -> DataConflict:
+    def _conflict(self, found: Foreign) -> DataConflict:
+        snapshot, entry = found.snapshot, found.entry
         partition = self._context.partition_path_of(entry.partition)
+        what = f"{partition}bucket-{entry.bucket}"
+        if found.key:
+            what = f"key {found.key} in {what}"
+        elif isinstance(self._written, WrittenRanges):
+            what = f"a key range of {what}"
         return DataConflict(
-            f"{partition}bucket-{entry.bucket} was written after snapshot {self._read}, which this job had read",
+            f"{what} was written after snapshot {self._read}, which this job had read",
             f"snapshot {snapshot.id} ({snapshot.commit_kind}, user {snapshot.commit_user}) changed it",
             "read the latest snapshot and run the job again: what it would write may be out of date",
             partition=partition.rstrip("/"),
@@ -106,6 +248,7 @@ class DataConflictCheck:
             commit_user=snapshot.commit_user,
             commit_kind=snapshot.commit_kind,
             read_snapshot_id=self._read,
+            **({"key": found.key} if found.key else {}),
         )
 
     def _untold(self, why: str) -> DataConflict:

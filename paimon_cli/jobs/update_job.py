@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.data_conflict import BUCKET
+from paimon_cli.commit.data_conflict import BUCKET, OFF
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict
 from paimon_cli.history.table_context import TableContext
@@ -24,7 +24,7 @@ from paimon_cli.jobs.update_task import RowChange, UpdatedBucket, UpdateTask, up
 from paimon_cli.jobs.write_job import check_writable_table, identity_of
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TableOptions
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.set_clause import parse_set_clause
@@ -87,9 +87,10 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
 
 
 def _under_check(context: TableContext) -> TableContext:
-    """By bucket, unless the table or the user has decided otherwise."""
-    check = {DATA_CONFLICT_CHECK: BUCKET}
-    return replace(context, options=TableOptions({**check, **context.options.raw}))
+    """By bucket where the table says nothing or `off`: that is for its writers, what an update has read must not have changed."""
+    if context.options.commit_data_conflict_check != OFF:
+        return context
+    return replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: BUCKET}))
 
 
 def _attempt(

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from importlib import resources
 
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ OWN_OPTIONS = (
         DATA_CONFLICT_CHECK,
         "String",
         "off",
-        "paimon-cli only: a commit fails when others wrote to the same partition or bucket since its read",
-        choices=("off", "partition", "bucket"),
+        "paimon-cli only: a commit fails when others wrote to the same partition, bucket, key range or keys since its read",
+        choices=DATA_CONFLICT_CHECKS,
     ),
 )
 """What this tool adds; Paimon's engines ignore it."""

@@ -13,6 +13,8 @@ MB = 1024 * 1024
 _MAX_LONG = 2**63 - 1
 DATA_CONFLICT_CHECK = "commit.data-conflict-check"
 """Option of this tool only: Paimon's writers never ask whether the rows that they replace were changed meanwhile."""
+DATA_CONFLICT_CHECKS = ("off", "partition", "bucket", "range", "key")
+"""Its values: what two commits must not both have written. The later ones refuse less and read more."""
 _STATS_MODE = re.compile(r"none|counts|full|truncate\(([1-9][0-9]*)\)")
 
 
@@ -128,7 +130,7 @@ class TableOptions:
     commit_min_retry_wait = TypedOption("commit.min-retry-wait", 10, read.duration)
     commit_max_retry_wait = TypedOption("commit.max-retry-wait", 10_000, read.duration)
     commit_user_prefix = TypedOption("commit.user-prefix", None, read.optional(read.text))
-    commit_data_conflict_check = TypedOption(DATA_CONFLICT_CHECK, "off", read.one_of("off", "partition", "bucket"))
+    commit_data_conflict_check = TypedOption(DATA_CONFLICT_CHECK, "off", read.one_of(*DATA_CONFLICT_CHECKS))
     commit_force_create_snapshot = TypedOption("commit.force-create-snapshot", False, read.boolean)
     manifest_compression = TypedOption("manifest.compression", "zstd", str.lower)
     manifest_target_file_size = TypedOption("manifest.target-file-size", 8 * MB, _positive_size)

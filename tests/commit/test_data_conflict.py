@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.data_conflict import check_of_places
+from paimon_cli.commit.data_conflict import check_of_messages
 from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.errors import DataConflict
+from paimon_cli.errors import DataConflict, UsageError
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, IndexFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files, partition
@@ -94,6 +94,63 @@ def test_granularity(tmp_path: Path, options: dict[str, str], where: bytes, buck
             append(context, "mine", bucket, 1, where=where)
     else:
         append(context, "mine", bucket, 1, where=where)
+
+
+BY_RANGE = {"commit.data-conflict-check": "range"}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs_range", "clash"),
+    [
+        ([(0, 9)], (9, 20), True),
+        ([(0, 9)], (10, 20), False),
+        ([(10, 20)], (0, 9), False),
+        ([(10, 20)], (0, 10), True),
+        ([(0, 100)], (40, 50), True),
+        ([(40, 50)], (0, 100), True),
+        ([(0, 9), (30, 39)], (10, 29), False),
+        ([(30, 39), (0, 9)], (35, 35), True),
+        ([(0, 50), (10, 12), (60, 70)], (13, 40), True),
+        ([(0, 50), (10, 12), (60, 70)], (51, 59), False),
+    ],
+)
+def test_by_range_only_overlapping_key_ranges_of_one_bucket_clash(
+    tmp_path: Path, mine: list[tuple[int, int]], theirs_range: tuple[int, int], clash: bool
+) -> None:
+    context = make_table(tmp_path / "t", BY_RANGE)
+    theirs(context, "read")
+    commit(context, 0, data_file("rival", *theirs_range), who=RIVAL)
+    files = [data_file(f"m{number}", low, high) for number, (low, high) in enumerate(mine)]
+    commit(context, 1, *files, read=1)
+    if clash:
+        with pytest.raises(DataConflict, match="a key range of bucket-0"):
+            commit(context, 0, *files, read=1)
+    else:
+        commit(context, 0, *files, read=1)
+
+
+def commit(context: TableContext, bucket: int, *files: DataFileMeta, read: int | None = None, who: CommitIdentity = ME) -> None:
+    read = context.snapshots.latest_id() if who is RIVAL else read
+    Committer(context).commit([CommitMessage(EMPTY_ROW, bucket, 2, new_files=files, read_snapshot_id=read)], who)
+
+
+@pytest.mark.parametrize("check", ["range", "key"])
+def test_what_names_no_keys_counts_as_its_whole_bucket(tmp_path: Path, check: str) -> None:
+    context = make_table(tmp_path / "t", {"commit.data-conflict-check": check})
+    theirs(context, "read")
+    commit(context, 0, data_file("rival", 100, 200), who=RIVAL)
+    index = IndexFileMeta("HASH", "index-1", 10, 1)
+    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("mine"),), new_index_files=(index,), read_snapshot_id=1)
+    with pytest.raises(DataConflict, match="bucket-0"):
+        Committer(context).commit([message], ME)
+
+
+@pytest.mark.parametrize("check", ["range", "key"])
+def test_keys_are_asked_of_tables_that_have_them(tmp_path: Path, check: str) -> None:
+    context = make_table(tmp_path / "t", {"commit.data-conflict-check": check}, primary_key=False)
+    with pytest.raises(UsageError, match="without a primary key"):
+        append(context, "mine")
+    assert context.snapshots.latest() is None
 
 
 def test_one_of_several_buckets_is_enough(tmp_path: Path) -> None:
@@ -220,11 +277,11 @@ def test_only_commits_of_the_same_identity_are_our_own(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", BY_BUCKET)
     append(context, "ours", who=CommitIdentity("job", 1))
     latest = context.snapshots.latest()
-    places = {(EMPTY_ROW, 0)}
-    check_of_places(context, CommitIdentity("job", 1), places, None)(latest)
+    messages = [CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("mine"),))]
+    check_of_messages(context, CommitIdentity("job", 1), messages, None)(latest)
     for other in (CommitIdentity("job", 2), CommitIdentity("other", 1)):
         with pytest.raises(DataConflict):
-            check_of_places(context, other, places, None)(latest)
+            check_of_messages(context, other, messages, None)(latest)
 
 
 def test_jobs_that_share_a_user_but_have_no_identifiers_are_strangers(tmp_path: Path) -> None:

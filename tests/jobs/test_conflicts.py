@@ -95,6 +95,49 @@ def test_a_stale_overwrite_fails_and_leaves_nothing(table: TableContext) -> None
     assert rows(table, ["id", "points"]) == [{"id": 1, "points": 7}]
 
 
+BY_KEY = {"commit.data-conflict-check": "key"}
+
+
+def test_by_key_only_a_shared_key_clashes(table: TableContext) -> None:
+    def others() -> None:
+        for points in range(3):
+            write(table, [{"dt": DAY, "id": number, "points": points} for number in (0, 2, 4, 900)])
+
+    write(beside(table, others, options=BY_KEY), [{"dt": DAY, "id": number, "points": 7} for number in (1, 3, 899, 901)])
+    before = files_of(table)
+    witness = Witness(table, lambda: write(table, [{"dt": DAY, "id": 3, "points": 8}, {"dt": DAY, "id": 6, "points": 8}]))
+    with pytest.raises(DataConflict, match=f"key id=3 in dt={DAY}/bucket-0 was written") as failure:
+        write(beside(table, witness, options=BY_KEY), [{"dt": DAY, "id": number, "points": 9} for number in (1, 3, 5)])
+    assert failure.value.details["key"] == "id=3"
+    witness.check_nothing_of_ours_is_left(before)
+
+
+def test_a_deleted_row_and_an_overwritten_one_clash_by_key_too(table: TableContext) -> None:
+    deeds = (
+        lambda: write(table, [{"dt": DAY, "id": 1, "points": 0, "_op": "-D"}]),
+        lambda: write(table, [{"dt": DAY, "id": 77, "points": 0}], overwrite=True),
+    )
+    for deed in deeds:
+        with pytest.raises(DataConflict, match="key id=1 "):
+            write(beside(table, deed, options=BY_KEY), [{"dt": DAY, "id": 1, "points": 9}])
+        write(table, [{"dt": DAY, "id": 1, "points": 0}])
+        write(beside(table, deed, options=BY_KEY), [{"dt": DAY, "id": 2, "points": 9}])
+
+
+def test_rows_that_expired_meanwhile_cannot_be_compared(table: TableContext) -> None:
+    def write_compact_expire() -> None:
+        write(table, [{"dt": DAY, "id": number, "points": 0} for number in (0, 99)])
+        replaced = live_files(table)
+        compact(table)
+        for file in replaced - live_files(table):
+            (Path(table.url) / file).unlink()
+
+    with pytest.raises(DataConflict, match="cannot be told") as failure:
+        write(beside(table, write_compact_expire, options=BY_KEY), [{"dt": DAY, "id": 50, "points": 9}])
+    assert "has expired" in failure.value.why
+    assert data_files(table) == live_files(table)
+
+
 def test_a_write_that_spends_its_retries_leaves_nothing(table: TableContext) -> None:
     before = files_of(table)
     rivals = [Witness(table, lambda n=n: write(table, [{"dt": "other", "id": n, "points": 0}])) for n in range(3)]

@@ -184,6 +184,31 @@ def test_writes_to_other_places_are_no_conflict_unless_asked(table: TableContext
     assert same_day.conflicts == 1
 
 
+@pytest.mark.parametrize("check", ["off", "bucket", "range", "key"])
+def test_an_update_is_under_the_check_even_where_the_table_switches_it_off(table: TableContext, check: str) -> None:
+    def add_one() -> None:
+        run(table, "id = 1 AND dt = 'a'", "points = points + 1")
+
+    options = {"commit.data-conflict-check": check}
+    assert run(beside(table, add_one, options=options), "id = 1 AND dt = 'a'", "points = points + 1").conflicts == 1
+    assert [r["points"] for r in rows(table) if (r["dt"], r["id"]) == ("a", 1)] == [3]
+
+
+def test_by_key_neighbours_in_a_bucket_are_no_conflict(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "one", COLUMNS, ["dt", "id"], ["dt"])
+    write(table, [row(number) for number in range(10)])
+
+    def neighbour() -> None:
+        run(table, "id = 2", "points = 50")
+
+    def conflicts(check: str) -> int:
+        options = {"commit.data-conflict-check": check}
+        return run(beside(table, neighbour, options=options), "id = 1 OR id = 5", "points = 0").conflicts
+
+    assert [conflicts(check) for check in ("bucket", "range", "key")] == [1, 1, 0]
+    assert [r["points"] for r in rows(table) if r["id"] in (1, 2, 5)] == [0, 50, 0]
+
+
 def test_attempts_end_and_leave_nothing(table: TableContext) -> None:
     rivals = [lambda: run(table, "id = 1", "points = points + 1")] * 3
     context = replace(beside(table, *rivals), clock=SteppingClock())

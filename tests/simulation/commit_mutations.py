@@ -74,13 +74,12 @@ def data_conflict_checked_at_the_first_attempt_only() -> Patch:
 
 @planted_in("checked-writers")
 def data_conflict_overlooks_the_first_foreign_snapshot() -> Patch:
-    real = data_conflict.DataConflictCheck._check_snapshot
+    real = data_conflict.DataConflictCheck._delta
 
-    def later(self: Any, snapshot: Snapshot) -> None:
-        if snapshot.id > self._read + 1:
-            real(self, snapshot)
+    def later(self: Any, snapshot: Snapshot) -> list[ManifestEntry]:
+        return real(self, snapshot) if snapshot.id > self._read + 1 else []
 
-    return patch.object(data_conflict.DataConflictCheck, "_check_snapshot", later)
+    return patch.object(data_conflict.DataConflictCheck, "_delta", later)
 
 
 # publication
