@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -15,6 +16,7 @@ from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.bucket.orc_padding import holds_chars, unpadded
 from paimon_cli.bucket.schema_evolution import as_declared, column_sources
 from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.row_kind import INSERT
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta
@@ -40,7 +42,8 @@ def read_data_file(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of at most `batch_rows` rows with `columns` (table columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND`), file order.
 
-    A `_KEY_*` column may be read too, together with its table column, with which it agrees by nature in files that have none.
+    Files of append tables have no row kinds: every row was inserted. A `_KEY_*` column may be read too, together with its
+    table column, with which it agrees by nature in files that have none.
     Raises `DamagedFile` when the file is missing, unreadable or holds another number of rows than its metadata says.
     """
     path = context.data_file_path(partition, bucket, file)
@@ -69,13 +72,15 @@ def _batches(
     context: TableContext, path: str, file: DataFileMeta, columns: Sequence[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.get(file.schema_id)
-    system = [name for name in columns if name in SYSTEM_COLUMNS]
+    system = [name for name in columns if name in SYSTEM_COLUMNS and context.schema.primary_keys]
     keys = [name for name in columns if name.startswith(KEY_PREFIX)]
-    read_fields = context.schema.fields_of([name for name in columns if name not in (*system, *keys)])
+    read_fields = context.schema.fields_of([name for name in columns if name not in SYSTEM_COLUMNS and name not in keys])
     sources = column_sources(read_fields, file_schema.fields)
     physical = [*system, *keys, *(s.file_field.name for s in sources if s.file_field is not None)]
     for stored in _stored_batches(context, path, file, physical, batch_rows):
         arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in system}
+        if not context.schema.primary_keys:
+            arrays[VALUE_KIND] = pa.array(np.full(stored.num_rows, INSERT, np.int8))
         for name in keys:
             own, field = name.removeprefix(KEY_PREFIX), file_schema.field(name.removeprefix(KEY_PREFIX))
             arrays[name] = as_declared(stored.column(name if name in stored.schema.names else own), arrow_type(field.type))

@@ -22,6 +22,9 @@ class BucketVectors:
         return self.by_file.get(file_name)
 
 
+NO_VECTORS = BucketVectors({})
+
+
 def load_vectors(context: TableContext, bucket: BucketFiles) -> BucketVectors:
     """Read every vector of the bucket's index files."""
     vectors: dict[str, DeletionVector] = {}

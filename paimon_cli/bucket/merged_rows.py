@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.deletion_vectors import BucketVectors, load_vectors
+from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, load_vectors
 from paimon_cli.bucket.merge_passes import merge_in_passes
 from paimon_cli.bucket.record_expiry import RecordExpiry
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
+from paimon_cli.history.table_state import BucketFiles, Place
 from paimon_cli.lsm.key_intervals import Section, key_sections
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_run import SortedRun
@@ -45,11 +45,12 @@ def read_bucket(
 
     `row_filter` sees merged rows and may use any of `columns`. With `keep_kinds` deleted keys come too, as -D or -U rows.
     `memory`: see `merge_section`.
-    A bucket with deletion vectors shows levels above 0 only, each row not marked deleted.
+    A bucket with deletion vectors shows each row above level 0 that is not marked deleted; with
+    `deletion-vectors.merge-on-read` those are merged with what level 0 holds.
     """
     if not context.schema.primary_keys:
         live = _appended_rows(context, bucket, columns)
-    elif context.options.deletion_vectors_enabled:
+    elif context.options.vectors_replace_merging:
         live = _unmarked_rows(context, bucket, columns)
     else:
         live = _merged_rows(context, bucket, columns, keep_kinds, memory)
@@ -63,11 +64,11 @@ def _merged_rows(
     context: TableContext, bucket: BucketFiles, columns: Sequence[str], keep_kinds: bool, memory: int | None
 ) -> Iterator[pa.RecordBatch]:
     needed = merge_columns(context, columns)
+    vectors = load_vectors(context, bucket) if context.options.deletion_vectors_enabled else NO_VECTORS
     for section in key_sections(bucket.files, context.key_of):
         lone = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
         names = lone if len(section) == 1 else needed
-        place = (bucket.partition, bucket.bucket)
-        for batch in merge_section(context, *place, section, names, memory, oldest_first=bucket.files):
+        for batch in merge_section(context, *bucket.place, section, names, memory, oldest_first=bucket.files, vectors=vectors):
             yield (batch if keep_kinds else without_retractions(batch)).select(list(columns))
 
 
@@ -91,19 +92,21 @@ def merge_section(
     expiry: RecordExpiry | None = None,
     *,
     oldest_first: Sequence[DataFileMeta],
+    vectors: BucketVectors = NO_VECTORS,
 ) -> Iterator[pa.RecordBatch]:
     """Merge the overlapping runs of one section; one row per key, retractions kept.
 
     A section of one run is passed through: `columns` then need not hold what a merge needs. `memory`: decoded bytes that
     all runs may hold together, None for `MERGE_BYTES`. `expiry`: rows that are too old are left out before they are merged.
     `oldest_first`: the bucket's files, which decide between equal sequence numbers (of writers that did not know of each other).
+    `vectors`: rows that are marked deleted are left out before the merge.
     """
     ages = {file.file_name: age for age, file in enumerate(oldest_first)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
     rows = batch_rows(runs, memory or MERGE_BYTES)
 
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
-        stream = _run_rows(context, partition, bucket, run, columns, rows)
+        stream = _run_rows(context, (partition, bucket), run, columns, rows, vectors)
         return stream if expiry is None else map(expiry.kept, stream)
 
     opened = [functools.partial(open_run, run) for run in runs]
@@ -118,10 +121,15 @@ def most_runs(context: TableContext, memory: int) -> int:
 
 
 def _run_rows(
-    context: TableContext, partition: bytes, bucket: int, run: SortedRun, columns: Sequence[str], batch_rows: int
+    context: TableContext,
+    place: Place,
+    run: SortedRun,
+    columns: Sequence[str],
+    batch_rows: int,
+    vectors: BucketVectors,
 ) -> Iterator[pa.RecordBatch]:
     for file in run.files:
-        yield from read_data_file(context, partition, bucket, file, columns, batch_rows)
+        yield from _file_rows(context, place, file, columns, batch_rows, vectors)
 
 
 def batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
@@ -143,22 +151,28 @@ def _unmarked_rows(context: TableContext, bucket: BucketFiles, columns: Sequence
     names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
     for file in bucket.files:
         if file.level > 0:
-            for batch in _file_rows(context, bucket, file, names, vectors):
+            for batch in _file_rows(context, bucket.place, file, names, LARGEST_BATCH, vectors):
                 yield without_retractions(batch).select(list(columns))
 
 
 def _appended_rows(context: TableContext, bucket: BucketFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     vectors = load_vectors(context, bucket)
     for file in sorted(bucket.files, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0)):
-        yield from _file_rows(context, bucket, file, columns, vectors)
+        yield from _file_rows(context, bucket.place, file, columns, LARGEST_BATCH, vectors)
 
 
 def _file_rows(
-    context: TableContext, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], vectors: BucketVectors
+    context: TableContext,
+    place: Place,
+    file: DataFileMeta,
+    columns: Sequence[str],
+    batch_rows: int,
+    vectors: BucketVectors,
 ) -> Iterator[pa.RecordBatch]:
+    """The file's rows that are not marked deleted."""
     deleted = vectors.of(file.file_name)
     position = 0
-    for batch in read_data_file(context, bucket.partition, bucket.bucket, file, columns, LARGEST_BATCH):
+    for batch in read_data_file(context, *place, file, columns, batch_rows):
         end = position + batch.num_rows
         yield batch if deleted is None else batch.filter(pa.array(deleted.live_mask(position, end)))
         position = end

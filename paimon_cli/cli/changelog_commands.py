@@ -34,6 +34,6 @@ def read_changelog(
     from paimon_cli.table.row_scan import Increment, ReadRequest, plan_rows
 
     opened = call.open(table)
-    increment = Increment(str(begin - 1), "" if end is None else str(end), one_by_one=True)
+    increment = Increment(str(begin - 1), "" if end is None else str(end))
     request = ReadRequest(select, where, limit, keep_kinds=True, increment=increment)
     print_rows(plan_rows(opened, request), opened.name, call.output)

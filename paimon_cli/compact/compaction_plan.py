@@ -15,12 +15,15 @@ from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_run import SortedRun, highest_level, sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes
 from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.clock_and_names import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
 
 Place = tuple[bytes, int]
 """Partition and bucket."""
+
+POSTPONED = "rows wait here in no order until another Paimon engine moves them into buckets"
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,12 @@ def check_compactable(context: TableContext) -> None:
         raise NotSupported(
             f"compaction with changelog-producer={options.changelog_producer}", "it would have to write changelog files"
         )
+    if options.bucket == POSTPONE_BUCKET:
+        raise NotSupported(
+            f"compaction of a table with bucket = {POSTPONE_BUCKET}",
+            "it would have to move rows into buckets that do not exist yet",
+            "compact it with another Paimon engine",
+        )
     merge_engine(context.schema, options)
 
 
@@ -127,6 +136,9 @@ def plan_bucket(
     """
     if strategy not in (MINOR_STRATEGY, FULL_STRATEGY):
         raise UsageError(f"unknown compaction strategy {strategy}", f"it is {MINOR_STRATEGY} or {FULL_STRATEGY}")
+    if bucket.bucket == POSTPONE_BUCKET:
+        size = sum(file.file_size for file in bucket.files)
+        return LeftAlone(bucket.partition, bucket.bucket, len(bucket.files), POSTPONED, state, len(bucket.files), size)
     runs = sorted_runs(bucket.files, context.key_of)
     max_level = max(context.options.num_levels - 1, highest_level(bucket.files))
     known = _known(runs, max_level, state)

@@ -35,6 +35,10 @@ class BucketFiles:
     files: tuple[DataFileMeta, ...]
     index_files: tuple[IndexFileMeta, ...] = ()
 
+    @property
+    def place(self) -> Place:
+        return self.partition, self.bucket
+
 
 @dataclass(frozen=True)
 class ColumnBuckets(Mapping[Place, BucketFiles]):

@@ -15,6 +15,7 @@ _SWITCHES = (
     "sequence.snapshot-ordering",
     "query-auth.enabled",
     "index-file-in-data-file-dir",
+    "primary-key.nullable",
 )
 _SETTINGS = ("data-file.external-paths", "data-file.path-directory")
 _FAMILIES = re.compile(r"pk-.*\.index\.columns|blob-.*|vector-.*")

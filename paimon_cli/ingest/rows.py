@@ -85,6 +85,13 @@ class IncomingRows:
             check_writable(column.name, column.type)
         if self.kind_column is not None and self.kind_column in self.schema.field_names:
             raise UsageError(f"'{self.kind_column}' is a column of the table", "row kinds come from an input column beside them")
+        own = self.schema.options.get("rowkind.field")
+        if own is not None and self.kind_column is not None:
+            raise UsageError(
+                f"row kinds come from the table's column '{own}' and from '{self.kind_column}'",
+                "the table has rowkind.field, which says what each of its rows does",
+                f"put +I, +U, -U or -D into '{own}' and leave --op-column out",
+            )
         if not self.schema.primary_keys and (self.kind != INSERT or self.kind_column is not None):
             raise UsageError("this table takes no deletes", "it has no primary key that could name the rows")
 
@@ -186,8 +193,8 @@ class IncomingRows:
 
     def _kinds(self, batch: pa.RecordBatch, columns: list[pa.Array], faults: list[tuple[BadCell, str]]) -> pa.Array:
         """`_VALUE_KIND` of each row."""
-        own = self.schema.options.get("rowkind.field")
-        source = self.kind_column if self.kind_column is not None else own if self.kind != DELETE else None
+        own = self.schema.options.get("rowkind.field") if self.kind != DELETE else None
+        source = self.kind_column or own
         if source is None:
             return pa.array(np.full(batch.num_rows, self.kind, np.int8))
         texts = _text(batch.column(source)) if source == self.kind_column else columns[self.schema.field_names.index(source)]

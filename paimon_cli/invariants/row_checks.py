@@ -211,9 +211,13 @@ def _shown_rows(version: Version, place: Place) -> Iterator[pa.RecordBatch]:
 
 
 def hash_index_holds_every_key(version: Version, place: Place) -> Iterator[Violation]:
-    """PV041. A key whose hash is missing gets a second bucket when it is written again."""
-    context = version.context
-    if not context.schema.primary_keys or context.options.bucket != -1:
+    """PV041. A key whose hash is missing gets a second bucket when it is written again.
+
+    Where the key leaves partition columns out there is no hash index: writers look for the key in all partitions themselves.
+    """
+    context, schema = version.context, version.context.schema
+    crosses_partitions = not set(schema.partition_keys) <= set(schema.primary_keys)
+    if not schema.primary_keys or context.options.bucket != -1 or crosses_partitions:
         return
     indexes = [e for e in version.index_entries if (e.partition, e.bucket) == place and e.index_file.index_type == HASH]
     known = [hashes_of(context, version.index_path(entry)) for entry in indexes if entry.index_file.external_path is None]

@@ -115,8 +115,9 @@ def check_writable_table(context: TableContext) -> None:
     merge_engine(context.schema, options)
     if options.deletion_vectors_enabled:
         raise NotSupported("writing with deletion-vectors.enabled", "this version reads deletion vectors, it does not write them")
-    if options.changelog_producer == "input":
-        raise NotSupported("writing with changelog-producer=input", "this version writes no changelog files")
+    if options.changelog_producer != "none":
+        what = f"writing with changelog-producer={options.changelog_producer}"
+        raise NotSupported(what, "this version writes no changelog files")
 
 
 def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:

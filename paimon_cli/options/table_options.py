@@ -98,6 +98,7 @@ class TableOptions:
     changelog_row_deduplicate = TypedOption("changelog-producer.row-deduplicate", False, read.boolean)
     full_compaction_delta_commits = TypedOption("full-compaction.delta-commits", None, read.optional(read.whole_number(1)))
     deletion_vectors_enabled = TypedOption("deletion-vectors.enabled", False, read.boolean)
+    deletion_vectors_merge_on_read = TypedOption("deletion-vectors.merge-on-read", False, read.boolean)
     deletion_vectors_bitmap64 = TypedOption("deletion-vectors.bitmap64", False, read.boolean)
     deletion_vector_index_file_target_size = TypedOption("deletion-vector.index-file.target-size", 2 * MB, _positive_size)
     force_lookup = TypedOption("force-lookup", False, read.boolean)
@@ -178,7 +179,12 @@ class TableOptions:
     @property
     def hides_level_0(self) -> bool:
         """Whether plain reads of a primary-key table leave out what no compaction has looked at (format section 11.1)."""
-        return self.deletion_vectors_enabled or self.merge_engine == "first-row"
+        return self.vectors_replace_merging or (not self.deletion_vectors_enabled and self.merge_engine == "first-row")
+
+    @property
+    def vectors_replace_merging(self) -> bool:
+        """Whether each row above level 0 that no deletion vector marks is its key's current row, so that reads merge nothing."""
+        return self.deletion_vectors_enabled and not self.deletion_vectors_merge_on_read
 
     @property
     def stop_trigger(self) -> int:

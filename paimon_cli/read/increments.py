@@ -12,7 +12,7 @@ from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.read.difference_plan import plan_difference
 from paimon_cli.read.increment_range import CHANGELOG, DIFF, IncrementRange
 from paimon_cli.read.predicate import Predicate
-from paimon_cli.read.scan_plan import ScanPlan, plan_buckets
+from paimon_cli.read.scan_plan import ScanPlan, plan_added
 from paimon_cli.read.split import ScanCounts, Split
 
 
@@ -23,14 +23,12 @@ def increment_context(context: TableContext, mode: str) -> TableContext:
     return replace(context, options=context.options.with_overrides({"deletion-vectors.enabled": "false"}))
 
 
-def plan_increment(
-    context: TableContext, chosen: IncrementRange, mode: str, predicate: Predicate | None, *, one_by_one: bool = False
-) -> ScanPlan:
-    """Rows that the range brought: DELTA merges what its APPENDs added, CHANGELOG reads its changelog files as is.
+def plan_increment(context: TableContext, chosen: IncrementRange, mode: str, predicate: Predicate | None) -> ScanPlan:
+    """Rows that the range brought: DELTA reads the files that its APPENDs added, CHANGELOG its changelog files.
 
-    DIFF compares both ends instead. COMPACT snapshots bring no rows of their own, OVERWRITEs are left out as Paimon does.
-    `one_by_one`: no merging over snapshots, as a stream sees them. `mode` comes from `IncrementRange.mode`, `context` from
-    `increment_context`.
+    Both show every version of a key, snapshot by snapshot, as a stream sees them; nothing is merged. DIFF compares both ends
+    instead. COMPACT snapshots bring no rows of their own, OVERWRITEs are left out as Paimon does. `mode` comes from
+    `IncrementRange.mode`, `context` from `increment_context`.
     """
     if mode == DIFF:
         return plan_difference(context, chosen.begin.snapshot(context), chosen.end.snapshot(context), predicate)
@@ -38,16 +36,8 @@ def plan_increment(
     newest = snapshots[-1] if snapshots else None
     if mode == CHANGELOG:
         return ScanPlan(newest, tuple(_changelog_splits(context, snapshots)), ScanCounts())
-    appends = [snapshot for snapshot in snapshots if snapshot.commit_kind == APPEND]
-    groups = [[snapshot] for snapshot in appends] if one_by_one else [appends]
-    plans = [plan_buckets(context, newest, _added(context, group), predicate, shows_level_0=True) for group in groups]
-    counts = plans[0].counts if len(plans) == 1 else ScanCounts()
-    return ScanPlan(newest, tuple(split for plan in plans for split in plan.splits), counts)
-
-
-def _added(context: TableContext, snapshots: Iterable[Snapshot]) -> list[BucketFiles]:
-    entries = [entry for snapshot in snapshots for entry in context.manifests.delta_entries(snapshot)]
-    return _grouped(entries)
+    appends = [_grouped(context.manifests.delta_entries(snapshot)) for snapshot in snapshots if snapshot.commit_kind == APPEND]
+    return plan_added(context, newest, appends, predicate)
 
 
 def _grouped(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:

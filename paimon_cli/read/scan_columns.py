@@ -56,7 +56,7 @@ def column_splits(
         return None
     if (np.abs(columns.buckets) >= _BUCKETS // 2).any():
         return None
-    sorts_by_key = bool(context.schema.primary_keys) and not context.options.deletion_vectors_enabled
+    sorts_by_key = bool(context.schema.primary_keys) and not context.options.vectors_replace_merging
     bounds = _key_bounds(context, columns) if sorts_by_key else ()
     if bounds is None:
         return None

@@ -73,22 +73,20 @@ def plan_scan(
     return planner.plan(snapshot, found)
 
 
-def plan_buckets(
-    context: TableContext,
-    snapshot: Snapshot | None,
-    buckets: Iterable[BucketFiles],
-    predicate: Predicate | None,
-    *,
-    shows_level_0: bool,
+def plan_added(
+    context: TableContext, newest: Snapshot | None, added: Iterable[Iterable[BucketFiles]], predicate: Predicate | None
 ) -> ScanPlan:
-    """Plan a read of these files instead of all that live at `snapshot`; `shows_level_0`: also where plain reads hide it."""
-    planner = _Planner(context, predicate, None, None, False, shows_level_0)
-    found: dict[Place, BucketFiles] = {}
-    for bucket in buckets:
-        planner.count_added(bucket.partition, len(bucket.files))
-        if planner.keep_partition(bucket.partition):
-            found[bucket.partition, bucket.bucket] = bucket
-    return planner.plan(snapshot, found)
+    """Plan a read of the files that each of several snapshots added, one after the other: nothing is merged or hidden."""
+    planner = _Planner(context, predicate, None, None, False, merges=False)
+    splits: list[Split] = []
+    for buckets in added:
+        found: dict[Place, BucketFiles] = {}
+        for bucket in buckets:
+            planner.count_added(bucket.partition, len(bucket.files))
+            if planner.keep_partition(bucket.partition):
+                found[bucket.place] = bucket
+        splits += planner.plan(newest, found).splits
+    return ScanPlan(newest, tuple(splits), planner.counts)
 
 
 class _Planner:
@@ -101,9 +99,9 @@ class _Planner:
         keep_partition: KeepPartition | None,
         buckets: Collection[int] | None,
         read_optimized: bool,
-        shows_level_0: bool = False,
+        merges: bool = True,
     ) -> None:
-        self._shows_level_0 = shows_level_0
+        self._merges = merges
         self.counts = ScanCounts()
         self._context = context
         self._predicate = predicate
@@ -167,7 +165,9 @@ class _Planner:
         files = [file for file in bucket.files if self._shows_level(file.level)]
         self.counts.files_skipped_by_level += len(bucket.files) - len(files)
         self.counts.rows_skipped_by_level += sum(f.row_count for f in bucket.files) - sum(f.row_count for f in files)
-        if not self._context.schema.primary_keys or self._context.options.deletion_vectors_enabled:
+        if not self._merges:
+            return [split for file in files for split in self._independent_files(bucket, [file])]
+        if not self._context.schema.primary_keys or self._context.options.vectors_replace_merging:
             return self._independent_files(bucket, files)
         return self._sections(bucket, files)
 
@@ -186,7 +186,7 @@ class _Planner:
 
     @property
     def _hides_level_0(self) -> bool:
-        return bool(self._context.schema.primary_keys) and self._context.options.hides_level_0 and not self._shows_level_0
+        return bool(self._context.schema.primary_keys) and self._merges and self._context.options.hides_level_0
 
     @property
     def _levels(self) -> str:

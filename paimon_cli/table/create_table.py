@@ -29,7 +29,7 @@ LIMITED_OPTIONS = (
 
 @dataclass(frozen=True)
 class CreatedTable:
-    """`created` is False when the table was there already and that was allowed; `warnings`: what this version cannot do."""
+    """`created` is False when the table was there already and that was allowed; `warnings`: what is odd about its options."""
 
     schema: TableSchema
     created: bool
@@ -37,7 +37,10 @@ class CreatedTable:
 
 
 def create_table(location: TableLocation, definition: TableDefinition, clock: Clock | None = None) -> CreatedTable:
-    """Write `schema/schema-0` of a new table. UsageError when the definition is nonsense or the table exists."""
+    """Write `schema/schema-0` of a new table.
+
+    UsageError when the definition is nonsense or the table exists, NotSupported for a table that `write` would not take.
+    """
     definition = with_key_options(definition)
     check_definition(definition)
     if location.read_optimized:
@@ -51,15 +54,29 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
         )
     storage, root = location.open_storage()
     history = SchemaHistory(storage, TableLayout(root))
-    if not history.ids() and history.commit(schema):
-        return CreatedTable(
-            schema, True, (*misspelled_keys(definition.options), *idle_levels(definition.options), *writing_limits(schema))
-        )
+    exists = bool(history.ids())
+    if not exists:
+        _refuse_unwritable(location.name, schema)
+    if not exists and history.commit(schema):
+        return CreatedTable(schema, True, (*misspelled_keys(definition.options), *idle_levels(definition.options)))
     if not definition.if_not_exists:
         raise UsageError(
             f"table {location.name} exists already", hint="use --if-not-exists to leave it as it is, or choose another name"
         )
     return CreatedTable(history.latest(), False)
+
+
+def _refuse_unwritable(name: str, schema: TableSchema) -> None:
+    """A table that nothing here could fill would only be found out by the first `write`."""
+    limits = writing_limits(schema)
+    if not limits:
+        return
+    hint = "create it with another Paimon engine; paimon-cli reads such tables"
+    if not schema.primary_keys:
+        hint = "add --primary-key COLUMNS and --bucket 4"
+    elif int(schema.options["bucket"]) < 1:
+        hint = "add --bucket 4, or as many as the biggest partition has gigabytes"
+    raise NotSupported(f"cannot create {name}", "; ".join(limits), hint)
 
 
 def writing_limits(schema: TableSchema) -> list[str]:

@@ -124,12 +124,6 @@ def _check_merging(definition: TableDefinition) -> None:
                 )
     if engine == "first-row" and producer not in ("none", "lookup"):
         raise UsageError(f"changelog-producer={producer} does not go with merge-engine=first-row", hint="use none or lookup")
-    if engine in ("partial-update", "aggregation") and producer == "input":
-        raise UsageError(
-            f"changelog-producer=input does not go with merge-engine={engine}",
-            "input rows are not the table's rows",
-            "use lookup or full-compaction",
-        )
     if engine == "first-row" and options.get("deletion-vectors.enabled", "false").lower() == "true":
         raise UsageError("deletion vectors do not go with merge-engine=first-row", "it never replaces a row")
 

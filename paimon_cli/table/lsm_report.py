@@ -16,6 +16,7 @@ from paimon_cli.history.table_state import BucketFiles, Place, bucket_files, exp
 from paimon_cli.lsm.sorted_run import KeyOf, SortedRun, highest_level, sorted_runs
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.clock_and_names import moment_of_wall_clock
 from paimon_cli.table.compaction_report import percent_above
 from paimon_cli.table.file_report import key_values
@@ -126,15 +127,15 @@ def _newest_of_level(state: BucketFiles, level: int) -> int:
 
 def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int, full: LastFull | None) -> LsmRow:
     key_of = context.key_of
-    runs = sorted_runs(state.files, key_of)
+    runs = sorted_runs(() if state.bucket == POSTPONE_BUCKET else state.files, key_of)
     plan = plan_bucket(context, state, MINOR_STRATEGY, snapshot_id)
     picked = plan.runs_before - plan.runs_after + 1 if isinstance(plan, CompactionTask) else 0
-    oldest = runs[-1].size
+    oldest, highest = (runs[-1].size, runs[-1].level) if runs else (0, 0)
     return LsmRow(
         partition=partition_text(context, state.partition),
         bucket=state.bucket,
         snapshot_id=snapshot_id,
-        levels=max(context.options.num_levels, runs[-1].level + 1),
+        levels=max(context.options.num_levels, highest + 1),
         compaction_trigger=context.options.compaction_trigger,
         stop_trigger=context.options.stop_trigger,
         read_amplification=len(runs),
@@ -150,6 +151,8 @@ def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int, full: 
 
 
 def _run_rows(context: TableContext, runs: Sequence[SortedRun], key_of: KeyOf, picked: int) -> tuple[RunRow, ...]:
+    if not runs:
+        return ()
     decode = key_values(context)
     ranges = [(key_of(run.files[0].min_key), key_of(run.files[-1].max_key)) for run in runs]
     places = _places(ranges)

@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Increment:
-    """What the snapshots behind `begin` up to `end` brought; `one_by_one`: without merging over snapshots."""
+    """What the snapshots behind `begin` up to `end` brought."""
 
     begin: str
     end: str = ""
     mode: str = AUTO
-    one_by_one: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def plan_rows(table: Table, request: ReadRequest) -> RowScan:
     if increment is None:
         plan = plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
     else:
-        plan = plan_increment(context, chosen, mode, predicate, one_by_one=increment.one_by_one)
+        plan = plan_increment(context, chosen, mode, predicate)
     return RowScan(context, plan, columns, predicate, request)
 
 

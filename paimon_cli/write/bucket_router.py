@@ -12,11 +12,12 @@ from paimon_cli.datatypes.bucket_hash import bucket_of, encode_rows, hash_rows
 from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
 UNSPELLABLE_ROOTS = ("FLOAT", "DOUBLE", "BINARY", "VARBINARY")
-DYNAMIC_BUCKET, POSTPONE_BUCKET = -1, -2
+DYNAMIC_BUCKET = -1
 
 
 class BucketRouter:

@@ -250,6 +250,8 @@ def test_kinds_come_from_the_tables_own_column() -> None:
     batch = pa.record_batch({"k": [1, 2], "rk": ["+U", "-D"]})
     assert IncomingRows(schema).conform(batch, SPLIT, 0).to_pydict()["_VALUE_KIND"] == [2, 3]
     assert IncomingRows(schema, kind=3).conform(batch, SPLIT, 0).to_pydict()["_VALUE_KIND"] == [3, 3]
+    with pytest.raises(UsageError, match="from the table's column 'rk' and from 'op'"):
+        IncomingRows(schema, kind_column="op")
     with pytest.raises(BadInput, match="row 101, column 'rk' cannot take null"):
         IncomingRows(schema).conform(pa.record_batch({"k": [1], "rk": pa.nulls(1)}), SPLIT, 0)
 

@@ -1,4 +1,4 @@
-"""What snapshots brought: merged over a range, one by one, or as changelog files tell it."""
+"""What snapshots brought: version by version, as changelog files tell it, or as the two ends differ."""
 
 from __future__ import annotations
 
@@ -19,20 +19,18 @@ from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.read.increment_range import IncrementRange
 from paimon_cli.read.increments import increment_context, plan_increment
 from paimon_cli.read.split_reader import read_split
-from tests.goldens import GOLDENS, Golden, expected_rows, golden_table
+from tests.goldens import GOLDENS, Golden, expected_rows, golden, golden_table
 from tests.tables import compact, make_table, write
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 CHANGELOGS = [golden for golden in GOLDENS if "changelog" in golden.moments]
 
 
-def changes(
-    table: TableContext, begin: str, end: str = "", mode: str = "auto", one_by_one: bool = False
-) -> list[tuple[str, dict[str, Any]]]:
+def changes(table: TableContext, begin: str, end: str = "", mode: str = "auto") -> list[tuple[str, dict[str, Any]]]:
     chosen = IncrementRange.of(table, begin, end)
     made_from = chosen.mode(table, mode)
     context = increment_context(table, made_from)
-    plan = plan_increment(context, chosen, made_from, None, one_by_one=one_by_one)
+    plan = plan_increment(context, chosen, made_from, None)
     names = context.schema.field_names
     found = []
     for split in plan.splits:
@@ -53,16 +51,17 @@ def history(folder: Path) -> TableContext:
     return context
 
 
-def test_a_range_is_merged_and_compactions_bring_nothing(tmp_path: Path) -> None:
+def test_every_version_comes_and_compactions_bring_nothing(tmp_path: Path) -> None:
     context = history(tmp_path)
+    a, b = ("+I", {"k": 1, "v": "a"}), ("+I", {"k": 2, "v": "b"})
     b2, c = ("+I", {"k": 2, "v": "b2"}), ("+I", {"k": 3, "v": "c"})
     deleted = ("-D", {"k": 1, "v": "a"})
-    assert changes(context, "1") == [deleted, b2, c]
-    assert changes(context, "0", "2") == [("+I", {"k": 1, "v": "a"}), b2]
+    assert changes(context, "1") == [b2, deleted, c]
+    assert changes(context, "0", "2") == [a, b, b2]
+    assert changes(context, "0", mode="diff") == [b2, c]
     assert changes(context, "3", "4") == [] == changes(context, "5")
     create_tag(context, "two", 2)
     assert changes(context, "two", "5") == [deleted, c]
-    assert changes(context, "0", "2", one_by_one=True) == [("+I", {"k": 1, "v": "a"}), ("+I", {"k": 2, "v": "b"}), b2]
 
 
 def test_ranges_that_cannot_be_read(tmp_path: Path) -> None:
@@ -85,7 +84,18 @@ def test_ranges_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("golden", CHANGELOGS, ids=str)
 def test_changelogs_of_golden_tables(golden: Golden, tmp_path: Path) -> None:
     table = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
-    found = changes(table, "0", one_by_one=True)
+    found = changes(table, "0")
     told = [json.dumps({"_kind": kind, **row}, ensure_ascii=False) for kind, row in found]
     expected = [{name: cell for name, cell in row.items() if name != "_snapshot"} for row in expected_rows(golden, "changelog")]
     assert sorted(told) == sorted(json.dumps(row, ensure_ascii=False) for row in expected)
+
+
+@pytest.mark.parametrize("writer", ["java-1.4", "pypaimon-2.1", "rust-0.4"])
+def test_every_row_of_an_append_table_was_inserted(writer: str, tmp_path: Path) -> None:
+    table = TableContext.open(str(golden_table(writer, "append", tmp_path)))
+    appended = golden(writer, "append")
+    found = changes(table, "0")
+    assert {kind for kind, _ in found} == {"+I"}
+    told = sorted(json.dumps(row, ensure_ascii=False) for _, row in found)
+    if all(snapshot.commit_kind == "APPEND" for snapshot in table.snapshots.newest_first()):
+        assert told == sorted(json.dumps(row, ensure_ascii=False) for row in expected_rows(appended))

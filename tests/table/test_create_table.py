@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.table.create_table import CreatedTable, create_table
 from paimon_cli.table.ddl import definition_of
 from paimon_cli.table.sql_columns import parse_column
 from paimon_cli.table.table_definition import TableDefinition
 from paimon_cli.table.table_location import TableLocation
+from tests.tables import make_table
 
 
 def definition(
@@ -123,7 +124,6 @@ def test_of_many_that_create_at_once_one_wins(tmp_path: Path) -> None:
         (["id INT"], {"options": {"snapshot.time-retained": "soon"}}, "snapshot.time-retained"),
         (["id INT"], {"options": {"file.format": "xls"}}, "file.format"),
         (["id INT"], {"options": {"merge-engine": "first-row", "changelog-producer": "input"}}, "first-row"),
-        (["id INT"], {"options": {"merge-engine": "aggregation", "changelog-producer": "input"}}, "aggregation"),
         (["id INT"], {"key": (), "options": {"bucket": "-1", "merge-engine": "aggregation"}}, "needs a primary key"),
         (["id INT", "v INT"], {"options": {"primary-key": "v"}}, "'primary-key' is given twice"),
         (["id INT", "v INT"], {"options": {"rowkind.field": "v"}}, "rowkind.field 'v' is INT"),
@@ -138,28 +138,48 @@ def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[s
 
 
 @pytest.mark.parametrize(
-    ("columns", "clauses", "warning"),
+    ("columns", "clauses", "reason"),
     [
         (["id INT"], {"options": {"bucket": "-1"}}, "fixed number of buckets"),
         (["id INT", "dt DATE"], {"partition_by": ("dt",), "options": {"bucket": "-1"}}, "fixed number of buckets"),
         (["id INT"], {"options": {"deletion-vectors.enabled": "true"}}, "deletion vectors"),
         (["id INT"], {"options": {"changelog-producer": "lookup"}}, "changelog-producer=lookup"),
+        (["id INT"], {"options": {"merge-engine": "first-row", "changelog-producer": "lookup"}}, "changelog-producer=lookup"),
+        (["id INT"], {"options": {"merge-engine": "aggregation", "changelog-producer": "input"}}, "changelog-producer=input"),
         (["id INT", "f DOUBLE"], {"key": ("id", "f"), "partition_by": ("f",)}, "DOUBLE NOT NULL partition columns"),
         (["id INT", "f BYTES"], {"key": ("id", "f"), "partition_by": ("f",)}, "BYTES NOT NULL partition columns"),
         (["id INT"], {"options": {"file.format": "csv"}}, "file.format=csv"),
         (["id INT", "a ARRAY<INT>"], {"options": {"sequence.field": "a"}}, "sequence.field with a ARRAY<INT>"),
         (["id INT", "a MAP<INT, INT>", "b INT"], {"options": NESTED_GROUP}, "sequence-group with a MAP<INT, INT>"),
-        (["id INT"], {"options": {"file.format.per.level": "99:orc"}}, "level 99, the highest is 5"),
         (["id INT", "at TIMESTAMP(9)"], {"options": {"file.format": "avro"}}, "TIMESTAMP\\(9\\)"),
         (["id INT", "t TIMESTAMP(6)", "a ARRAY<ROW<at TIMESTAMP_LTZ(7)>>"], {}, "column 'a'"),
         (["id INT"], {"key": (), "options": {"bucket": "-1"}}, "without a primary key"),
-        (["id INT"], {"options": {"num-sorted-run.compaction-triger": "7"}}, "did you mean 'num-sorted-run.compaction-trigger'"),
     ],
 )
-def test_what_this_version_cannot_do_is_said_at_creation(
-    tmp_path: Path, columns: list[str], clauses: dict[str, object], warning: str
+def test_what_no_write_would_take_is_not_created(
+    tmp_path: Path, columns: list[str], clauses: dict[str, object], reason: str
 ) -> None:
-    created = create(tmp_path / "t", *columns, **clauses)
+    with pytest.raises(NotSupported) as refused:
+        create(tmp_path / "t", *columns, **clauses)
+    assert re.search(reason, refused.value.why) and refused.value.hint
+    assert not (tmp_path / "t").exists()
+
+
+def test_an_unwritable_table_that_exists_may_be_asked_for(tmp_path: Path) -> None:
+    make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"], bucket=-1)
+    found = create(tmp_path / "t", "id INT", options={"bucket": "-1"}, if_not_exists=True)
+    assert not found.created
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        ({"file.format.per.level": "99:orc"}, "level 99, the highest is 5"),
+        ({"num-sorted-run.compaction-triger": "7"}, "did you mean 'num-sorted-run.compaction-trigger'"),
+    ],
+)
+def test_what_looks_like_a_mistake_is_said_at_creation(tmp_path: Path, options: dict[str, str], warning: str) -> None:
+    created = create(tmp_path / "t", "id INT", options=options)
     assert created.created
     (found,) = created.warnings
     assert re.search(warning, found)
