@@ -8,16 +8,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from paimon_cli.lab.simulation.run import Run
+from paimon_cli.lab.simulation.schedule import GO, Step, parse_schedule
 from tests.simulation.mutations import MUTATIONS
-from tests.simulation.run import Run
 from tests.simulation.scenarios import names, scenario
-from tests.simulation.schedule import GO, Step, parse_schedule
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scenario", choices=names(), metavar="SCENARIO", help=", ".join(names()))
-    parser.add_argument("--schedule", default="", help="such as 0,1,1,0c,2 (what the letters mean: tests/simulation/schedule.py)")
+    parser.add_argument("--schedule", default="", help="such as 0,1,1,0c,2 (what the letters mean: paimon_cli/lab/simulation/schedule.py)")
     parser.add_argument("--mutation", choices=sorted(m.name for m in MUTATIONS), help="with this bug planted")
     parser.add_argument("--image", action="store_true", help="end with a digest of all bytes on the disk")
     arguments = parser.parse_args()

@@ -22,12 +22,12 @@ from pathlib import Path
 
 from paimon_cli.lab.dv_exploration import explore as explore_vectors
 from paimon_cli.lab.dv_model import Check, DvModel
-from tests.simulation.exploration import Result, explore, sample
+from paimon_cli.lab.simulation.exploration import Result, explore, sample
+from paimon_cli.lab.simulation.run import Run, replay
+from paimon_cli.lab.simulation.schedule import GO
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.quick_metadata import quick_metadata
-from tests.simulation.run import Run, replay
 from tests.simulation.scenarios import scenario
-from tests.simulation.schedule import GO
 
 RESULTS = Path("build/simulate.jsonl")
 CHUNK = 2_000

@@ -23,12 +23,12 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.history import manifest_reader, snapshot_history
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import write_job
+from paimon_cli.lab.simulation.sim_storage import SimStorage
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
 from tests.simulation.mutation import Patch, both, planted_in
-from tests.simulation.sim_storage import SimStorage
 
 # checks before a commit
 

@@ -10,13 +10,13 @@ from paimon_cli.commit import abort
 from paimon_cli.compact import compaction_plan
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import compact_job
+from paimon_cli.lab.simulation.sim_disk import YOUNG
 from paimon_cli.maintain import expire_snapshots, orphans, retention, snapshot_files, used_names
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import DELETE, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from tests.simulation.commit_mutations import files_conflict_unchecked
 from tests.simulation.mutation import Patch, both, planted_in
-from tests.simulation.sim_disk import YOUNG
 
 # aborts and compaction
 

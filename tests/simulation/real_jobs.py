@@ -10,11 +10,11 @@ from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.lab.simulation.actor import Actor, Job
+from paimon_cli.lab.simulation.actor_jobs import end_of, settled
+from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED
+from paimon_cli.lab.simulation.paper_files import BucketRows
 from paimon_cli.storage.memory_storage import MemoryStorage
-from tests.simulation.actor import Actor, Job
-from tests.simulation.actor_jobs import end_of, settled
-from tests.simulation.oracle import ACKNOWLEDGED
-from tests.simulation.paper_files import BucketRows
 
 OPS = {0: "+I", 3: "-D"}
 
@@ -60,6 +60,6 @@ def real_incrementer(user: str, key: int) -> Job:
         request = UpdateRequest(f"k = {key}", ("v = v + 1",), commit_user=user)
         end = end_of(actor, lambda: run_update(actor.context, request, LocalEngine(), NoProgress()))
         if end == ACKNOWLEDGED:
-            actor.run.oracle.incremented(key)
+            actor.oracle.incremented(key)
 
     return run

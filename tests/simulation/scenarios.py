@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.simulation.actor_jobs import (
+from paimon_cli.lab.simulation.actor_jobs import (
     compactor,
     expirer,
     in_turn,
@@ -16,13 +16,14 @@ from tests.simulation.actor_jobs import (
     read_modify_write,
     rows,
     tagger,
-    upgrader,
     writer,
 )
-from tests.simulation.paper_files import DELETE, INSERT
+from paimon_cli.lab.simulation.paper_files import DELETE, INSERT
+from paimon_cli.lab.simulation.run import after
+from paimon_cli.lab.simulation.scenario import Scenario
+from paimon_cli.lab.simulation.schedule import CRASH, LOST_ANSWER, PUT_FAULTS
 from tests.simulation.real_jobs import real_compactor, real_incrementer, real_writer
-from tests.simulation.scenario import Scenario
-from tests.simulation.schedule import CRASH, LOST_ANSWER, PUT_FAULTS
+from tests.simulation.upgrader import upgrader
 
 CRASHES = (CRASH,)
 ALL_FAULTS = (CRASH, *PUT_FAULTS)
@@ -61,7 +62,7 @@ def names() -> list[str]:
 @_scenario("writer-writer")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 2, value="a")), writer("b", rows(1, 11, 12, value="b")))
-    return Scenario("writer-writer", jobs, faults=ALL_FAULTS, most_faults=1).after((writer("first", rows(0, 1)),))
+    return after(Scenario("writer-writer", jobs, faults=ALL_FAULTS, most_faults=1), (writer("first", rows(0, 1)),))
 
 
 @_scenario("writer-writer-restart")
@@ -77,52 +78,52 @@ def _() -> Scenario:
 def _() -> Scenario:
     """Two processes make the same commit, as when a scheduler starts a job again that was thought dead."""
     jobs = tuple(writer("a", rows(0, 1, 2, value="a"), repeatable=True) for _ in range(2))
-    return Scenario("twins", jobs, faults=ALL_FAULTS, most_faults=1).after((writer("first", rows(0, 1)),))
+    return after(Scenario("twins", jobs, faults=ALL_FAULTS, most_faults=1), (writer("first", rows(0, 1)),))
 
 
 @_scenario("writer-compactor")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), compactor())
-    return Scenario("writer-compactor", jobs, faults=ALL_FAULTS, most_faults=1).after(TWO_LEVEL_0_FILES)
+    return after(Scenario("writer-compactor", jobs, faults=ALL_FAULTS, most_faults=1), TWO_LEVEL_0_FILES)
 
 
 @_scenario("compactor-compactor")
 def _() -> Scenario:
     options = {**MERGING}
     made = Scenario("compactor-compactor", (compactor(), compactor()), options, faults=ALL_FAULTS, most_faults=1)
-    return made.after(TWO_LEVEL_0_FILES)
+    return after(made, TWO_LEVEL_0_FILES)
 
 
 @_scenario("writer-expiry")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), expirer())
     made = Scenario("writer-expiry", jobs, faults=ALL_FAULTS, most_faults=1, files_vanish=True)
-    return made.after((in_turn(writer("first", rows(0, 1, 2), rows(0, 2, 3)), compactor()),))
+    return after(made, (in_turn(writer("first", rows(0, 1, 2), rows(0, 2, 3)), compactor()),))
 
 
 @_scenario("compactor-expiry")
 def _() -> Scenario:
     made = Scenario("compactor-expiry", (compactor(), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
-    return made.after(TWO_LEVEL_0_FILES)
+    return after(made, TWO_LEVEL_0_FILES)
 
 
 @_scenario("expiry-expiry")
 def _() -> Scenario:
     made = Scenario("expiry-expiry", (expirer(), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
-    return made.after((in_turn(writer("first", rows(0, 1, 2)), compactor(), writer("second", rows(0, 5))),))
+    return after(made, (in_turn(writer("first", rows(0, 1, 2)), compactor(), writer("second", rows(0, 5))),))
 
 
 @_scenario("tag-expiry")
 def _() -> Scenario:
     jobs = (tagger("kept", 2), expirer())
     made = Scenario("tag-expiry", jobs, faults=CRASHES, most_faults=1, files_vanish=True)
-    return made.after((in_turn(*TWO_LEVEL_0_FILES, tagger("old", 1), compactor()),))
+    return after(made, (in_turn(*TWO_LEVEL_0_FILES, tagger("old", 1), compactor()),))
 
 
 @_scenario("overwriter-compactor")
 def _() -> Scenario:
     jobs = (overwriter("o", rows(0, 7, 8, value="o")), compactor())
-    return Scenario("overwriter-compactor", jobs, faults=CRASHES, most_faults=1).after(TWO_LEVEL_0_FILES)
+    return after(Scenario("overwriter-compactor", jobs, faults=CRASHES, most_faults=1), TWO_LEVEL_0_FILES)
 
 
 @_scenario("checked-writers")
@@ -130,7 +131,7 @@ def _() -> Scenario:
     """Topology 2 under the data conflict check: both write the same keys of one bucket."""
     jobs = (writer("a", rows(0, 1, 2, value="a")), writer("b", rows(0, 2, 3, value="b")))
     made = Scenario("checked-writers", jobs, CHECKED, faults=ALL_FAULTS, most_faults=1)
-    return made.after((writer("first", rows(0, 1)),))
+    return after(made, (writer("first", rows(0, 1)),))
 
 
 @_scenario("writer-orphans")
@@ -138,20 +139,20 @@ def _() -> Scenario:
     """The files of a writer on its way are young, and those that it commits on are used by older versions."""
     jobs = (writer("a", rows(0, 1, 4, value="a")), orphan_remover())
     made = Scenario("writer-orphans", jobs, faults=CRASHES, most_faults=1, files_vanish=True)
-    return made.after((in_turn(*TWO_LEVEL_0_FILES, compactor(), litterer()),))
+    return after(made, (in_turn(*TWO_LEVEL_0_FILES, compactor(), litterer()),))
 
 
 @_scenario("compactor-orphans")
 def _() -> Scenario:
     made = Scenario("compactor-orphans", (compactor(), orphan_remover()), faults=CRASHES, most_faults=1, files_vanish=True)
-    return made.after((in_turn(*TWO_LEVEL_0_FILES, litterer()),))
+    return after(made, (in_turn(*TWO_LEVEL_0_FILES, litterer()),))
 
 
 @_scenario("expiry-orphans")
 def _() -> Scenario:
     """What only a tag holds is nobody's orphan."""
     made = Scenario("expiry-orphans", (expirer(), orphan_remover()), faults=CRASHES, most_faults=1, files_vanish=True)
-    return made.after((in_turn(*TWO_LEVEL_0_FILES, tagger("old", 1), compactor(), litterer()),))
+    return after(made, (in_turn(*TWO_LEVEL_0_FILES, tagger("old", 1), compactor(), litterer()),))
 
 
 # two actors: what some bugs need to show
@@ -169,14 +170,14 @@ def _() -> Scenario:
     many = {bucket: ((10 * bucket, INSERT, "m"), (10 * bucket + 1, INSERT, "m")) for bucket in range(32)}
     jobs = (writer("a", rows(0, 6, value="a1"), rows(0, 7, value="a2")), writer("b", rows(1, 11, value="b")))
     made = Scenario("merged-manifests", jobs, {"bucket": "32", "manifest.target-file-size": "2200 b"})
-    return made.after((in_turn(writer("first", many), compactor(buckets=(0,))),))
+    return after(made, (in_turn(writer("first", many), compactor(buckets=(0,))),))
 
 
 @_scenario("merged-at-once")
 def _() -> Scenario:
     """All manifests become one at every commit."""
     jobs = (writer("a", rows(0, 6, value="a1"), rows(0, 7, value="a2")), compactor())
-    return Scenario("merged-at-once", jobs, MERGING).after(TWO_LEVEL_0_FILES)
+    return after(Scenario("merged-at-once", jobs, MERGING), TWO_LEVEL_0_FILES)
 
 
 @_scenario("tombstones")
@@ -184,19 +185,20 @@ def _() -> Scenario:
     """A minor compaction above a level with older rows must keep retractions."""
     before = in_turn(writer("first", rows(0, *range(1, 40))), compactor(), writer("second", rows(0, 1, kind=DELETE)))
     jobs = (writer("a", rows(0, 2, value="a")), compactor("minor"))
-    return Scenario("tombstones", jobs, {"num-sorted-run.compaction-trigger": "2", "num-levels": "6"}).after((before,))
+    return after(Scenario("tombstones", jobs, {"num-sorted-run.compaction-trigger": "2", "num-levels": "6"}), (before,))
 
 
 @_scenario("upgrades")
 def _() -> Scenario:
     """Two compactors lift one level-0 file each to the top; their keys meet."""
-    return Scenario("upgrades", (upgrader(0), upgrader(1)), faults=CRASHES, most_faults=1).after(TWO_LEVEL_0_FILES)
+    made = Scenario("upgrades", (upgrader(0), upgrader(1)), faults=CRASHES, most_faults=1)
+    return after(made, TWO_LEVEL_0_FILES)
 
 
 @_scenario("upgrades-expiry")
 def _() -> Scenario:
     made = Scenario("upgrades-expiry", (upgrader(0), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
-    return made.after(TWO_LEVEL_0_FILES)
+    return after(made, TWO_LEVEL_0_FILES)
 
 
 @_scenario("slow-writer")
@@ -204,7 +206,7 @@ def _() -> Scenario:
     """One writer may be so slow that its snapshot number was used by others and has expired."""
     jobs = (writer("a", rows(0, 1, value="a")), in_turn(writer("b", rows(1, 11), rows(1, 12)), expirer()))
     made = Scenario("slow-writer", jobs, faults=(CRASH, LOST_ANSWER), most_faults=1, files_vanish=True)
-    return made.after((writer("first", rows(0, 1)),))
+    return after(made, (writer("first", rows(0, 1)),))
 
 
 # three and four actors
@@ -213,7 +215,7 @@ def _() -> Scenario:
 @_scenario("writers-compactor")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), writer("b", rows(1, 11, value="b")), compactor())
-    return Scenario("writers-compactor", jobs, MERGING, faults=ALL_FAULTS, most_faults=1).after(TWO_LEVEL_0_FILES)
+    return after(Scenario("writers-compactor", jobs, MERGING, faults=ALL_FAULTS, most_faults=1), TWO_LEVEL_0_FILES)
 
 
 @_scenario("three-writers")
@@ -225,14 +227,14 @@ def _() -> Scenario:
 @_scenario("writer-compactors")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), compactor(), compactor())
-    return Scenario("writer-compactors", jobs, faults=ALL_FAULTS, most_faults=1).after(TWO_LEVEL_0_FILES)
+    return after(Scenario("writer-compactors", jobs, faults=ALL_FAULTS, most_faults=1), TWO_LEVEL_0_FILES)
 
 
 @_scenario("writer-compactor-expiry")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a"), rows(0, 4, 5)), compactor(), expirer())
     made = Scenario("writer-compactor-expiry", jobs, faults=ALL_FAULTS, most_faults=1, files_vanish=True)
-    return made.after(TWO_LEVEL_0_FILES)
+    return after(made, TWO_LEVEL_0_FILES)
 
 
 @_scenario("writers-compactor-expiry")
@@ -244,7 +246,7 @@ def _() -> Scenario:
         expirer(),
     )
     made = Scenario("writers-compactor-expiry", jobs, MERGING, faults=ALL_FAULTS, most_faults=2, files_vanish=True)
-    return made.after(COMPACTED)
+    return after(made, COMPACTED)
 
 
 @_scenario("checked-writers-compactor")
@@ -256,15 +258,15 @@ def _() -> Scenario:
         compactor(),
     )
     made = Scenario("checked-writers-compactor", jobs, CHECKED, faults=ALL_FAULTS, most_faults=1)
-    return made.after(TWO_LEVEL_0_FILES)
+    return after(made, TWO_LEVEL_0_FILES)
 
 
 @_scenario("checked-counter")
 def _() -> Scenario:
     """Three read-modify-writes of one counter, each tried again after a data conflict."""
     jobs = tuple(read_modify_write(name, 0, 1) for name in "abc")
-    return Scenario("checked-counter", jobs, CHECKED, faults=CRASHES, most_faults=1).after(
-        (writer("zero", rows(0, 1, value="0")),)
+    return after(
+        Scenario("checked-counter", jobs, CHECKED, faults=CRASHES, most_faults=1), (writer("zero", rows(0, 1, value="0")),)
     )
 
 
@@ -281,7 +283,7 @@ def _() -> Scenario:
     before = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, value="s")))
     options = {"bucket": "1", **CHECKED}
     made = Scenario("real-writers-compactor", jobs, options, faults=ALL_FAULTS, most_faults=1, real_files=True)
-    return made.after((before,))
+    return after(made, (before,))
 
 
 @_scenario("real-compactors-expiry")
@@ -289,7 +291,7 @@ def _() -> Scenario:
     jobs = (real_compactor(), real_compactor(), expirer())
     before = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, value="s")))
     made = Scenario("real-compactors-expiry", jobs, faults=CRASHES, most_faults=1, files_vanish=True, real_files=True)
-    return made.after((before,))
+    return after(made, (before,))
 
 
 @_scenario("real-updates")
@@ -299,7 +301,7 @@ def _() -> Scenario:
         real_writer("zero", rows(0, 1, value="0"), numbers=True), real_writer("two", rows(0, 2, value="7"), numbers=True)
     )
     made = Scenario("real-updates", jobs, {"bucket": "1"}, faults=CRASHES, most_faults=1, value_type="INT", real_files=True)
-    return made.after((before,))
+    return after(made, (before,))
 
 
 @_scenario("real-inline-writers")
@@ -314,7 +316,7 @@ def _() -> Scenario:
     before = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, value="s")))
     options = {"bucket": "1", "num-sorted-run.compaction-trigger": "1", "num-levels": "3", **CHECKED}
     made = Scenario("real-inline-writers", jobs, options, faults=ALL_FAULTS, most_faults=1, files_vanish=True, real_files=True)
-    return made.after((before,))
+    return after(made, (before,))
 
 
 # what unchecked tables suffer: violations are wanted
@@ -324,7 +326,7 @@ def _() -> Scenario:
 def _() -> Scenario:
     """Topology 2, unchecked: the second commit numbers its rows below those of the first."""
     jobs = (writer("a", rows(0, 9, 1, value="a")), writer("b", rows(0, 1, value="b")))
-    return Scenario("merge-disorder", jobs).after((writer("first", rows(0, 1)),))
+    return after(Scenario("merge-disorder", jobs), (writer("first", rows(0, 1)),))
 
 
 @_scenario("merge-disorder-seen-by-readers")
@@ -338,4 +340,4 @@ def _() -> Scenario:
     """Two increments of one counter, unchecked."""
     jobs = tuple(read_modify_write(name, 0, 1) for name in "ab")
     made = Scenario("lost-update", jobs, tolerates=frozenset({"PV023"}))
-    return made.after((writer("zero", rows(0, 1, value="0")),))
+    return after(made, (writer("zero", rows(0, 1, value="0")),))

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.exploration import explain, explore
-from tests.simulation.scenario import Scenario
+from paimon_cli.lab.simulation.exploration import explain, explore
+from paimon_cli.lab.simulation.scenario import Scenario
 from tests.simulation.scenarios import CHECKED, scenario
 
 

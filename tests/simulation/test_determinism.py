@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.run import Run, replay
+from paimon_cli.lab.simulation.run import Run, replay
+from paimon_cli.lab.simulation.schedule import GO, Step, parse_schedule, schedule_text
 from tests.simulation.scenarios import scenario
-from tests.simulation.schedule import GO, Step, parse_schedule, schedule_text
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.exploration import explain, explore, sample
+from paimon_cli.lab.simulation.exploration import explain, explore, sample
 from tests.simulation.scenarios import scenario
 
 BOUNDED = {

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from tests.simulation.exploration import explore
+from paimon_cli.lab.simulation.exploration import explore
+from paimon_cli.lab.simulation.run import replay
+from paimon_cli.lab.simulation.schedule import parse_schedule
 from tests.simulation.mutations import MUTATIONS, Mutation
-from tests.simulation.run import replay
 from tests.simulation.scenarios import scenario
-from tests.simulation.schedule import parse_schedule
 
 MOST_SCHEDULES = 3_000
 WRONGLY_PLANTED = re.compile("TypeError.*argument|AttributeError")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.exploration import explain, explore, sample
+from paimon_cli.lab.simulation.exploration import explain, explore, sample
 from tests.simulation.scenarios import scenario
 
 NAMES = ["real-writers-compactor", "real-compactors-expiry", "real-updates", "real-inline-writers"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.exploration import explore, sample
+from paimon_cli.lab.simulation.exploration import explore, sample
 from tests.simulation.scenarios import scenario
 
 

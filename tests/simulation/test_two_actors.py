@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.exploration import explain, explore
+from paimon_cli.lab.simulation.exploration import explain, explore
 from tests.simulation.scenarios import scenario
 
 COMPLETE = [

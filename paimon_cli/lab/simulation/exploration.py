@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tests.simulation.run import Run
-from tests.simulation.scenario import Scenario
-from tests.simulation.schedule import CRASH, GO, Step, schedule_text
+from paimon_cli.lab.simulation.run import Run
+from paimon_cli.lab.simulation.scenario import Scenario
+from paimon_cli.lab.simulation.schedule import CRASH, GO, Step, schedule_text
 
 OnEnd = Callable[[Run], None]
 

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
-from tests.simulation.actor import Actor, Job
-from tests.simulation.oracle import Oracle
-from tests.simulation.scenario import Scenario
-from tests.simulation.schedule import CRASH, GO, PUT_FAULTS, RESTART, Step, schedule_text
-from tests.simulation.sim_disk import SimDisk
+from paimon_cli.lab.simulation.actor import Actor, Job
+from paimon_cli.lab.simulation.oracle import Oracle
+from paimon_cli.lab.simulation.scenario import Scenario
+from paimon_cli.lab.simulation.schedule import CRASH, GO, PUT_FAULTS, RESTART, Step, schedule_text
+from paimon_cli.lab.simulation.sim_disk import SimDisk
 
 MOST_STEPS = 2_000
 """A schedule that is longer than this runs in circles."""
-
-
-@dataclass
-class Trace:
-    """What each step was: for people who replay a schedule."""
-
-    lines: list[str] = field(default_factory=list)
 
 
 class Run:
@@ -37,12 +30,9 @@ class Run:
         """How often an actor had to wait in the middle of its work because another one was let go on."""
         self.last: int | None = None
         jobs: Sequence[Job] = scenario.jobs
-        self.actors = [Actor(self, number, job) for number, job in enumerate(jobs)]
+        self.actors = [Actor(self.disk, self.oracle, number, job) for number, job in enumerate(jobs)]
         for actor in self.actors:
             actor.resume()
-
-    def changed(self, actor: Actor, path: str) -> None:
-        self.oracle.changed(actor, path)
 
     @property
     def key(self) -> int:
@@ -133,3 +123,13 @@ def replay(scenario: Scenario, steps: Sequence[Step]) -> Run:
     run.finish()
     run.discard()
     return run
+
+
+def after(scenario: Scenario, setup: Sequence[Job]) -> Scenario:
+    """The same scenario on a table to which these jobs were done before, one after the other."""
+    run = Run(replace(scenario, jobs=tuple(setup), faults=(), most_faults=0, first_name=900))
+    for actor in run.actors:
+        while actor.waits:
+            run.take(next(step for step in run.choices() if step.actor == actor.number))
+    assert not run.violations, run.violations
+    return replace(scenario, beginning=dict(run.disk.files), memory=run.oracle.memory)

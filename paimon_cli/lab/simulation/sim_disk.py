@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import io
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
 
-from paimon_cli.storage.storage import FileStatus
+from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 YOUNG = 1 << 60
 """Modification time of what was written since the beginning; what was there then is as old as time."""
@@ -14,7 +16,7 @@ YOUNG = 1 << 60
 class SimDisk:
     """Files by absolute path, with the directories that follow from them."""
 
-    def __init__(self, files: dict[str, bytes] | None = None) -> None:
+    def __init__(self, files: Mapping[str, bytes] | None = None) -> None:
         self.files: dict[str, bytes] = {}
         self._old = frozenset(files or ())
         self.makers: dict[str, int] = {}
@@ -69,3 +71,43 @@ class SimDisk:
         for path, data in sorted(self.files.items()):
             digest.update(f"{path}\0{len(data)}\0".encode() + data)
         return digest.hexdigest()
+
+
+class DiskStorage:
+    """The disk as an onlooker sees it: a read-only `Storage` outside of the schedule, whose reads disturb nobody."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self._disk = disk
+
+    def read_bytes(self, path: str) -> bytes:
+        return self._disk.read(path)
+
+    def open_input(self, path: str) -> BinaryIO:
+        return io.BytesIO(self._disk.read(path))
+
+    def exists(self, path: str) -> bool:
+        return path in self._disk.files
+
+    def file_size(self, path: str) -> int:
+        return len(self._disk.read(path))
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        return self._disk.listing(path)
+
+    def open_output(self, path: str) -> BinaryIO:
+        raise PermissionError(path)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        raise PermissionError(path)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        raise PermissionError(path)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        raise PermissionError(path)
+
+    def delete(self, path: str) -> None:
+        raise PermissionError(path)
+
+    def delete_directory(self, path: str) -> None:
+        raise PermissionError(path)

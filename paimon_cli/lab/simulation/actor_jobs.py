@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from paimon_cli.commit.abort import removed_on_refusal
-from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import BATCH_IDENTIFIER, fresh_identity
+from paimon_cli.commit.identity import BATCH_IDENTIFIER
 from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, StorageUnavailable
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.lab.simulation.actor import Actor, Job
+from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN
+from paimon_cli.lab.simulation.paper_files import INSERT, BucketRows, PaperEngine, merged, paper_rows
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.side_by_side import delete_files
-from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW
-from tests.simulation.actor import Actor, Job
-from tests.simulation.oracle import ACKNOWLEDGED, REFUSED, UNKNOWN
-from tests.simulation.paper_files import INSERT, BucketRows, PaperEngine, merged, paper_rows
 
 MOST_INCREMENT_TRIES = 10
 
@@ -46,7 +42,11 @@ def writer(user: str, *batches: BucketRows, repeatable: bool = False) -> Job:
 
 def overwriter(user: str, batch: BucketRows) -> Job:
     """Put these rows in the place of all others."""
-    return lambda actor: write(actor, batch, WriteRequest((), commit_user=user, overwrite=True))
+
+    def run(actor: Actor) -> None:
+        write(actor, batch, WriteRequest((), commit_user=user, overwrite=True))
+
+    return run
 
 
 def write(actor: Actor, batch: BucketRows, request: WriteRequest) -> str:
@@ -69,9 +69,9 @@ def settled(
     overwrites: bool = False,
 ) -> str:
     """Run a job that is to commit these rows; the oracle hears of it before and after."""
-    actor.run.oracle.wants(user, identifier, batch, overwrites)
+    actor.oracle.wants(user, identifier, batch, overwrites)
     end = end_of(actor, job)
-    actor.run.oracle.ended(user, identifier, end)
+    actor.oracle.ended(user, identifier, end)
     return end
 
 
@@ -87,7 +87,7 @@ def compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
 
 def end_of(actor: Actor, job: Callable[[], object]) -> str:
     """Run and tell how it ended. Errors that only an expiry or an outage explains are refusals there, else failures."""
-    oracle, scenario = actor.run.oracle, actor.run.scenario
+    oracle, scenario = actor.oracle, actor.scenario
     try:
         job()
         return ACKNOWLEDGED
@@ -95,44 +95,17 @@ def end_of(actor: Actor, job: Callable[[], object]) -> str:
         return REFUSED
     except StorageUnavailable as error:
         if not actor.had_outage:
-            oracle.failed(actor, error)
+            oracle.failed(actor.number, error)
         return REFUSED
     except CommitUnknown as error:
         actor.was_unsure = True
         if not actor.had_outage and not scenario.files_vanish:
-            oracle.failed(actor, error)
+            oracle.failed(actor.number, error)
         return UNKNOWN
     except (NotFound, DamagedFile) as error:
         if not scenario.files_vanish:
-            oracle.failed(actor, error)
+            oracle.failed(actor.number, error)
         return REFUSED
-
-
-def upgrader(place: int) -> Job:
-    """Lift one level-0 file of bucket 0, as a compaction by another plan than ours might; the metadata alone changes."""
-
-    def run(actor: Actor) -> None:
-        context = actor.context
-        snapshot = context.snapshots.latest()
-        assert snapshot is not None
-        files = sorted(bucket_files(context, snapshot)[EMPTY_ROW, 0].files, key=lambda file: file.file_name)
-        lifted = [file for file in files if file.level == 0][place : place + 1]
-        message = CommitMessage(
-            EMPTY_ROW,
-            0,
-            context.options.bucket,
-            compact_before=tuple(lifted),
-            compact_after=tuple(file.upgraded(context.options.num_levels - 1) for file in lifted),
-            read_snapshot_id=snapshot.id,
-        )
-
-        def commit() -> None:
-            with removed_on_refusal(context, [message]):
-                Committer(context).commit([message], fresh_identity(context))
-
-        end_of(actor, commit)
-
-    return run
 
 
 def expirer(keep: int = 1, limit: int | None = None) -> Job:
@@ -186,7 +159,7 @@ def orphan_remover() -> Job:
         if end_of(actor, clean) == ACKNOWLEDGED:
             left = [path for path in LITTER if actor.context.storage.exists(f"{actor.context.layout.root}/{path}")]
             if left:
-                actor.run.oracle.failed(actor, AssertionError(f"orphans are left: {left}"))
+                actor.oracle.failed(actor.number, AssertionError(f"orphans are left: {left}"))
 
     return run
 
@@ -214,7 +187,7 @@ def read_modify_write(user: str, bucket: int, key: int) -> Job:
             value = str(int(_value(actor, Version(actor.context, snapshot), bucket, key)) + 1)
             request = WriteRequest((), commit_user=f"{user}-{attempt}", read_snapshot=snapshot.id)
             if write(actor, rows(bucket, key, value=value), request) != REFUSED:
-                actor.run.oracle.incremented(key)
+                actor.oracle.incremented(key)
                 return
 
     return run

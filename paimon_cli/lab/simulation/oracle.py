@@ -6,9 +6,8 @@ invariants, those of a schedule's end all of them on the whole table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Protocol
 
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.errors import PaimonError
@@ -16,67 +15,14 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.invariants.check import check_table, check_version
 from paimon_cli.invariants.version import Version
+from paimon_cli.lab.simulation.paper_files import BucketRows, merged, paper_rows
+from paimon_cli.lab.simulation.scenario import Memory, Rows, Scenario, Wanted
+from paimon_cli.lab.simulation.sim_disk import DiskStorage, SimDisk
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, parse_numbered
-from tests.simulation.disk_storage import DiskStorage
-from tests.simulation.paper_files import BucketRows, merged, paper_rows
-from tests.simulation.sim_disk import SimDisk
-
-if TYPE_CHECKING:
-    from tests.simulation.actor import Actor
-    from tests.simulation.scenario import Scenario
-
-Rows = Mapping[int, str]
-"""Key -> value of the live rows."""
 
 COUNTER = 1
 ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The rows that a commit is to bring; an overwrite puts them in the place of all others."""
-
-    rows: BucketRows
-    overwrites: bool = False
-
-    def applied_to(self, before: Rows) -> Rows:
-        after = {} if self.overwrites else dict(before)
-        for key, kind, value in (row for rows in self.rows.values() for row in rows):
-            if kind & 1:
-                after.pop(key, None)
-            else:
-                after[key] = value
-        return after
-
-
-@dataclass
-class Memory:
-    """What is known of the past: snapshots, rows at each, commits that were announced and how they ended."""
-
-    snapshots: dict[int, Snapshot] = field(default_factory=dict)
-    rows: dict[int, Rows] = field(default_factory=dict)
-    wanted: dict[tuple[str, int], Wanted] = field(default_factory=dict)
-    ends: dict[tuple[str, int], str] = field(default_factory=dict)
-    tries: dict[tuple[str, int], int] = field(default_factory=dict)
-    """How many lives of actors tried each commit."""
-    gone: int = 0
-    """Snapshots up to this one have expired."""
-    names: dict[int, frozenset[str]] = field(default_factory=dict)
-    """Files that each snapshot names that has not expired."""
-    increments: dict[int, int] = field(default_factory=dict)
-    """How often a counter was raised, by key."""
-
-    def copy(self) -> Memory:
-        return Memory(
-            dict(self.snapshots),
-            dict(self.rows),
-            dict(self.wanted),
-            dict(self.ends),
-            dict(self.tries),
-            self.gone,
-            dict(self.names),
-        )
 
 
 def incremented(before: Rows) -> Rows:
@@ -94,6 +40,17 @@ def real_rows(version: Version) -> Rows:
     return found
 
 
+class Suspect(Protocol):
+    """Whoever changed a file."""
+
+    number: int
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether it crashed, or knew too little to clean up behind itself."""
+        ...
+
+
 class Oracle:
     """`violations` fills as soon as something is wrong. `digest` is equal for disks that no reader can tell apart."""
 
@@ -108,7 +65,7 @@ class Oracle:
         self._shared: dict[str, int] = {}
         self._names = self.memory.names
         self._tags: dict[str, frozenset[str]] = {}
-        self._undead: dict[int, Actor] = {}
+        self._undead: dict[int, Suspect] = {}
         """Numbers that had expired when a slow writer put its snapshot there; it has to take it back."""
         self._versions: dict[int, Version] = {}
         for number in sorted(self.memory.snapshots):
@@ -143,8 +100,8 @@ class Oracle:
         self.memory.increments[key] = self.memory.increments.get(key, 0) + 1
         self.digest ^= hash((key, self.memory.increments[key]))
 
-    def failed(self, actor: Actor, error: BaseException) -> None:
-        self._object(f"actor {actor.number} failed: {type(error).__name__}: {error}")
+    def failed(self, number: int, error: BaseException) -> None:
+        self._object(f"actor {number} failed: {type(error).__name__}: {error}")
 
     def _times_published(self, user: str, identifier: int) -> int:
         return sum((s.commit_user, s.commit_identifier) == (user, identifier) for s in self.memory.snapshots.values())
@@ -154,7 +111,7 @@ class Oracle:
 
     # what the storage shows
 
-    def changed(self, actor: Actor, path: str) -> None:
+    def changed(self, actor: Suspect, path: str) -> None:
         """A file was written or deleted."""
         data = self._disk.files.get(path)
         directory, _, name = path.rpartition("/")

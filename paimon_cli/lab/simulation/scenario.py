@@ -2,21 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
-if TYPE_CHECKING:
-    from tests.simulation.actor import Job
-    from tests.simulation.oracle import Memory
-
 ROOT = "/warehouse/db.db/t"
+
+Rows = Mapping[int, str]
+"""Key -> value of the live rows."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The rows that a commit is to bring; an overwrite puts them in the place of all others."""
+
+    rows: BucketRows
+    overwrites: bool = False
+
+    def applied_to(self, before: Rows) -> Rows:
+        after = {} if self.overwrites else dict(before)
+        for key, kind, value in (row for rows in self.rows.values() for row in rows):
+            if kind & 1:
+                after.pop(key, None)
+            else:
+                after[key] = value
+        return after
+
+
+@dataclass
+class Memory:
+    """What is known of the past: snapshots, rows at each, commits that were announced and how they ended."""
+
+    snapshots: dict[int, Snapshot] = field(default_factory=dict)
+    rows: dict[int, Rows] = field(default_factory=dict)
+    wanted: dict[tuple[str, int], Wanted] = field(default_factory=dict)
+    ends: dict[tuple[str, int], str] = field(default_factory=dict)
+    tries: dict[tuple[str, int], int] = field(default_factory=dict)
+    """How many lives of actors tried each commit."""
+    gone: int = 0
+    """Snapshots up to this one have expired."""
+    names: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Files that each snapshot names that has not expired."""
+    increments: dict[int, int] = field(default_factory=dict)
+    """How often a counter was raised, by key."""
+
+    def copy(self) -> Memory:
+        return Memory(
+            dict(self.snapshots),
+            dict(self.rows),
+            dict(self.wanted),
+            dict(self.ends),
+            dict(self.tries),
+            self.gone,
+            dict(self.names),
+        )
 
 
 @dataclass(frozen=True)
@@ -24,7 +71,7 @@ class Scenario:
     """`jobs[i]` is what actor i does. `files_vanish`: there is an expiry, so reads of any file must be interleaved."""
 
     name: str
-    jobs: tuple[Job, ...]
+    jobs: tuple[Callable[[Any], None], ...]
     table_options: Mapping[str, str] = field(default_factory=dict)
     files_vanish: bool = False
     every_call_waits: bool = False
@@ -62,14 +109,3 @@ class Scenario:
         if self.beginning is not None:
             return self.beginning
         return {self.layout.schema(0): self.schema.to_json().encode()}
-
-    def after(self, setup: Sequence[Job]) -> Scenario:
-        """The same scenario on a table to which these jobs were done before, one after the other."""
-        from tests.simulation.run import Run
-
-        run = Run(replace(self, jobs=tuple(setup), faults=(), most_faults=0, first_name=900))
-        for actor in run.actors:
-            while actor.waits:
-                run.take(next(step for step in run.choices() if step.actor == actor.number))
-        assert not run.violations, run.violations
-        return replace(self, beginning=dict(run.disk.files), memory=run.oracle.memory)

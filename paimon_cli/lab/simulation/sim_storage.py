@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from paimon_cli.errors import StorageUnavailable
+from paimon_cli.lab.simulation.scenario import Scenario
+from paimon_cli.lab.simulation.schedule import CRASH, LOST_REQUEST, OUTAGE, PUT_FAULTS, REFUSAL
+from paimon_cli.lab.simulation.sim_disk import SimDisk
 from paimon_cli.storage.storage import FileStatus, PutOutcome
-from tests.simulation.schedule import CRASH, LOST_REQUEST, OUTAGE, PUT_FAULTS, REFUSAL
-from tests.simulation.sim_disk import SimDisk
-
-if TYPE_CHECKING:
-    from tests.simulation.actor import Actor
-    from tests.simulation.scenario import Scenario
 
 OUTAGE_CALLS = 9
 """So many calls fail behind the put that began an outage: all tries of a publication, so that its clean-up finds the storage."""
@@ -29,10 +26,32 @@ class Crash(BaseException):
     """The actor is dead: whatever it still does has no effect."""
 
 
+class Caller(Protocol):
+    """The actor whose storage this is."""
+
+    number: int
+    dead: bool
+    outage: int
+    had_outage: bool
+    lost_answer: bool
+
+    def wait(self, operation: str, path: str) -> str:
+        """Before a call that others can notice: let the scheduler decide; the fault that befalls it."""
+        ...
+
+    def pass_by(self) -> str:
+        """Before a call that nobody else can notice."""
+        ...
+
+    def saw(self, operation: str, path: str, result: Any) -> None: ...
+
+    def changed(self, path: str) -> None: ...
+
+
 class SimStorage:
     """`Storage` of one actor, with the reduction that the scenario allows."""
 
-    def __init__(self, disk: SimDisk, scenario: Scenario, actor: Actor) -> None:
+    def __init__(self, disk: SimDisk, scenario: Scenario, actor: Caller) -> None:
         layout = scenario.layout
         self._disk = disk
         self._actor = actor
@@ -78,12 +97,12 @@ class SimStorage:
             raise
         actor.saw(operation, path, result)
         if operation in _CHANGES and result not in (False, PutOutcome.EXISTS):
-            actor.run.changed(actor, path)
+            actor.changed(path)
         return result
 
     def _put_without_answer(self, path: str, fault: str, data: bytes) -> PutOutcome:
         if fault != LOST_REQUEST and self._put_if_absent(path, data) is PutOutcome.CREATED:
-            self._actor.run.changed(self._actor, path)
+            self._actor.changed(path)
         self._actor.lost_answer = True
         if fault == OUTAGE:
             self._actor.outage = OUTAGE_CALLS
@@ -94,7 +113,7 @@ class SimStorage:
     # the protocol
 
     def read_bytes(self, path: str) -> bytes:
-        return self._call("read_bytes", path, self._disk.read)  # type: ignore[no-any-return]
+        return self._call("read_bytes", path, self._disk.read)
 
     def open_input(self, path: str) -> BinaryIO:
         return io.BytesIO(self._call("open_input", path, self._disk.read))
@@ -106,19 +125,19 @@ class SimStorage:
         self._call("write_new", path, self._write_new, data)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        return self._call("put_if_absent", path, self._put_if_absent, data)  # type: ignore[no-any-return]
+        return self._call("put_if_absent", path, self._put_if_absent, data)
 
     def overwrite(self, path: str, data: bytes) -> None:
         self._call("overwrite", path, self._overwrite, data)
 
     def exists(self, path: str) -> bool:
-        return self._call("exists", path, self._disk.files.__contains__)  # type: ignore[no-any-return]
+        return self._call("exists", path, self._disk.files.__contains__)
 
     def file_size(self, path: str) -> int:
         return len(self._call("file_size", path, self._disk.read))
 
     def list_directory(self, path: str) -> list[FileStatus]:
-        return self._call("list_directory", path, self._disk.listing)  # type: ignore[no-any-return]
+        return self._call("list_directory", path, self._disk.listing)
 
     def delete(self, path: str) -> None:
         self._call("delete", path, self._disk.remove)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from greenlet import getcurrent, greenlet
 
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.lab.simulation.oracle import Oracle
+from paimon_cli.lab.simulation.schedule import CRASH, GO
+from paimon_cli.lab.simulation.sim_disk import SimDisk
+from paimon_cli.lab.simulation.sim_storage import Crash, SimStorage
 from paimon_cli.storage.storage import FileStatus
-from tests.simulation.schedule import CRASH, GO
-from tests.simulation.sim_storage import Crash, SimStorage
-
-if TYPE_CHECKING:
-    from tests.simulation.run import Run
 
 Job = Callable[["Actor"], None]
-"""What an actor does from its start to its end, with `actor.context`; it tells `actor.run.oracle` how its commits ended."""
+"""What an actor does from its start to its end, with `actor.context`; it tells `actor.oracle` how its commits ended."""
 
 BEGIN_MILLIS = 1_700_000_000_000
 SKEW_MILLIS = 5_000
@@ -26,8 +25,10 @@ SKEW_MILLIS = 5_000
 class Actor:
     """`history` folds everything that the actor has seen: with the same history it will do the same."""
 
-    def __init__(self, run: Run, number: int, job: Job) -> None:
-        self.run = run
+    def __init__(self, disk: SimDisk, oracle: Oracle, number: int, job: Job) -> None:
+        self.disk = disk
+        self.oracle = oracle
+        self.scenario = oracle.scenario
         self.number = number
         self.job = job
         self.life = 0
@@ -44,8 +45,8 @@ class Actor:
         self.history = self.life
         self.pending: tuple[str, str] | None = None
         self.passed = self.crash_after = 0
-        scenario = self.run.scenario
-        storage = SimStorage(self.run.disk, scenario, self)
+        scenario = self.scenario
+        storage = SimStorage(self.disk, scenario, self)
         clock, names = ActorClock(self.number), ActorNames(scenario.first_name + self.number, self.life)
         self.context = TableContext(
             scenario.layout.root, storage, scenario.schema, scenario.options, clock, names, read_threads=1
@@ -58,7 +59,7 @@ class Actor:
         except Crash:
             return
         except Exception as error:
-            self.run.oracle.failed(self, error)
+            self.oracle.failed(self.number, error)
         self.finished = True
 
     # called from the scheduler
@@ -96,11 +97,14 @@ class Actor:
 
     def wait(self, operation: str, path: str) -> str:
         self.pending = (operation, path)
-        return getcurrent().parent.switch()  # type: ignore[union-attr,no-any-return]
+        return getcurrent().parent.switch()
 
     def pass_by(self) -> str:
         self.passed += 1
         return CRASH if self.passed == self.crash_after else GO
+
+    def changed(self, path: str) -> None:
+        self.oracle.changed(self, path)
 
     def saw(self, operation: str, path: str, result: Any) -> None:
         if isinstance(result, list):
