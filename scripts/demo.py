@@ -51,21 +51,22 @@ def main() -> None:
     (FOLDER / "flights.sql").write_text(DDL)
     paimon("create", TABLE, "--ddl", "flights.sql")
 
-    say("Load the whole year on the embedded Spark (it needs no Java and no cluster; --master uses yours).")
-    paimon("write", TABLE, "flights.csv", "--commit-user", "yearly-load")
+    say("Load the whole year on the embedded Spark, which needs neither Java nor a cluster (--master uses yours).")
+    paimon("write", TABLE, "flights.csv", "--commit-user", "yearly-load", "--engine", "spark")
 
-    say("Four small batches of late corrections. --engine local runs the same tasks in this process, without a JVM.")
+    say("Four small batches of late corrections. Small work runs in this process unless you say otherwise: --engine auto.")
     for number in range(1, 5):
-        paimon("write", TABLE, f"corrections-{number}.csv", "--commit-user", "corrections", "--engine", "local")
+        paimon("write", TABLE, f"corrections-{number}.csv", "--commit-user", "corrections")
 
-    say("The flights that never left are deleted, on Spark again.")
+    say("The flights that never left are deleted.")
     paimon("write", TABLE, "cancelled.csv", "--op", "delete", "--commit-user", "cancellations")
 
     say("Six sorted runs in every bucket now. A read merges them; a dedicated compaction merges them for good.")
     paimon("lsm", "show", TABLE, "--partition", "month=7", "--bucket", "0")
     before = check("before the compaction", expected)
     paimon("compact", TABLE, "--dedicated", "--dry-run", "--partition", "month=7")
-    paimon("compact", TABLE, "--dedicated")
+    say("The compaction of all months on Spark: each bucket is a task.")
+    paimon("compact", TABLE, "--dedicated", "--engine", "spark")
     paimon("lsm", "show", TABLE, "--partition", "month=7", "--bucket", "0")
     after = check("after the compaction", expected)
     if before != after:

@@ -20,6 +20,7 @@ from paimon_cli.cli.parameters import (
     OptionPairs,
     Output,
     SparkSettings,
+    SparkThreshold,
     Trace,
     WarehouseUrl,
     split_pairs,
@@ -48,9 +49,10 @@ class Call:
     warehouse: str | None = None
     options: dict[str, str] = field(default_factory=dict)
     catalog_options: dict[str, str] = field(default_factory=dict, repr=False)
-    engine: str = "spark"
+    engine: str = EngineName.AUTO.value
     master: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict)
+    spark_threshold: str | None = None
 
     def locate(self, table: str, allow_unsafe_commit: bool = False) -> TableLocation:
         from paimon_cli.table.table_location import locate_table
@@ -97,12 +99,19 @@ class Call:
 
         return replace(self, options={**self.options, DATA_CONFLICT_CHECK: granularity.value})
 
-    @contextmanager
-    def engine_running(self, parallelism: int | None = None) -> Iterator[JobEngine]:
-        """The engine of `--engine`, stopped on the way out however that is; `parallelism` limits its tasks at a time."""
-        from paimon_cli.jobs.engine_choice import open_engine
+    def open_engine(self, threads: int | None = None, tasks: int | None = None) -> JobEngine:
+        """The engine of `--engine`, not started yet. At most that many threads of this process, or tasks of Spark, at a time."""
+        from paimon_cli.jobs.engine_choice import THRESHOLD_KEY, EngineRequest, Threshold, open_engine
+        from paimon_cli.table.table_location import catalog_setting
 
-        engine = open_engine(self.engine, self.master, self.spark_conf, parallelism)
+        typed = self.spark_threshold or catalog_setting(THRESHOLD_KEY)
+        threshold = Threshold() if typed is None else Threshold.parse(typed)
+        return open_engine(EngineRequest(self.engine, self.master, self.spark_conf, threads, tasks, threshold))
+
+    @contextmanager
+    def engine_running(self, threads: int | None = None, tasks: int | None = None) -> Iterator[JobEngine]:
+        """The same, stopped on the way out however that is."""
+        engine = self.open_engine(threads, tasks)
         try:
             yield engine
         finally:
@@ -184,7 +193,8 @@ _SHARED = [
     _parameter("trace", Trace, False),
 ]
 _OF_JOBS = [
-    _parameter("engine", Engine, EngineName.SPARK),
+    _parameter("engine", Engine, EngineName.AUTO),
+    _parameter("spark_threshold", SparkThreshold),
     _parameter("master", MasterUrl),
     _parameter("spark_conf", SparkSettings),
 ]

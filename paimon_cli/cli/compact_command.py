@@ -34,7 +34,6 @@ from paimon_cli.cli.compact_options import (
 )
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_partitions
 from paimon_cli.errors import UsageError
-from paimon_cli.storage.cores import usable_cores
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.engine import Engine
@@ -94,7 +93,6 @@ def compact(
         memory=memory,
         max_bytes=max_bytes,
         max_buckets=max_buckets,
-        threads=(parallelism or usable_cores()) if call.engine == "local" else 1,
     )
     if dry_run:
         compact_plan_view.show_plans(call, targets.locations(), request, dedicated)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.cli.command import Call
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size
+from paimon_cli.cli.value_kinds import COUNT, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size, ran
 from paimon_cli.errors import PaimonError, PartialSuccess
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ SUMMARY_COLUMNS = (
     Column("snapshots", "Snapshots", SNAPSHOT_IDS),
     Column("conflicts", "Conflicts", COUNT),
     Column("engine", "Engine"),
+    Column("engine_reason", "Why"),
     Column("seconds", "Seconds", TEXT),
 )
 
@@ -44,6 +45,7 @@ class TableSummary:
     snapshots: tuple[object, ...]
     conflicts: int
     engine: str
+    engine_reason: str
     seconds: float
 
 
@@ -63,7 +65,7 @@ def compact_once(
 
     done: list[TableSummary] = []
     failures: list[PaimonError] = []
-    with StopSignals() as signals, call.engine_running(parallelism) as engine:
+    with StopSignals() as signals, call.engine_running(parallelism, parallelism) as engine:
         for location in locations:
             try:
                 table = opened(call, location, dedicated)
@@ -94,10 +96,7 @@ def summary_line(table: str, summary: CompactSummary) -> str:
     files = f"{counted(summary.files_before, 'file')} -> {summary.files_after}"
     sizes = f"{human_size(summary.bytes_before)} -> {human_size(summary.bytes_after)}"
     conflicts = f", {counted(summary.conflicts, 'conflict')}" if summary.conflicts else ""
-    return (
-        f"{table}: snapshot {ids}, {counted(summary.buckets, 'bucket')}, {files}, {sizes}{conflicts}, "
-        f"{summary.seconds:.1f} s on {summary.engine}"
-    )
+    return f"{table}: snapshot {ids}, {counted(summary.buckets, 'bucket')}, {files}, {sizes}{conflicts}, {ran(summary)}"
 
 
 def _raise_failures(failures: Sequence[PaimonError], tables: int) -> None:
@@ -122,6 +121,7 @@ def _summary(table: str, summary: CompactSummary) -> TableSummary:
         snapshots=summary.snapshots,
         conflicts=summary.conflicts,
         engine=summary.engine,
+        engine_reason=summary.engine_reason,
         seconds=summary.seconds,
     )
 

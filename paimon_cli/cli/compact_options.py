@@ -156,15 +156,11 @@ def with_limits(
     memory: str | None,
     max_bytes: str | None,
     max_buckets: int | None,
-    threads: int,
 ) -> CompactRequest:
-    """The request with limits in bytes and millis; `threads`: tasks that share one process, and so the memory."""
+    """The request with limits in bytes and millis."""
     from paimon_cli.compact.round_choice import RoundLimits
     from paimon_cli.options.size_and_duration import parse_duration, parse_size
 
     limits = RoundLimits(None if max_bytes is None else parse_size(max_bytes), max_buckets)
-    share = None if memory is None else parse_size(memory) // threads
-    if share is not None and share < 1 << 20:
-        raise UsageError(f"--memory {memory} is too little", "a task needs 1 mb at least")
     idle = None if idle_time is None else parse_duration(idle_time)
-    return replace(request, limits=limits, memory=share, idle_millis=idle)
+    return replace(request, limits=limits, memory=None if memory is None else parse_size(memory), idle_millis=idle)

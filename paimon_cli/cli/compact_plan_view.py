@@ -83,9 +83,19 @@ def show_plans(call: Call, locations: Sequence[TableLocation], request: CompactR
             continue
         what = "Dedicated compaction plan" if dedicated else "Compaction plan"
         at = "without snapshots" if plan.snapshot_id is None else f"@ snapshot {plan.snapshot_id}"
-        heading = f"{what} for {table.name} {at}   strategy {request.strategy}   engine {call.engine}"
+        heading = f"{what} for {table.name} {at}   strategy {request.strategy}   engine {_engine(call, plan)}"
         footer = "\n".join((_work(rows), _guards(table), _what_next(plan)))
         call.show(Listing("CompactionPlan", table.name, LINE_COLUMNS, list(_lines(rows)), heading, footer))
+
+
+def _engine(call: Call, plan: CompactionPlan) -> str:
+    """The engine that a run would take, with the reason."""
+    from paimon_cli.jobs.engine_choice import AutoEngine
+
+    engine = call.open_engine()
+    if not isinstance(engine, AutoEngine):
+        return engine.name
+    return f"{engine.choose(plan.work)} ({engine.reason})"
 
 
 def _lines(rows: Sequence[DecisionRow]) -> Iterator[PlanLine]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,17 +11,7 @@ import typer
 
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.confirmation import confirm
-from paimon_cli.cli.parameters import (
-    JOB_PANEL,
-    AllowUnsafeCommit,
-    DryRun,
-    EngineName,
-    MasterUrl,
-    SparkSettings,
-    TableName,
-    Yes,
-    split_pairs,
-)
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, ID, NAMES, SIZE, counted, human_size
 
@@ -52,14 +41,8 @@ class What(str, enum.Enum):
     CONSUMERS = "consumers"
 
 
-DeletionEngine = Annotated[
-    EngineName,
-    typer.Option("--engine", help="Delete files in this process, or as Spark tasks: for millions.", rich_help_panel=JOB_PANEL),
-]
-
-
 def register(app: typer.Typer, panel: str) -> None:
-    command(app, "expire", rich_help_panel=panel)(expire)
+    command(app, "expire", runs_jobs=True, rich_help_panel=panel)(expire)
 
 
 def expire(
@@ -79,9 +62,6 @@ def expire(
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
-    engine: DeletionEngine = EngineName.LOCAL,
-    master: MasterUrl = None,
-    spark_conf: SparkSettings = None,
 ) -> None:
     """Let go what has had its time, and delete the files that only it needed. Tags, branches and consumers protect.
 
@@ -104,9 +84,8 @@ def expire(
         return
     if expiry.names and not yes:
         confirm(f"{_goes(expiry)}{_with_files(expiry.files())}: delete?", yes)
-    running = replace(call, engine=engine.value, master=master, spark_conf=split_pairs(spark_conf, "--spark-conf"))
-    with running.engine_running() if engine is EngineName.SPARK else nullcontext() as spark:
-        done = expiry.run(deletion(context, spark, progress))
+    with call.engine_running() as engine:
+        done = expiry.run(deletion(context, engine, progress))
     if call.output is OutputFormat.TABLE:
         print(_summary_text(done))
     else:

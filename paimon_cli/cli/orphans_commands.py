@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.confirmation import confirm
-from paimon_cli.cli.expire_command import DeletionEngine
-from paimon_cli.cli.parameters import DryRun, EngineName, MasterUrl, SparkSettings, TableName, Yes, split_pairs
+from paimon_cli.cli.parameters import DryRun, TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, SIZE, TIME, counted, human_size
 
@@ -59,7 +56,7 @@ def list_orphans(
     _show(call, opened, found, explain, "")
 
 
-@command(orphans, "rm")
+@command(orphans, "rm", runs_jobs=True)
 def remove(
     call: Call,
     table: TableName,
@@ -72,9 +69,6 @@ def remove(
     explain: Explain = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    engine: DeletionEngine = EngineName.LOCAL,
-    master: MasterUrl = None,
-    spark_conf: SparkSettings = None,
 ) -> None:
     """Delete orphans. A file counts as one only if it is old, and no version uses it when it is about to go.
 
@@ -90,9 +84,8 @@ def remove(
         return
     # --apply is consent enough where nobody can be asked.
     confirm(f"{_headline(found)}: delete?", yes or not found.files or not sys.stdin.isatty())
-    running = replace(call, engine=engine.value, master=master, spark_conf=split_pairs(spark_conf, "--spark-conf"))
-    with running.engine_running() if engine is EngineName.SPARK else nullcontext() as spark:
-        files, size = clean_orphans(opened.context, found, quarantine, spark, progress_on_stderr())
+    with call.engine_running() as engine:
+        files, size = clean_orphans(opened.context, found, quarantine, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:
         kept = f", copies in {quarantine}" if quarantine and files else ""
         print(f"{counted(files, 'orphan')} of {human_size(size)} deleted{kept}")

@@ -20,6 +20,7 @@ COMMON_PANEL = "Common"
 class EngineName(str, enum.Enum):
     """Choices of `--engine`."""
 
+    AUTO = "auto"
     SPARK = "spark"
     LOCAL = "local"
 
@@ -59,9 +60,26 @@ OptionPairs = Annotated[
 ]
 Trace = Annotated[bool, typer.Option("--trace", help="Show a traceback when something fails.", rich_help_panel=COMMON_PANEL)]
 
-Engine = Annotated[EngineName, typer.Option("--engine", help="Spark, or this process without a JVM.", rich_help_panel=JOB_PANEL)]
+Engine = Annotated[
+    EngineName,
+    typer.Option(
+        "--engine",
+        help="Where the work runs: on Spark, in this process (local), or on Spark only if there is much to do (auto).",
+        rich_help_panel=JOB_PANEL,
+    ),
+]
+SparkThreshold = Annotated[
+    str | None,
+    typer.Option(
+        "--spark-threshold",
+        metavar="SIZE[,FILES]",
+        help="What auto calls much to read: 1 gb,1000 unless paimon.yaml sets engine.spark-threshold.",
+        rich_help_panel=JOB_PANEL,
+    ),
+]
 MasterUrl = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] if not given.", rich_help_panel=JOB_PANEL)
+    str | None,
+    typer.Option("--master", metavar="URL", help="Run on this Spark master; else local[*].", rich_help_panel=JOB_PANEL),
 ]
 SparkSettings = Annotated[
     list[str] | None,

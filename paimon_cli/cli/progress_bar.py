@@ -29,14 +29,17 @@ class ProgressBar:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         self.finish()
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        known = (BarColumn(), MofNCompleteColumn())
+        steps = known if total is not None else (TextColumn("{task.fields[so_far]}"),)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), *steps, TimeElapsedColumn())
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self._bar.start()
-        self._bar.add_task(description, total=total)
+        self._bar.add_task(description, total=total, so_far="")
 
     def advance(self, n: int = 1) -> None:
         if self._bar is not None:
-            self._bar.advance(self._bar.task_ids[0], n)
+            task = self._bar.tasks[0]
+            self._bar.update(task.id, advance=n, so_far=f"{task.completed + n:,.0f}")
 
     def finish(self) -> None:
         if self._bar is not None:

@@ -11,7 +11,7 @@ import typer
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.parameters import SnapshotId, TableName
 from paimon_cli.cli.results import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, TEXT, counted, human_size, records
+from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, TEXT, counted, human_size, ran, records
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ EXPORT_COLUMNS = (
     Column("rows", "Rows", COUNT),
     Column("size", "Size", SIZE),
     Column("engine", "Engine"),
+    Column("engine_reason", "Why"),
     Column("seconds", "Seconds", TEXT),
     Column("files", "Files", records("path", "rows", "size")),
 )
@@ -194,6 +195,6 @@ def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:
         summary = run_export(scan.context, scan.plan, request, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:
         made = f"{counted(summary.rows, 'row')} in {counted(len(summary.files), 'file')}, {human_size(summary.size)}"
-        print(f"{made}, {summary.seconds:.1f} s on {summary.engine} -> {output_path}")
+        print(f"{made}, {ran(summary)} -> {output_path}")
     else:
         call.show(Item("ExportSummary", table.name, EXPORT_COLUMNS, summary))

@@ -10,7 +10,7 @@ from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.confirmation import confirm
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Partitions, TableName, Yes, split_partitions
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size
+from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size, ran
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
@@ -32,6 +32,7 @@ SUMMARY_COLUMNS = (
     Column("snapshots", "Snapshots", SNAPSHOT_IDS),
     Column("option_changed", "Option changed", FLAG),
     Column("engine", "Engine"),
+    Column("engine_reason", "Why"),
     Column("seconds", "Seconds", TEXT),
 )
 
@@ -95,5 +96,5 @@ def _summary_text(done: RescaleSummary) -> str:
     ids = ", ".join(str(snapshot.id) for snapshot in done.snapshots)
     return (
         f"snapshot {ids}: {counted(done.rows, 'row')} of {counted(done.partitions, 'partition')} in "
-        f"{counted(done.files, 'file')}, {human_size(done.size)}, {done.seconds:.1f} s on {done.engine}{option}"
+        f"{counted(done.files, 'file')}, {human_size(done.size)}, {ran(done)}{option}"
     )

@@ -17,7 +17,7 @@ from paimon_cli.cli.parameters import (
     TableName,
 )
 from paimon_cli.cli.results import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted
+from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, ran
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ SUMMARY_COLUMNS = (
     Column("conflicts", "Conflicts", COUNT),
     Column("already_committed", "Committed before", FLAG),
     Column("engine", "Engine"),
+    Column("engine_reason", "Why"),
     Column("seconds", "Seconds", TEXT),
 )
 
@@ -150,6 +151,5 @@ def _summary_text(summary: UpdateSummary, done: str) -> str:
     ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
     effort = f"{counted(summary.attempts, 'attempt')}, {counted(summary.conflicts, 'conflict')}"
     return (
-        f"snapshot {ids}: {counted(summary.rows, 'row')} {done} in {counted(summary.buckets, 'bucket')}, {effort}, "
-        f"{summary.seconds:.1f} s on {summary.engine}"
+        f"snapshot {ids}: {counted(summary.rows, 'row')} {done} in {counted(summary.buckets, 'bucket')}, {effort}, {ran(summary)}"
     )

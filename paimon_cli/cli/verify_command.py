@@ -10,9 +10,9 @@ import typer
 
 from paimon_cli import __version__
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.parameters import JOB_PANEL, EngineName, MasterUrl, SnapshotId, SparkSettings, split_pairs
+from paimon_cli.cli.parameters import SnapshotId
 from paimon_cli.cli.results import Column, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, counted, human_size
+from paimon_cli.cli.value_kinds import COUNT, counted, human_size, ran
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ INVARIANT_COLUMNS = (
 )
 SHOWN_OF_A_CODE = 20
 """Findings of one code in the text; -o json has up to a thousand."""
-SPARK_BYTES = 4 << 30
-"""With `--engine` unsaid, tables whose rows are more than so many bytes are read on Spark."""
 
 
 class Level(str, enum.Enum):
@@ -56,7 +54,7 @@ class FailOn(str, enum.Enum):
 
 
 def register(app: typer.Typer, panel: str) -> None:
-    command(app, "verify", rich_help_panel=panel)(verify)
+    command(app, "verify", runs_jobs=True, rich_help_panel=panel)(verify)
 
 
 def verify(
@@ -78,14 +76,6 @@ def verify(
         typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings for a build server."),
     ] = None,
     list_codes: Annotated[bool, typer.Option("--list", help="List all that can be found, and stop.")] = False,
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(
-            "--engine", help="Where rows are read; else Spark for much, this process for little.", rich_help_panel=JOB_PANEL
-        ),
-    ] = None,
-    master: MasterUrl = None,
-    spark_conf: SparkSettings = None,
 ) -> None:
     """Check a table: metadata, files, rows. Nothing is changed; exit code 4 if something is wrong.
 
@@ -102,7 +92,7 @@ def verify(
         raise UsageError(f"--report {report[0]} is neither junit nor sarif", hint="--report junit FILE")
     if snapshot is not None and all_snapshots:
         raise UsageError("--snapshot and --all-snapshots exclude each other")
-    found = _run(call, table, level, snapshot, all_snapshots, only, engine, master, split_pairs(spark_conf, "--spark-conf"))
+    found = _run(call, table, level, snapshot, all_snapshots, only)
     if report is not None:
         _write_report(found, table, *report)
     if call.output is OutputFormat.TABLE:
@@ -120,13 +110,9 @@ def _run(
     snapshot: int | None,
     all_snapshots: bool,
     only: str | None,
-    engine: EngineName | None,
-    master: str | None,
-    spark_conf: dict[str, str],
 ) -> VerifyReport:
     from paimon_cli.cli.progress_bar import progress_on_stderr
-    from paimon_cli.jobs.engine_choice import LOCAL, SPARK, open_engine
-    from paimon_cli.jobs.verify_job import VerifyRequest, check_request, rows_to_read, run_verify, run_without_schemas
+    from paimon_cli.jobs.verify_job import VerifyRequest, check_request, run_verify, run_without_schemas
 
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
     request = VerifyRequest(level.value, snapshot, all_snapshots, names)
@@ -136,13 +122,8 @@ def _run(
     context = opened.readable_context if request.wants("PV007") else opened.context
     if context is None:
         return run_without_schemas(opened, request)
-    much = level is Level.FULL and engine is None and master is None and rows_to_read(context) > SPARK_BYTES
-    chosen = engine.value if engine is not None else SPARK if much or master is not None or spark_conf else LOCAL
-    running = open_engine(chosen, master, spark_conf)
-    try:
-        return run_verify(context, request, running, progress_on_stderr())
-    finally:
-        running.stop()
+    with call.engine_running() as engine:
+        return run_verify(context, request, engine, progress_on_stderr())
 
 
 def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> None:
@@ -181,8 +162,8 @@ def _show_text(found: VerifyReport, table: str) -> None:
         more = count - SHOWN_OF_A_CODE + found.omitted.get(code, 0)
         if more > 0:
             print(f"         {code}  and {more:,} more{'' if code in found.omitted else ', see -o json'}")
-    on = f" on {found.engine}" if found.engine else ""
-    print(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {found.seconds:.1f} s{on}")
+    took = ran(found) if found.engine else f"{found.seconds:.1f} s"
+    print(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {took}")
     if any(violation.check == SCHEMAS for violation in found.violations):
         print("hint: restore the schema file from a copy: nothing else tells what the columns of its data files mean")
     elif found.errors:

@@ -19,7 +19,7 @@ from paimon_cli.cli.parameters import (
     split_partitions,
 )
 from paimon_cli.cli.results import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size
+from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size, ran
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ SUMMARY_COLUMNS = (
     Column("stalls", "Stalls", COUNT),
     Column("stall_seconds", "Stall seconds", TEXT),
     Column("engine", "Engine"),
+    Column("engine_reason", "Why"),
     Column("seconds", "Seconds", TEXT),
 )
 
@@ -169,7 +170,7 @@ def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhe
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.write_job import run_write
 
-    with call.engine_running(_threads(call, request)) as engine:
+    with call.engine_running(request.parallelism) as engine:
         summary = run_write(opened.context, request, engine, progress_on_stderr())
         if call.output is OutputFormat.TABLE:
             print(_summary_text(summary))
@@ -183,18 +184,13 @@ def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhe
             compact_behind_write(opened, {bucket for _, bucket in summary.touched}, engine)
 
 
-def _threads(call: Call, request: WriteRequest) -> int | None:
-    """On Spark `--parallelism` is for the plan to keep: reader tasks are as many as there are splits."""
-    return request.parallelism if call.engine == "local" else None
-
-
 def _stage(call: Call, opened: Table, request: WriteRequest, file: str) -> None:
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.cli.stage_commands import show_staged, staged_text
     from paimon_cli.jobs.stage_job import StageFile, stage_write
 
     stage_file = StageFile(file)
-    with call.engine_running(_threads(call, request)) as engine:
+    with call.engine_running(request.parallelism) as engine:
         staged = stage_write(opened.context, request, stage_file, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:
         print(staged_text(stage_file, staged))
@@ -225,7 +221,7 @@ def _summary_text(summary: WriteSummary) -> str:
     rows = f"{counted(summary.rows, 'row')}{deletes}"
     compacted = f", {counted(summary.compacted, 'bucket')} compacted" if summary.compacted else ""
     stalled = f", stalled {summary.stall_seconds:.1f} s in {counted(summary.stalls, 'time')}" if summary.stalls else ""
-    took = f"{counted(summary.attempts, 'attempt')}, {summary.seconds:.1f} s on {summary.engine}{stalled}"
+    took = f"{counted(summary.attempts, 'attempt')}, {ran(summary)}{stalled}"
     return (
         f"snapshot {ids}: {rows} in {counted(summary.files, 'file')} of {counted(summary.buckets, 'bucket')}, "
         f"{human_size(summary.size)}{compacted}, {took}"

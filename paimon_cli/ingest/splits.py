@@ -29,7 +29,7 @@ class SourceSplit:
     """A piece of one input file. `start`, `length`: row groups of parquet, bytes of JSON lines (None: to the end).
 
     `first_row` is the 0-based number of its first row in the file; `order_base` + row number within the split is the order
-    of arrival, unique and increasing over all splits of a job.
+    of arrival, unique and increasing over all splits of a job. `size`: its share of the file's bytes.
     """
 
     path: str
@@ -39,6 +39,7 @@ class SourceSplit:
     first_row: int
     order_base: int
     label: str = ""
+    size: int = 0
 
     @property
     def name(self) -> str:
@@ -75,7 +76,8 @@ def plan_sources(
         with storage.open_input(path) as stream:
             pieces = list(_pieces(file, stream))
         for start, length, first_row, arrivals in pieces:
-            splits.append(SourceSplit(file.path, file.format, start, length, first_row, order_base, file.label))
+            share = file.size // len(pieces)
+            splits.append(SourceSplit(file.path, file.format, start, length, first_row, order_base, file.label, share))
             order_base += arrivals
     return splits
 

@@ -20,12 +20,12 @@ from paimon_cli.compact.compaction_plan import (
     tasks_of,
 )
 from paimon_cli.compact.round_choice import UNLIMITED, RoundLimits, newest_data, within_limits
-from paimon_cli.errors import Conflict, PaimonError, PartialSuccess
+from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, attempt, settle
-from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.engine import Engine, TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -33,6 +33,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
 MAX_REPLANS = 10
+LEAST_MEMORY = 1 << 20
 
 Shield = Callable[[], AbstractContextManager[None]]
 """Holds signals back, so that a commit or a cleaning-up is not left half-way."""
@@ -45,7 +46,7 @@ class CompactRequest:
     """What the user asked for; without partitions and buckets: all of them.
 
     `idle_millis`: partitions without new data for so long are compacted fully, others as the strategy says (not at all if that
-    is full, too). `at_snapshot`: plan there and not at the latest. `memory`: bytes that one task's merge may hold.
+    is full, too). `at_snapshot`: plan there and not at the latest. `memory`: bytes that the merges of one process may hold.
     `unknown_buckets_allowed`: numbers beyond a table's buckets choose nothing, for a request to many tables.
     """
 
@@ -71,6 +72,10 @@ class CompactionPlan:
     def tasks(self) -> list[CompactionTask]:
         return tasks_of(self.decisions)
 
+    @property
+    def work(self) -> Work:
+        return Work.of(file for task in self.tasks for file in task.files)
+
 
 @dataclass(frozen=True)
 class CompactSummary:
@@ -84,6 +89,7 @@ class CompactSummary:
     snapshots: tuple[Snapshot, ...] = ()
     conflicts: int = 0
     engine: str = ""
+    engine_reason: str = ""
     seconds: float = 0.0
     plan: CompactionPlan = field(default_factory=lambda: CompactionPlan(None), repr=False)
 
@@ -165,7 +171,7 @@ def run_compact(
         only = frozenset(outcome.conflicts)
     conflicts = replans + len(outcome.conflicts)
     seconds = (context.clock.now_millis() - started) / 1000
-    summary = _summary(total, first, conflicts, engine.name, seconds)
+    summary = _summary(total, first, conflicts, engine, seconds)
     _raise_what_is_left(request, total, outcome.conflicts, summary)
     return summary
 
@@ -174,9 +180,11 @@ def _compact_buckets(
     context: TableContext, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress, shield: Shield
 ) -> list[CommitMessage | FailedBucket]:
     """Run all tasks; when the engine fails (or the user interrupts), no new file of any of them stays."""
-    tasks = [task.with_memory(request.memory) for task in plan.tasks]
-    if not tasks:
+    if not plan.tasks:
         return []
+    engine.prepare(plan.work, progress)
+    memory = _memory_of_a_task(request, engine)
+    tasks = [task.with_memory(memory) for task in plan.tasks]
     progress.start("Compacting buckets", len(tasks))
     try:
         return engine.run_tasks(functools.partial(attempt, context), tasks, lambda result: progress.advance(1))
@@ -188,6 +196,17 @@ def _compact_buckets(
         raise
     finally:
         progress.finish()
+
+
+def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:
+    if request.memory is None:
+        return None
+    share = request.memory // engine.tasks_per_process
+    if share < LEAST_MEMORY:
+        raise UsageError(
+            f"--memory is too little for {engine.tasks_per_process} compactions at a time", "each of them needs 1 mb at least"
+        )
+    return share
 
 
 def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:
@@ -204,7 +223,7 @@ def _add(total: Outcome, outcome: Outcome) -> None:
     total.failures.update(outcome.failures)
 
 
-def _summary(total: Outcome, plan: CompactionPlan, conflicts: int, engine: str, seconds: float) -> CompactSummary:
+def _summary(total: Outcome, plan: CompactionPlan, conflicts: int, engine: Engine, seconds: float) -> CompactSummary:
     before = [file for message in total.committed for file in message.compact_before]
     after = [file for message in total.committed for file in message.compact_after]
     return CompactSummary(
@@ -215,7 +234,8 @@ def _summary(total: Outcome, plan: CompactionPlan, conflicts: int, engine: str, 
         bytes_after=sum(file.file_size for file in after),
         snapshots=tuple(total.snapshots),
         conflicts=conflicts,
-        engine=engine,
+        engine=engine.name,
+        engine_reason=engine.reason,
         seconds=seconds,
         plan=plan,
     )

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.progress import Progress
 
 if TYPE_CHECKING:
+    from paimon_cli.metadata.data_file import DataFileMeta
     from paimon_cli.write.table_writer import WrittenBucket
     from paimon_cli.write.write_plan import WritePlan
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much a job reads, as far as its plan tells: bytes, and the number of files that hold them."""
+
+    size: int = 0
+    files: int = 0
+
+    @classmethod
+    def of(cls, files: Iterable[DataFileMeta]) -> Work:
+        sizes = [file.file_size for file in files]
+        return cls(sum(sizes), len(sizes))
 
 
 class TasksFailed(Exception):
@@ -29,10 +44,30 @@ class TasksFailed(Exception):
 
 
 class Engine(Protocol):
-    """Runs the same tasks on Spark or in this process; whoever makes one calls `stop`."""
+    """Runs the same tasks on Spark or in this process. Its owner calls `stop`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """`spark` or `local`: where the last job ran, or the next one will."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why that one, when the user left the choice to us; otherwise empty."""
+        ...
+
+    @property
+    def tasks_per_process(self) -> int:
+        """How many tasks share the memory of one process."""
+        ...
+
+    def prepare(self, work: Work, progress: Progress) -> None:
+        """Get ready for a job of that size, before its first task; a job without files needs no preparation.
+
+        This is where `auto` makes its choice and where Spark starts, which `progress` shows as a phase of its own.
+        Raises `StorageUnavailable` or `UsageError` when Spark does not start.
+        """
+        ...
 
     @property
     def retries_tasks(self) -> bool:

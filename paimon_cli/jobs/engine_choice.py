@@ -1,34 +1,148 @@
-"""The engine that the user chose; PySpark is imported only for the one that needs it."""
+"""Which engine runs a job: the one that the user chose, or, with `auto`, the one that suits the size of the work.
+
+Starting Spark takes ten seconds and more, so small work is done in this process; bulk work gains from Spark's many
+processes. PySpark is imported only where it is needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from paimon_cli.errors import UsageError
-from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.engine import Engine, Work
+from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.pandas_on_demand import let_pandas_in
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.options.size_and_duration import human_size, parse_size
 from paimon_cli.storage.cores import usable_cores
+from paimon_cli.write.table_writer import WrittenBucket
+from paimon_cli.write.write_plan import WritePlan
 
-SPARK, LOCAL = "spark", "local"
+T = TypeVar("T")
+R = TypeVar("R")
+
+AUTO, SPARK, LOCAL = "auto", "spark", "local"
+THRESHOLD_KEY = "engine.spark-threshold"
+"""Key of `paimon.yaml`."""
 
 
-def open_engine(
-    engine: str, master: str | None = None, spark_conf: Mapping[str, str] | None = None, parallelism: int | None = None
-) -> Engine:
-    """`spark` on `master` (None: local[*]) or `local`. Starts nothing yet; UsageError for Spark settings without Spark.
+@dataclass(frozen=True)
+class Threshold:
+    """The work from which on `auto` uses Spark: that many bytes to read, or that many files."""
 
-    `parallelism`: tasks at a time; None: as many as Spark or this process has cores for.
+    size: int = 10**9
+    files: int = 1000
+
+    @classmethod
+    def parse(cls, text: str) -> Threshold:
+        """`512 mb`, or `512 mb, 200` with a number of files. Raises `UsageError`."""
+        size, comma, files = (part.strip() for part in text.partition(","))
+        if comma and not (files.isascii() and files.isdigit()):
+            raise UsageError(
+                f"cannot read the threshold '{text}'", f"'{files}' is not a number of files", "write it like 1 gb, or 1 gb,1000"
+            )
+        return cls(parse_size(size), int(files) if comma else cls.files)
+
+    def is_reached_by(self, work: Work) -> bool:
+        return bool(work.files) and (work.size >= self.size or work.files >= self.files)
+
+    def compared_with(self, work: Work) -> str:
+        """The comparison that decided: `3.8 MB < 1.0 GB`, `1,200 files >= 1,000`."""
+        if work.size < self.size and work.files >= self.files:
+            return f"{work.files:,} file{'' if work.files == 1 else 's'} >= {self.files:,}"
+        return f"{human_size(work.size)} {'<' if work.size < self.size else '>='} {human_size(self.size)}"
+
+
+@dataclass(frozen=True)
+class EngineRequest:
+    """What the user said about the engine. `threads` bounds the tasks at a time in this process, `tasks` those on Spark."""
+
+    engine: str = AUTO
+    master: str | None = None
+    spark_conf: Mapping[str, str] | None = None
+    threads: int | None = None
+    tasks: int | None = None
+    threshold: Threshold = Threshold()
+
+
+def open_engine(request: EngineRequest) -> Engine:
+    """The engine of the request; nothing is started yet. `--master` and `--spark-conf` ask for Spark.
+
+    Raises `UsageError` for an unknown engine, and for settings of Spark together with `local`.
     """
-    if engine == LOCAL:
-        if master is not None or spark_conf:
-            raise UsageError("--engine local takes no --master and no --spark-conf", "it runs in this process, without Spark")
-        from paimon_cli.jobs.local_engine import LocalEngine
+    asks_for_spark = request.master is not None or bool(request.spark_conf)
+    if request.engine not in (AUTO, SPARK, LOCAL):
+        raise UsageError(f"unknown engine '{request.engine}'", f"it is {AUTO}, {SPARK} or {LOCAL}")
+    if request.engine == LOCAL and asks_for_spark:
+        raise UsageError("--engine local takes no --master and no --spark-conf", "it runs in this process, without Spark")
+    if request.engine == SPARK or asks_for_spark:
+        return _spark_engine(request)
+    local = LocalEngine(request.threads or usable_cores())
+    if request.engine == LOCAL:
+        return local
+    return AutoEngine(request.threshold, local, lambda: _spark_engine(request))
 
-        return LocalEngine(parallelism or usable_cores())
-    if engine != SPARK:
-        raise UsageError(f"unknown engine '{engine}'", f"it is {SPARK} or {LOCAL}")
+
+def _spark_engine(request: EngineRequest) -> Engine:
     let_pandas_in()
     from paimon_cli.jobs.spark_engine import SparkEngine
     from paimon_cli.jobs.spark_session import LOCAL_MASTER, SparkRequest
 
-    return SparkEngine(SparkRequest(master or LOCAL_MASTER, dict(spark_conf or {})), parallelism)
+    return SparkEngine(SparkRequest(request.master or LOCAL_MASTER, dict(request.spark_conf or {})), request.tasks)
+
+
+class AutoEngine:
+    """Chooses anew for each job, by the work that it is told in `prepare`; a Spark that runs already is used again."""
+
+    def __init__(self, threshold: Threshold, local: Engine, spark: Callable[[], Engine]) -> None:
+        self._threshold = threshold
+        self._local = local
+        self._start_spark = spark
+        self._spark: Engine | None = None
+        self._chosen = local
+        self._reason = ""
+
+    @property
+    def name(self) -> str:
+        return self._chosen.name
+
+    @property
+    def reason(self) -> str:
+        return self._reason
+
+    @property
+    def retries_tasks(self) -> bool:
+        return self._chosen.retries_tasks
+
+    @property
+    def tasks_per_process(self) -> int:
+        return self._chosen.tasks_per_process
+
+    def choose(self, work: Work) -> str:
+        """Choose for that work, and remember why; gives the engine's name."""
+        if self._threshold.is_reached_by(work):
+            if self._spark is None:
+                self._spark = self._start_spark()
+            self._chosen = self._spark
+        if self._chosen is self._local or self._threshold.is_reached_by(work):
+            self._reason = f"auto: {self._threshold.compared_with(work)}"
+        else:
+            self._reason = "auto: Spark is running already"
+        return self.name
+
+    def prepare(self, work: Work, progress: Progress) -> None:
+        self.choose(work)
+        self._chosen.prepare(work, progress)
+
+    def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
+        return self._chosen.run_tasks(function, tasks, on_done)
+
+    def write_rows(self, plan: WritePlan, progress: Progress) -> list[WrittenBucket]:
+        return self._chosen.write_rows(plan, progress)
+
+    def stop(self) -> None:
+        self._local.stop()
+        if self._spark is not None:
+            self._spark.stop()

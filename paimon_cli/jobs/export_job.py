@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.engine import Engine, TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.metadata.data_file_schema import read_schema
 from paimon_cli.read.predicate import parse_predicate
@@ -48,6 +48,7 @@ class ExportSummary:
     output_path: str
     files: tuple[ExportedFile, ...]
     engine: str
+    engine_reason: str
     seconds: float
 
     @property
@@ -70,6 +71,7 @@ def run_export(
         raise UsageError(f"{request.output_path} is not empty", "files of another export would look like a part of this one")
     run = context.names.uuid()
     tasks = [(f"{directory}/part-{number:05d}-{run}.parquet", split) for number, split in enumerate(plan.splits)]
+    engine.prepare(Work.of(file for split in plan.splits for file in split.files), progress)
     progress.start("Reading splits", len(tasks))
     try:
         task = functools.partial(export_split, context, request)
@@ -83,7 +85,7 @@ def run_export(
     finally:
         progress.finish()
     seconds = (context.clock.now_millis() - started) / 1000
-    return ExportSummary(request.output_path, tuple(files), engine.name, seconds)
+    return ExportSummary(request.output_path, tuple(files), engine.name, engine.reason, seconds)
 
 
 def export_split(context: TableContext, request: ExportRequest, task: tuple[str, Split]) -> ExportedFile:

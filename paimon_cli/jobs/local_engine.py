@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
 from paimon_cli.errors import PaimonError
-from paimon_cli.jobs.engine import TasksFailed
+from paimon_cli.jobs.engine import TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.write.table_writer import WrittenBucket, write_rows
 from paimon_cli.write.write_plan import WritePlan
@@ -20,10 +20,18 @@ class LocalEngine:
     """Runs tasks one after the other, or `parallelism` at a time (Arrow works outside of Python's lock)."""
 
     name = "local"
+    reason = ""
     retries_tasks = False
 
     def __init__(self, parallelism: int = 1) -> None:
         self._parallelism = parallelism
+
+    @property
+    def tasks_per_process(self) -> int:
+        return self._parallelism
+
+    def prepare(self, work: Work, progress: Progress) -> None:
+        """This process is ready."""
 
     def run_tasks(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], on_done: Callable[[Result], None] | None = None

@@ -18,7 +18,7 @@ from paimon_cli.errors import Conflict, NotSupported, PaimonError, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
-from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.engine import Engine, TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.rows_of_table import RowsOfTable, numbered_splits
 from paimon_cli.jobs.write_job import check_writable_table, write_files
@@ -73,6 +73,7 @@ class RescaleSummary:
     snapshots: tuple[Snapshot, ...] = ()
     option_changed: bool = False
     engine: str = ""
+    engine_reason: str = ""
     seconds: float = 0.0
 
 
@@ -117,18 +118,19 @@ def run_rescale(table: Table, plan: RescalePlan, engine: Engine, progress: Progr
     """Carry out the plan. `DataConflict` when others wrote to these partitions meanwhile; no file stays behind then."""
     context = table.context
     started = context.clock.now_millis()
-    summary = RescaleSummary(plan.buckets, engine=engine.name)
+    summary = RescaleSummary(plan.buckets)
     if plan.snapshot is not None and plan.partitions:
         summary = _rewrite(context, plan, plan.snapshot, engine, progress)
     if plan.changes_option:
         alter_table(table, [SetOption("bucket", str(plan.buckets))], context.clock)
     seconds = (context.clock.now_millis() - started) / 1000
-    return replace(summary, option_changed=plan.changes_option, seconds=seconds)
+    return replace(summary, option_changed=plan.changes_option, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
 
 
 def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engine: Engine, progress: Progress) -> RescaleSummary:
     chosen = {partition.key for partition in plan.partitions}
     splits = [split for split in plan_scan(context, snapshot).splits if split.bucket.partition in chosen]
+    engine.prepare(Work.of(file for split in splits for file in split.files), progress)
     shown = _shown_rows(context, splits, engine, progress)
     options = {"bucket": str(plan.buckets), DATA_CONFLICT_CHECK: "partition"}
     scaled = replace(context, options=context.options.with_overrides(options))
@@ -148,7 +150,7 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
         raise PaimonError(f"{shown} rows became {rows} on their way into {plan.buckets} buckets", "nothing was committed")
     snapshots = _commit(scaled, messages, PartitionSpec.exactly(chosen), snapshot)
     size = sum(file.file_size for file in files)
-    return RescaleSummary(plan.buckets, len(chosen), rows, len(files), size, snapshots, engine=engine.name)
+    return RescaleSummary(plan.buckets, len(chosen), rows, len(files), size, snapshots)
 
 
 def _shown_rows(context: TableContext, splits: Sequence[Split], engine: Engine, progress: Progress) -> int:

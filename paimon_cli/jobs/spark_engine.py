@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from pyspark.accumulators import Accumulator
 
 from paimon_cli.errors import PaimonError
-from paimon_cli.jobs.engine import TasksFailed
+from paimon_cli.jobs.engine import TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark_job import Reports, SparkJob
 from paimon_cli.jobs.spark_local_write import write_through_files
@@ -37,6 +37,8 @@ class SparkEngine:
     """Runs on the Spark of `request`; after a failed job the next one gets a new session."""
 
     name = "spark"
+    reason = ""
+    tasks_per_process = 1
 
     def __init__(self, request: SparkRequest, parallelism: int | None = None) -> None:
         self._request = request
@@ -47,6 +49,15 @@ class SparkEngine:
     def retries_tasks(self) -> bool:
         """Whether a task may have run twice and left files of the first time (here Spark does so only as `local[N,FAILURES]`)."""
         return not self._request.is_local or "," in self._request.master
+
+    def prepare(self, work: Work, progress: Progress) -> None:
+        if not work.files or self._running is not None:
+            return
+        progress.start("Starting Spark", None)
+        try:
+            self._spark()
+        finally:
+            progress.finish()
 
     def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
         if not tasks:

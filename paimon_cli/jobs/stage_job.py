@@ -16,7 +16,15 @@ from paimon_cli.errors import Conflict, DamagedFile, NotFound, Refused, StorageU
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.jobs.write_job import WriteRequest, check_writable_table, identity_of, overwritten, plan_write, write_files
+from paimon_cli.jobs.write_job import (
+    WriteRequest,
+    check_writable_table,
+    identity_of,
+    overwritten,
+    plan_write,
+    work_of,
+    write_files,
+)
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
@@ -67,6 +75,7 @@ def stage_write(
     if Committer(context).is_committed(identity):
         raise UsageError(f"commit {identity.identifier} of user {identity.user} was made before", "there is nothing to stage")
     plan = plan_write(context, replace(request, inline_compaction=False))
+    engine.prepare(work_of(plan.splits), progress)
     messages = [bucket.message for bucket in write_files(plan, engine, progress)]
     try:
         if request.overwrite:

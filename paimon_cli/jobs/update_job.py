@@ -18,7 +18,7 @@ from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
-from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.engine import Engine, TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.update_task import RowChange, UpdatedBucket, UpdateTask, update_bucket
 from paimon_cli.jobs.write_job import check_writable_table, identity_of
@@ -58,6 +58,7 @@ class UpdateSummary:
     conflicts: int = 0
     already_committed: bool = False
     engine: str = ""
+    engine_reason: str = ""
     seconds: float = 0.0
 
 
@@ -83,7 +84,8 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
                 raise _given_up(conflict, attempt) from conflict
             _wait(checked, attempt)
     seconds = (context.clock.now_millis() - started) / 1000
-    return replace(summary, attempts=attempt, conflicts=attempt - 1, engine=engine.name, seconds=seconds)
+    summary = replace(summary, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
+    return replace(summary, attempts=attempt, conflicts=attempt - 1)
 
 
 def _under_check(context: TableContext) -> TableContext:
@@ -141,6 +143,7 @@ def _run_tasks(
     """Run all tasks; when one fails (or the user interrupts), no new file of any of them stays."""
     if not tasks:
         return []
+    engine.prepare(Work.of(file for task in tasks for split in task.splits for file in split.files), progress)
     stamp = tasks[0].file_stamp
     progress.start("Changing rows", len(tasks))
     try:

@@ -12,10 +12,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_history import TableHistory
 from paimon_cli.invariants import check, index_checks, reference_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
-from paimon_cli.invariants.history_walk import UNREADABLE, WalkedVersion, walk
+from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Place, Version
 from paimon_cli.invariants.violation import BY_CODE, CHECKS, FILES, FULL, META, WARNING, Violation
-from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.engine import Engine, TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.metadata.data_file import IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
@@ -81,6 +81,7 @@ class VerifyReport:
     data_files: int = 0
     size: int = 0
     engine: str = ""
+    engine_reason: str = ""
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)
     omitted: dict[str, int] = field(default_factory=dict)
@@ -129,7 +130,7 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
     if request.looks_inside() and gathered.newest is not None:
         _keep(report, index_checks.hashes_are_in_one_bucket(gathered.newest))
         _keep(report, _inside(context, request, gathered.tasks, engine, progress))
-        report.engine = engine.name
+        report.engine, report.engine_reason = engine.name, engine.reason
     report.data_files = sum(len(task.entries) for task in gathered.tasks if task.place is None)
     report.size = sum(task.size for task in gathered.tasks if task.place is None)
     report.seconds = (context.clock.now_millis() - started) / 1000
@@ -241,6 +242,8 @@ def _tasks(version: Version) -> list[FilesTask]:
 def _inside(
     context: TableContext, request: VerifyRequest, tasks: Sequence[FilesTask], engine: Engine, progress: Progress
 ) -> list[Violation]:
+    if request.level == FULL:
+        engine.prepare(Work.of(entry.file for task in tasks if task.place is None for entry in task.entries), progress)
     progress.start("Reading data files" if request.level == FULL else "Opening data files", len(tasks))
     look = functools.partial(look_into, context, request.level == FULL)
     try:
@@ -268,12 +271,3 @@ def check_request(request: VerifyRequest) -> None:
             raise UsageError(
                 f"no check '{name}'", f"the checks are {', '.join(CHECKS)}", "paimon-cli verify --list shows all codes"
             )
-
-
-def rows_to_read(context: TableContext) -> int:
-    """Bytes of the live data files; 0 if the newest snapshot cannot be read, which the checks will say."""
-    try:
-        snapshot = context.snapshots.latest()
-        return 0 if snapshot is None else sum(entry.file.file_size for entry in context.manifests.live_entries(snapshot))
-    except UNREADABLE:
-        return 0

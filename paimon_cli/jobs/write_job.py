@@ -17,7 +17,8 @@ from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files, committed_state
 from paimon_cli.ingest.rows import IncomingRows, RowKindFilter, plan_sources
-from paimon_cli.jobs.engine import Engine
+from paimon_cli.ingest.splits import SourceSplit
+from paimon_cli.jobs.engine import Engine, Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -66,6 +67,7 @@ class WriteSummary:
     attempts: int = 0
     already_committed: bool = False
     engine: str = ""
+    engine_reason: str = ""
     seconds: float = 0.0
     touched: tuple[tuple[bytes, int], ...] = field(default=(), repr=False)
     compacted: int = 0
@@ -83,6 +85,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     if committer.is_committed(identity):
         return WriteSummary(already_committed=True, engine=engine.name)
     plan = plan_write(context, request)
+    engine.prepare(work_of(plan.splits), progress)
     written = write_files(plan, engine, progress)
     messages = [bucket.message for bucket in written]
     result, lost = _commit(committer, plan, messages, request, identity)
@@ -98,6 +101,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         snapshots=tuple(result.snapshots),
         attempts=result.attempts,
         engine=engine.name,
+        engine_reason=engine.reason,
         seconds=(context.clock.now_millis() - started) / 1000,
         touched=tuple((message.partition, message.bucket) for message in messages),
         compacted=0 if lost else sum(message.has_compact for message in messages),
@@ -168,6 +172,11 @@ def identity_of(context: TableContext, commit_user: str | None, commit_id: int |
     if commit_user is None:
         return fresh_identity(context)
     return CommitIdentity(commit_user, BATCH_IDENTIFIER if commit_id is None else commit_id)
+
+
+def work_of(splits: Sequence[SourceSplit]) -> Work:
+    """How much input a write reads."""
+    return Work(sum(split.size for split in splits), len({split.path for split in splits}))
 
 
 def write_files(plan: WritePlan, engine: Engine, progress: Progress) -> list[WrittenBucket]:

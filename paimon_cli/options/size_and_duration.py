@@ -1,4 +1,4 @@
-"""Texts of sizes (`128 mb`) and durations (`1 h`) in table options (Java MemorySize, TimeUtils)."""
+"""Sizes and durations as text: `128 mb`, `1 h` as options hold them (Java MemorySize, TimeUtils), `14.2 MB` for people."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _BYTES = {
     2**30: ("g", "gb", "gibibytes"),
     2**40: ("t", "tb", "tebibytes"),
 }
+_SHOWN_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _NANOS = {
     1: ("ns", "nano", "nanos", "nanosecond", "nanoseconds"),
     10**3: ("µs", "us", "micro", "micros", "microsecond", "microseconds"),
@@ -51,3 +52,12 @@ def _scaled(text: str, units: dict[str, int]) -> int | None:
     amount = _AMOUNT.fullmatch(text)
     factor = units.get(amount[2].lower()) if amount else None
     return None if amount is None or factor is None else int(amount[1]) * factor
+
+
+def human_size(size_bytes: int) -> str:
+    """Decimal units with three digits at most: 14.2 MB, 410 kB."""
+    size, unit = float(size_bytes), 0
+    while size >= 999.5 and unit < len(_SHOWN_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    digits = 1 if unit and size < 99.95 else 0
+    return f"{size:.{digits}f} {_SHOWN_UNITS[unit]}"

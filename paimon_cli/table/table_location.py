@@ -18,6 +18,8 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 
 CATALOG_FILE = "paimon.yaml"
 WAREHOUSE_VARIABLE = "PAIMON_WAREHOUSE"
+SETTINGS_PREFIX = "engine."
+"""Keys of `paimon.yaml` that are settings of ours, not options of the catalog."""
 READ_OPTIMIZED_SUFFIX = "ro"
 BRANCH_MARK = "branch_"
 
@@ -84,7 +86,8 @@ def find_warehouse(
     A jdbc catalog has the layout of a filesystem catalog, and a commit lock. UsageError on a file that is not a flat mapping.
     """
     variables = os.environ if environment is None else environment
-    catalog = {**_catalog_file(os.path.join(directory, CATALOG_FILE)), **(options or {})}
+    listed = _catalog_file(os.path.join(directory, CATALOG_FILE))
+    catalog = {key: value for key, value in listed.items() if not key.startswith(SETTINGS_PREFIX)} | dict(options or {})
     metastore = catalog.get("metastore")
     if metastore == "filesystem":
         del catalog["metastore"]
@@ -96,6 +99,11 @@ def find_warehouse(
         )
     own = catalog.pop("warehouse", None)
     return Warehouse(warehouse or variables.get(WAREHOUSE_VARIABLE) or own, catalog)
+
+
+def catalog_setting(key: str, directory: str = ".") -> str | None:
+    """The value of one of our own settings in `paimon.yaml`; None if it is not there."""
+    return _catalog_file(os.path.join(directory, CATALOG_FILE)).get(key)
 
 
 def locate_table(table: str, warehouse: str | None = None, options: Mapping[str, str] | None = None) -> TableLocation:

@@ -82,12 +82,12 @@ main()
 def test_spark_gets_pandas_back() -> None:
     program = """
 from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
-from paimon_cli.jobs.engine_choice import open_engine
+from paimon_cli.jobs.engine_choice import EngineRequest, open_engine
 keep_pandas_out()
 try:
     import pandas
 except ImportError:
-    open_engine("spark")
+    open_engine(EngineRequest("spark"))
     import pandas
     print(pandas.__name__)
 """

@@ -15,6 +15,7 @@ from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.compaction_steps import Upgrade, compaction_steps
 from paimon_cli.lsm.key_intervals import key_sections
@@ -121,10 +122,15 @@ class PaperEngine:
     """An `Engine` whose tasks write paper."""
 
     name = "paper"
+    reason = ""
     retries_tasks = False
+    tasks_per_process = 1
 
     def __init__(self, rows: BucketRows | None = None) -> None:
         self._rows = rows or {}
+
+    def prepare(self, work: Work, progress: Progress) -> None:
+        """Paper is ready."""
 
     def run_tasks(
         self, function: Callable[[Any], Any], tasks: Sequence[Any], on_done: Callable[[Any], None] | None = None

@@ -1,0 +1,97 @@
+"""`--engine auto`: little work in this process, much on Spark, as the threshold says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from paimon_cli.errors import UsageError
+from paimon_cli.jobs.engine import Engine, Work
+from paimon_cli.jobs.engine_choice import AutoEngine, EngineRequest, Threshold, open_engine
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress, Progress
+
+
+class StandIn(LocalEngine):
+    """Spark's place, without a JVM: notes what it is asked for."""
+
+    name = "spark"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prepared: list[Work] = []
+        self.stopped = False
+
+    def prepare(self, work: Work, progress: Progress) -> None:
+        self.prepared.append(work)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def auto(size: int, files: int) -> tuple[AutoEngine, list[StandIn]]:
+    started: list[StandIn] = []
+
+    def start() -> Engine:
+        started.append(StandIn())
+        return started[-1]
+
+    return AutoEngine(Threshold(size, files), LocalEngine(3), start), started
+
+
+@pytest.mark.parametrize(
+    ("work", "name", "reason"),
+    [
+        (Work(999, 2), "local", "auto: 999 B < 1.0 kB"),
+        (Work(1000, 1), "spark", "auto: 1.0 kB >= 1.0 kB"),
+        (Work(10, 4), "local", "auto: 10 B < 1.0 kB"),
+        (Work(10, 5), "spark", "auto: 5 files >= 5"),
+        (Work(), "local", "auto: 0 B < 1.0 kB"),
+    ],
+)
+def test_the_threshold_decides_and_the_reason_says_how(work: Work, name: str, reason: str) -> None:
+    engine, started = auto(1000, 5)
+    engine.prepare(work, NoProgress())
+    assert (engine.name, engine.reason) == (name, reason)
+    assert [spark.prepared for spark in started] == ([[work]] if name == "spark" else [])
+    assert engine.tasks_per_process == (1 if name == "spark" else 3)
+
+
+def test_a_spark_that_runs_already_takes_little_work_too_and_is_stopped_once() -> None:
+    engine, started = auto(1000, 5)
+    engine.prepare(Work(5000, 1), NoProgress())
+    engine.prepare(Work(1, 1), NoProgress())
+    assert (engine.name, engine.reason) == ("spark", "auto: Spark is running already")
+    assert len(started) == 1
+    engine.stop()
+    assert started[0].stopped
+
+
+def test_without_preparation_tasks_run_in_this_process() -> None:
+    engine, started = auto(0, 0)
+    assert engine.run_tasks(abs, [-1, 2]) == [1, 2]
+    assert not started
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("512 mb", Threshold(512 << 20, 1000)), ("1gb,20", Threshold(1 << 30, 20)), ("0 b, 7", Threshold(0, 7))],
+)
+def test_thresholds_are_a_size_and_perhaps_a_number_of_files(text: str, expected: Threshold) -> None:
+    assert Threshold.parse(text) == expected
+
+
+@pytest.mark.parametrize("text", ["much", "1 gb,", "1 gb,-1", "1 gb,²", ",5"])
+def test_other_thresholds_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        Threshold.parse(text)
+
+
+def test_local_takes_no_settings_of_spark() -> None:
+    for more in ({"master": "local[2]"}, {"spark_conf": {"spark.x": "1"}}):
+        settings: dict[str, Any] = more
+        with pytest.raises(UsageError, match="--engine local takes no"):
+            open_engine(EngineRequest("local", **settings))
+    with pytest.raises(UsageError, match="unknown engine 'flink'"):
+        open_engine(EngineRequest("flink"))
