@@ -159,8 +159,12 @@ def with_limits(
 ) -> CompactRequest:
     """The request with limits in bytes and millis."""
     from paimon_cli.compact.round_choice import RoundLimits
+    from paimon_cli.jobs.compact_job import LEAST_MEMORY
     from paimon_cli.options.size_and_duration import parse_duration, parse_size
 
     limits = RoundLimits(None if max_bytes is None else parse_size(max_bytes), max_buckets)
+    held = None if memory is None else parse_size(memory)
+    if held is not None and held < LEAST_MEMORY:
+        raise UsageError(f"--memory {memory} is too little", "a compaction needs 1 mb at least")
     idle = None if idle_time is None else parse_duration(idle_time)
-    return replace(request, limits=limits, memory=None if memory is None else parse_size(memory), idle_millis=idle)
+    return replace(request, limits=limits, memory=held, idle_millis=idle)
