@@ -1,0 +1,162 @@
+"""Whether tests see a mutant.
+
+A change inside a function is made in a fork of the session, by giving the function the code of the mutant. What a module says
+outside of its functions, and modules that run in processes of their own, are changed in a copy of the tree, in which pytest
+starts anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+from scripts.mutation.mutants import Mutant
+from scripts.mutation.session import OPTIONS, ROOT, WORK, Session, ended
+
+OWN_PROCESS = {"paimon_cli/bucket/orc_decoder.py"}
+FOLDERS = ("paimon_cli", "tests", "scripts")
+FILES = ("pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "Makefile", "LICENSE")
+START_SECONDS = 15.0
+"""What collecting tests anew may take."""
+
+Work = tuple[Mutant, list[str], float]
+"""A mutant, the tests to run and the seconds that they take on the code as it is."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`survived`, `killed` (by which test) or `timed out`; a mutant whose line no test reaches has survived."""
+
+    result: str
+    test: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class _Running:
+    mutant: Mutant
+    told: Path
+    limit: float
+    begun: float
+
+
+def judge_all(session: Session, work: Iterable[Work], jobs: int) -> Iterator[tuple[Mutant, Verdict]]:
+    """The verdict on each mutant, several at a time; without any test it has survived."""
+    waiting = iter(work)
+    running: dict[int, _Running] = {}
+    try:
+        while True:
+            while len(running) < jobs and (following := next(waiting, None)) is not None:
+                mutant, tests, seconds = following
+                if tests:
+                    child, started = _begin(session, mutant, tests, seconds)
+                    running[child] = started
+                else:
+                    yield mutant, Verdict("survived", "no test reaches it")
+            if not running:
+                return
+            for child, code, seconds in ended(list(running)):
+                session.forget(child)
+                started = running.pop(child)
+                yield started.mutant, Verdict("killed" if code else "survived", _read(started.told), seconds)
+            for child, started in list(running.items()):
+                waited = time.monotonic() - started.begun
+                if _cpu_seconds(child) > started.limit or waited > 10 * started.limit:
+                    session.end(child)
+                    yield running.pop(child).mutant, Verdict("timed out", "", round(waited, 1))
+    finally:
+        for child in running:
+            session.end(child)
+
+
+def _begin(session: Session, mutant: Mutant, tests: Sequence[str], seconds: float) -> tuple[int, _Running]:
+    told = WORK / "told" / f"{time.monotonic_ns()}"
+    told.parent.mkdir(exist_ok=True)
+    change = _in_place(mutant)
+    if change is None:
+        child = session.fork(lambda: _anew(mutant, tests, told))
+    else:
+        child = session.fork(lambda: _patched(session, *change, tests, told))
+    return child, _Running(mutant, told, START_SECONDS + 4 * seconds, time.monotonic())
+
+
+def _read(told: Path) -> str:
+    test = told.read_text() if told.exists() else ""
+    told.unlink(missing_ok=True)
+    return test
+
+
+def _cpu_seconds(process: int) -> float:
+    """Of the process and of those that it has waited for."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(eq=False)
+class Failures:
+    """A pytest plugin: writes which test failed."""
+
+    told: Path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.told.write_text(report.nodeid)
+
+
+def _patched(session: Session, function: FunctionType, code: CodeType, tests: Sequence[str], told: Path) -> int:
+    function.__code__ = code
+    return session.run(tests, Failures(told))
+
+
+def _in_place(mutant: Mutant) -> tuple[FunctionType, CodeType] | None:
+    """The function to change and its new code; None for what is not inside of a function."""
+    module = sys.modules.get(mutant.module.with_suffix("").as_posix().replace("/", "."))
+    if module is None or not mutant.function or mutant.module.as_posix() in OWN_PROCESS:
+        return None
+    found: Any = module
+    code = compile(mutant.code, str(module.__file__), "exec", dont_inherit=True)
+    for name in mutant.function.split("."):
+        found = inspect.getattr_static(found, name, None)
+        parts = [part for part in code.co_consts if isinstance(part, CodeType) and part.co_name == name]
+        if not parts:
+            return None
+        code = parts[0]
+        function = _plain(found)
+        if function is not None:
+            is_changed = code != function.__code__ and code.co_freevars == function.__code__.co_freevars
+            return (function, code) if is_changed else None
+    return None
+
+
+def _plain(found: Any) -> FunctionType | None:
+    """The function that a decorator was put around."""
+    for name in ("fget", "func", "__func__"):
+        found = getattr(found, name, None) or found
+    found = inspect.unwrap(found) if callable(found) else found
+    return found if isinstance(found, FunctionType) else None
+
+
+def _anew(mutant: Mutant, tests: Sequence[str], told: Path) -> int:
+    """Run pytest in a copy of the tree that holds the mutant, so that processes which a test starts see it, too."""
+    tree = Path(os.environ["TMPDIR"]) / "tree"
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, tree / folder)
+    for file in FILES:
+        shutil.copy2(ROOT / file, tree / file)
+    (tree / mutant.module).write_text(mutant.code)
+    os.utime(tree / mutant.module, (0, 0))  # what was compiled is of another time
+    (tree / "chosen.txt").write_text("\n".join([str(told), *tests]))
+    files = sorted({test.partition("::")[0] for test in tests})
+    command = [sys.executable, "-B", "-m", "pytest", *OPTIONS, "-p", "scripts.mutation.chosen", *files]
+    return subprocess.run(command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}).returncode

@@ -1,0 +1,195 @@
+"""Changed versions of the modules of a room: mutmut's operators, and some more that look like what people get wrong.
+
+What only changes the wording of an error is left out, since no test judges words; so are annotations and docstrings. mutmut
+leaves out decorated functions, which its way of switching between mutants cannot take; here each mutant is a file of its own,
+so that they take part.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any, cast
+
+import libcst as cst
+import libcst.matchers as m
+from libcst.metadata import MetadataWrapper, PositionProvider
+from mutmut.mutation.file_mutation import MutationVisitor
+from mutmut.mutation.mutators import mutation_operators
+from mutmut.mutation.pragma_handling import IgnoredCode
+
+from paimon_cli import errors
+
+ERRORS = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)} | {"SnapshotGone"}
+SWAPS = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change to one module; `key` survives when other lines of the module move."""
+
+    module: Path
+    function: str
+    before: str
+    after: str
+    code: str
+    first_line: int
+    last_line: int
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return (self.module.as_posix(), self.function, self.before, self.after)
+
+
+class Module:
+    """The mutants of one module, made when they are wanted: there are some thousand in a room."""
+
+    def __init__(self, root: Path, path: Path) -> None:
+        self._path = path
+        self._source = (root / path).read_text()
+        wrapper = MetadataWrapper(cst.parse_module(self._source))
+        visitor = _Visitor()
+        self._tree = wrapper.visit(visitor)
+        self._mutations = visitor.mutations
+        self._positions = wrapper.resolve(PositionProvider)
+        self._functions = visitor.functions
+
+    def __len__(self) -> int:
+        return len(self._mutations)
+
+    def mutant(self, number: int) -> Mutant | None:
+        """None for a change that gives the same or no Python at all."""
+        mutation = self._mutations[number]
+        code = cast(cst.Module, self._tree.deep_replace(mutation.original_node, mutation.mutated_node)).code
+        if code == self._source or not _compiles(code):
+            return None
+        place = self._positions[mutation.original_node]
+        before, after = changed_lines(self._source, code)
+        function = self._functions.get(mutation.original_node, "")
+        return Mutant(self._path, function, before, after, code, place.start.line, place.end.line)
+
+
+def changed_lines(before: str, after: str) -> tuple[str, str]:
+    """The lines that differ, on both sides, without their indentation."""
+    old, new = before.splitlines(), after.splitlines()
+    blocks = [op for op in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if op[0] != "equal"]
+    first, last = blocks[0], blocks[-1]
+    return _text(old[first[1] : last[2]]), _text(new[first[3] : last[4]])
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(line.strip() for line in lines)
+
+
+def _compiles(code: str) -> bool:
+    try:
+        compile(code, "mutant", "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
+class _Visitor(MutationVisitor):
+    """mutmut's walk over a module, with decorated functions and without the words of errors."""
+
+    def __init__(self) -> None:
+        super().__init__((*mutation_operators, *OPERATORS), IgnoredCode(set(), set(), set()))
+        self.functions: dict[cst.CSTNode, str] = {}
+        self._names: list[str] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.FunctionDef | cst.ClassDef):
+            self._names.append(node.name.value)
+        made = len(self.mutations)
+        goes_on = super().on_visit(node)
+        for mutation in self.mutations[made:]:
+            self.functions[mutation.original_node] = ".".join(self._names)
+        return goes_on
+
+    def on_leave(self, original_node: cst.CSTNode) -> None:
+        super().on_leave(original_node)
+        if isinstance(original_node, cst.FunctionDef | cst.ClassDef):
+            self._names.pop()
+
+    def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.FunctionDef):
+            return False
+        return _is_wording(node) or super()._skip_node_and_children(node)
+
+
+def _is_wording(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in ERRORS
+
+
+def _statement(call: cst.SimpleStatementLine) -> Iterator[cst.CSTNode]:
+    """Something is not done: a call for its effect, or a change of a variable."""
+    if len(call.body) == 1 and m.matches(call.body[0], m.Expr(m.Call()) | m.AugAssign() | m.Raise()):
+        yield call.with_changes(body=[cst.Pass()])
+
+
+def _condition(node: cst.If | cst.While) -> Iterator[cst.CSTNode]:
+    """A check is turned round."""
+    condition = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    yield node.with_changes(test=cst.UnaryOperation(cst.Not(), condition))
+
+
+def _clause(node: cst.BooleanOperation) -> Iterator[cst.CSTNode]:
+    """One of two conditions is forgotten."""
+    for side in (node.left, node.right):
+        yield side.with_changes(lpar=[*side.lpar, cst.LeftParen()], rpar=[*side.rpar, cst.RightParen()])
+
+
+def _filter(node: cst.CompFor) -> Iterator[cst.CSTNode]:
+    """The `if` of a comprehension is forgotten."""
+    for place in range(len(node.ifs)):
+        yield node.with_changes(ifs=[*node.ifs[:place], *node.ifs[place + 1 :]])
+
+
+def _loop(node: cst.For) -> Iterator[cst.CSTNode]:
+    """Only the first one is looked at."""
+    if isinstance(node.body, cst.IndentedBlock):
+        end = cst.SimpleStatementLine([cst.Break()])
+        yield node.with_changes(body=node.body.with_changes(body=[*node.body.body, end]))
+
+
+def _less(node: cst.Integer) -> Iterator[cst.CSTNode]:
+    """Off by one to the other side than mutmut's."""
+    if node.evaluated_value > 0:
+        yield node.with_changes(value=repr(node.evaluated_value - 1))
+
+
+def _swap(node: cst.Call) -> Iterator[cst.CSTNode]:
+    """The least for the greatest, one for all."""
+    if isinstance(node.func, cst.Name) and node.func.value in SWAPS:
+        yield node.with_changes(func=cst.Name(SWAPS[node.func.value]))
+
+
+def _sorted(node: cst.Call) -> Iterator[cst.CSTNode]:
+    """An order is not made, or not turned round."""
+    if m.matches(node.func, m.Name("sorted") | m.Name("reversed")):
+        yield node.with_changes(func=cst.Name("list"), args=node.args[:1])
+
+
+def _handler(node: cst.ExceptHandler) -> Iterator[cst.CSTNode]:
+    """One kind of failure is not expected."""
+    if isinstance(node.type, cst.Tuple) and len(node.type.elements) > 1:
+        for place in range(len(node.type.elements)):
+            rest = [*node.type.elements[:place], *node.type.elements[place + 1 :]]
+            yield node.with_changes(type=node.type.with_changes(elements=rest))
+
+
+OPERATORS: tuple[tuple[type, Callable[[Any], Iterable[cst.CSTNode]]], ...] = (
+    (cst.SimpleStatementLine, _statement),
+    (cst.If, _condition),
+    (cst.While, _condition),
+    (cst.BooleanOperation, _clause),
+    (cst.CompFor, _filter),
+    (cst.For, _loop),
+    (cst.Integer, _less),
+    (cst.Call, _swap),
+    (cst.Call, _sorted),
+    (cst.ExceptHandler, _handler),
+)

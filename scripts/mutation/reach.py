@@ -1,0 +1,116 @@
+"""Which lines each test reaches: all tests run once under coverage, file by file, and what was found is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import coverage
+import pytest
+
+from scripts.mutation.mutants import Mutant
+from scripts.mutation.session import ROOT, WORK, Session, ended
+
+LONGEST_TEST = 10.0
+KEPT = WORK / "reach"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The tests that pass on the code as it is, how long each takes, and the lines of which modules they reach."""
+
+    seconds: dict[str, float]
+    data: coverage.CoverageData
+
+    def tests_of(self, mutant: Mutant, room: str, budget: float) -> tuple[list[str], float]:
+        """The tests to run within the budget, the room's own and the fastest first, and how long they take."""
+        lines = self.data.contexts_by_lineno(mutant.module.as_posix())
+        found = {test for line in range(mutant.first_line, mutant.last_line + 1) for test in lines.get(line, ())}
+        if not found:  # it was run as the module was imported, if at all
+            found = {test for tests in lines.values() for test in tests}
+        near = f"tests/{room}/"
+        ranked = sorted(found & self.seconds.keys(), key=lambda test: self.seconds[test] * (0.2 if test.startswith(near) else 1))
+        spent = list(itertools.accumulate(self.seconds[test] for test in ranked))
+        chosen = sum(seconds <= budget for seconds in spent)
+        return ranked[:chosen], spent[chosen - 1] if chosen else 0.0
+
+
+@dataclass(eq=False)
+class _Recorder:
+    """A pytest plugin: what a test reaches is noted under its name."""
+
+    measured: coverage.Coverage
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 0.002))
+    failed: set[str] = field(default_factory=set)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.measured.switch_context(item.nodeid)
+        yield
+        self.measured.switch_context("")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid] += round(report.duration, 4)
+        if not report.passed:
+            self.failed.add(report.nodeid)
+
+
+def _measure(session: Session, tests: Sequence[str], sink: Path, modules: str) -> int:
+    """In a fork: what the tests reach and how long they take goes into files beside `sink`."""
+    session.collected.config.option.maxfail = 0
+    measured = coverage.Coverage(
+        data_file=str(sink), source=["paimon_cli"], concurrency=["thread", "greenlet"], config_file=False
+    )
+    measured.set_option("run:relative_files", True)
+    recorder = _Recorder(measured)
+    measured.start()
+    session.run(tests, recorder)
+    measured.stop()
+    measured.save()
+    usable = {test: took for test, took in recorder.seconds.items() if test not in recorder.failed and took <= LONGEST_TEST}
+    sink.with_suffix(".json").write_text(json.dumps({"modules": modules, "seconds": usable}))
+    return 0
+
+
+def reach(session: Session, jobs: int, any_age: bool) -> Reach:
+    """Each file of tests is measured again when it or a module has changed; only when it has, if any age will do."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    modules = _digest(*sorted((ROOT / "paimon_cli").glob("**/*.py")))
+    wanted = {file: KEPT / f"{_digest(ROOT / file)}.sqlite" for file in session.files}
+    missing = [(file, sink) for file, sink in wanted.items() if not _is_usable(sink.with_suffix(".json"), modules, any_age)]
+    running: list[int] = []
+    while missing or running:
+        while missing and len(running) < jobs:
+            file, sink = missing.pop()
+            sink.unlink(missing_ok=True)
+            tests = [test for test in session.items if test.startswith(f"{file}::")]
+            running.append(session.fork(lambda tests=tests, sink=sink: _measure(session, tests, sink, modules)))  # type: ignore[misc]
+        for child, code, _ in ended(running):
+            running.remove(child)
+            if code:
+                raise RuntimeError(f"tests could not be measured:\n{session.log(child)[-4000:]}")
+            session.forget(child)
+    seconds: dict[str, float] = {}
+    together = coverage.CoverageData(no_disk=True)
+    for sink in wanted.values():
+        seconds |= json.loads(sink.with_suffix(".json").read_text())["seconds"]
+        one = coverage.CoverageData(str(sink))
+        one.read()
+        together.update(one)
+    return Reach({test: took for test, took in seconds.items() if test in session.items}, together)
+
+
+def _is_usable(found: Path, modules: str, any_age: bool) -> bool:
+    return found.exists() and (any_age or json.loads(found.read_text())["modules"] == modules)
+
+
+def _digest(*paths: Path) -> str:
+    content = hashlib.sha256()
+    for path in paths:
+        content.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    return content.hexdigest()[:24]

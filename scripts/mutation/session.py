@@ -1,0 +1,134 @@
+"""One pytest session that has collected all tests, from which processes are forked to run some of them."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from _pytest.main import pytest_runtestloop
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parents[2]
+WORK = ROOT / "build" / "mutation"
+LEFT_OUT = re.compile(r"spark|^tests/processes/|test_smoke_script|test_cold_start|test_planted_bugs")
+OPTIONS = ("-q", "-x", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout", "120")
+
+
+def test_files(only: Sequence[str] = ()) -> list[str]:
+    """Those that need neither Spark nor processes to kill; of these folders only, if any are named."""
+    found = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").glob("**/test_*.py"))]
+    wanted = tuple(f"tests/{name}" for name in only or [""])
+    return [file for file in found if file.startswith(wanted) and not LEFT_OUT.search(file)]
+
+
+@dataclass
+class Session:
+    """What was collected; `fork` begins a process that has all of it."""
+
+    collected: pytest.Session
+    items: dict[str, pytest.Item]
+    files: list[str]
+    _folders: dict[int, Path] = field(default_factory=dict)
+
+    def fork(self, work: Callable[[], int]) -> int:
+        """The number of the new process, whose exit code is what `work` gives."""
+        folder = Path(tempfile.mkdtemp(dir=WORK))
+        child = os.fork()
+        if child == 0:
+            _become(work, folder)
+        self._folders[child] = folder
+        return child
+
+    def run(self, tests: Sequence[str], plugin: object) -> int:
+        """In a fork: run these tests in this order until one fails."""
+        self.collected.config.pluginmanager.register(plugin)
+        self.collected.items = [self.items[test] for test in tests]
+        with contextlib.suppress(self.collected.Failed, self.collected.Interrupted):
+            pytest_runtestloop(self.collected)
+        return int(self.collected.testsfailed > 0)
+
+    def end(self, child: int) -> None:
+        """It, and what its tests have started."""
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        self.forget(child)
+
+    def log(self, child: int) -> str:
+        """What it has printed."""
+        return (self._folders[child] / "log.txt").read_text(errors="replace")
+
+    def forget(self, child: int) -> None:
+        shutil.rmtree(self._folders.pop(child), ignore_errors=True)
+
+
+def _become(work: Callable[[], int], folder: Path) -> NoReturn:
+    code = 3
+    try:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        os.environ["TMPDIR"] = str(folder)
+        tempfile.tempdir = None
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+@dataclass(eq=False)
+class _Program:
+    """A pytest plugin: instead of the tests the program runs, with all that was collected."""
+
+    program: Callable[[Session], int]
+    files: list[str]
+    result: int = 3
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        gc.collect()
+        gc.freeze()
+        self.result = self.program(Session(session, {item.nodeid: item for item in session.items}, self.files))
+        return True
+
+
+def with_tests(program: Callable[[Session], int], only: Sequence[str] = ()) -> int:
+    """Collect the tests, then run the program in their midst; what it returns."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    os.chdir(ROOT)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    settings.register_profile("mutation", database=None, derandomize=True)
+    settings.load_profile("mutation")
+    running = _Program(program, test_files(only))
+    pytest.main([*OPTIONS, *running.files], plugins=[running])
+    return running.result
+
+
+def ended(children: Sequence[int]) -> Iterator[tuple[int, int, float]]:
+    """Number, exit code and seconds of processor time of each process that has ended meanwhile."""
+    time.sleep(0.02)
+    for child in children:
+        number, status, usage = os.wait4(child, os.WNOHANG)
+        if number:
+            yield child, os.waitstatus_to_exitcode(status), round(usage.ru_utime + usage.ru_stime, 2)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stdout, flush=True)
