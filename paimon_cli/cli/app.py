@@ -15,6 +15,7 @@ from paimon_cli.cli import (
     alter_command,
     blame_command,
     branch_commands,
+    catalog_commands,
     changelog_commands,
     compact_command,
     consumer_commands,
@@ -114,7 +115,10 @@ for _command in (expire_command, rescale_command, rollback_command):
     _command.register(app, MAINTAIN)
 app.add_typer(orphans_commands.orphans, name="orphans", rich_help_panel=MAINTAIN)
 app.add_typer(stage_commands.stage, name="stage", rich_help_panel=DATA)
+catalog_commands.register(app, INSPECT)
 for _name, _group in (
+    ("tables", catalog_commands.tables),
+    ("db", catalog_commands.databases),
     ("snapshots", snapshot_commands.snapshots),
     ("tags", tag_commands.tags),
     ("branches", branch_commands.branches),

@@ -137,7 +137,7 @@ class Targets:
         if self.database is None:
             found = [self.call.locate(table) for table in self.tables]
         else:
-            from paimon_cli.table.table_location import tables_of_database
+            from paimon_cli.table.table_listing import tables_of_database
 
             every = tables_of_database(self.database, self.call.warehouse, self.call.catalog_options)
             found = [location for location in every if self._wanted(location.name.rpartition(".")[2])]

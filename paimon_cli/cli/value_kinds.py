@@ -131,6 +131,7 @@ NAMES = Kind(list, ", ".join)
 SNAPSHOT_IDS = Kind(lambda snapshots: [s.id for s in snapshots], lambda snapshots: ", ".join(str(s.id) for s in snapshots))
 """Snapshots by their ids."""
 JSON = Kind(_same, _compact_json)
+SETTINGS = Kind(dict, lambda options: ", ".join(f"{key}={value}" for key, value in sorted(options.items())) or "none")
 SPAN = Kind(list, lambda span: _bar(*span))
 """A part of a whole as (begin, end) between 0 and 1; in text a bar."""
 WALL_CLOCK = Kind(lambda millis: rfc3339(_from_wall_clock(millis)), lambda millis: _text_time(_from_wall_clock(millis)))

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from paimon_cli.errors import NotFound, NotSupported, UsageError
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.branch_list import check_branch_name
-from paimon_cli.history.schema_history import SchemaHistory
-from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.redaction import without_user_info
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -45,14 +44,18 @@ class Warehouse:
     url: str | None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def database_url(self, database: str) -> str:
+    def root_url(self, sought: str = "tables") -> str:
+        """Its URL; UsageError, which names what is `sought`, when nobody has said where the warehouse is."""
         if self.url is None:
             raise UsageError(
-                f"no warehouse to look for database {database} in",
+                f"no warehouse to look for {sought} in",
                 f"neither --warehouse nor {WAREHOUSE_VARIABLE} nor ./{CATALOG_FILE} names one",
-                "pass --warehouse URI, or name the table by its path",
+                "pass --warehouse URI, or a path instead of a name",
             )
-        return f"{self.url.rstrip('/')}/{database}.db"
+        return self.url
+
+    def database_url(self, database: str) -> str:
+        return f"{self.root_url(f'database {database}').rstrip('/')}/{database}.db"
 
 
 @dataclass(frozen=True)
@@ -122,21 +125,6 @@ def locate_table(table: str, warehouse: str | None = None, options: Mapping[str,
         database, name = _split_name(plain)
         url = f"{found.database_url(database)}/{name}"
     return TableLocation(url, without_user_info(table), suffix == READ_OPTIMIZED_SUFFIX, found.storage_options, branch=branch)
-
-
-def tables_of_database(
-    database: str, warehouse: str | None = None, options: Mapping[str, str] | None = None
-) -> list[TableLocation]:
-    """All tables of WAREHOUSE/database.db by name: its directories that hold a schema. NotFound when there is none."""
-    found = find_warehouse(warehouse, options=options)
-    storage, root = storage_for_url(found.database_url(database), found.storage_options)
-    names = sorted(entry.name for entry in storage.list_directory(root) if entry.is_directory)
-    tables = [name for name in names if SchemaHistory(storage, TableLayout(f"{root}/{name}")).ids()]
-    if not tables:
-        raise NotFound(
-            f"no tables in database {database}", f"{root} holds none", "check --warehouse and the name of the database"
-        )
-    return [TableLocation(f"{root}/{name}", f"{database}.{name}", False, found.storage_options) for name in tables]
 
 
 def _is_path(table: str, warehouse: Warehouse) -> bool:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import NotFound, NotSupported, PaimonError, UsageError
-from paimon_cli.table.table_location import find_warehouse, locate_table, tables_of_database
+from paimon_cli.errors import NotSupported, PaimonError, UsageError
+from paimon_cli.table.table_location import find_warehouse, locate_table
 
 
 @pytest.fixture(autouse=True)
@@ -129,16 +129,3 @@ def test_branches_and_views_of_them() -> None:
 
 def test_a_dollar_in_a_directory_above_is_no_suffix() -> None:
     assert locate_table("/data$x/t").url == "/data$x/t"
-
-
-def test_tables_of_a_database(tmp_path: Path) -> None:
-    for name in ("b", "a"):
-        (tmp_path / "shop.db" / name / "schema").mkdir(parents=True)
-        (tmp_path / "shop.db" / name / "schema" / "schema-0").touch()
-    (tmp_path / "shop.db" / "not_a_table").mkdir()
-    (tmp_path / "shop.db" / "file").touch()
-    found = tables_of_database("shop", str(tmp_path))
-    assert [location.name for location in found] == ["shop.a", "shop.b"]
-    assert found[0].url == str(tmp_path / "shop.db" / "a")
-    with pytest.raises(NotFound):
-        tables_of_database("nope", str(tmp_path))

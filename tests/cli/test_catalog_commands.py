@@ -1,0 +1,76 @@
+"""`tables ls`, `db ls`, `ls` and `describe`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import Run
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, run: Run) -> Path:
+    """shop.orders with two commits, shop.returns without any, and an empty database."""
+    columns = ("-C", "id BIGINT NOT NULL", "-C", "dt STRING NOT NULL", "-C", "v INT", "--primary-key", "id,dt")
+    orders = tmp_path / "shop.db" / "orders"
+    run("create", orders, *columns, "--partition-by", "dt", "--bucket", "2", "--option", "write-only=true")
+    run("create", tmp_path / "shop.db" / "returns", *columns, "--bucket", "1")
+    (tmp_path / "empty.db").mkdir()
+    for value in (1, 2):
+        row = json.dumps({"id": 7, "dt": "mon", "v": value})
+        run("write", orders, "-", "--format", "json", "--engine", "local", stdin=row)
+    return tmp_path
+
+
+def test_tables_of_a_warehouse_are_named_as_commands_take_them(warehouse: Path, run: Run) -> None:
+    listed = json.loads(run("tables", "ls", "--warehouse", warehouse, "-o", "json").out)
+    assert listed["kind"] == "TableList"
+    assert [item["table"] for item in listed["items"]] == ["shop.orders", "shop.returns"]
+    orders, returns = listed["items"]
+    assert (orders["records"], orders["snapshot_id"], orders["primary_keys"], orders["partition_keys"]) == (
+        2,
+        2,
+        ["id", "dt"],
+        ["dt"],
+    )
+    assert (returns["records"], returns["snapshot_id"], returns["time"], returns["problem"]) == (0, None, None, None)
+    assert run("read", orders["table"], "--warehouse", warehouse, "--count").out == "1\n"
+
+
+def test_ls_lists_a_directory_and_a_database(warehouse: Path, run: Run) -> None:
+    below = run("ls", warehouse).out
+    assert f"{warehouse}/shop.db/orders" in below and below.endswith("2 tables\n")
+    for arguments in (("shop",), ("--database", "shop")):
+        assert "shop.returns" in run("ls", *arguments, "--warehouse", warehouse).out
+    assert "no tables in database empty" in run("ls", "empty", "--warehouse", warehouse, code=3).err
+    assert "both say where to look" in run("ls", "shop", "--database", "x", "--warehouse", warehouse, code=2).err
+    assert "paimon-cli ls" not in run("ls", code=2).out
+
+
+def test_databases_with_their_number_of_tables(warehouse: Path, run: Run) -> None:
+    items = json.loads(run("db", "ls", "--warehouse", warehouse, "-o", "json").out)["items"]
+    assert [(item["database"], item["tables"]) for item in items] == [("empty", 0), ("shop", 2)]
+
+
+def test_describe_shows_what_the_table_is_and_holds(warehouse: Path, run: Run) -> None:
+    table = warehouse / "shop.db" / "orders"
+    item = json.loads(run("describe", table, "-o", "json").out)["item"]
+    assert [(column["name"], column["type"], column["key"]) for column in item["columns"]] == [
+        ("id", "BIGINT NOT NULL", "primary"),
+        ("dt", "STRING NOT NULL", "primary, partition"),
+        ("v", "INT", ""),
+    ]
+    assert (item["snapshots"], item["records"], item["files"], item["sorted_runs"], item["bucket"]) == (2, 2, 2, 2, "2")
+    assert item["health"] == []
+    text = run("describe", table).out
+    assert "Primary key         id, dt" in text and "To do: none" in text
+
+
+def test_describe_names_the_command_for_what_should_be_done(warehouse: Path, run: Run) -> None:
+    table = warehouse / "shop.db" / "orders"
+    run("alter", table, "set", "snapshot.time-retained=1 s")
+    finding = json.loads(run("describe", table, "-o", "json").out)["item"]["health"][0]
+    assert finding["code"] == "PD018"
+    assert finding["command"].startswith(f"paimon-cli alter {table} set ")
