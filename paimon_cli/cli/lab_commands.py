@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paimon_cli.cli import lab_check_command
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import ConflictGranularity
 from paimon_cli.cli.results import Column, Listing, OutputFormat
@@ -58,6 +59,9 @@ def run_lab_case(
         return
     for story in stories:
         call.show(Listing("LabStory", None, STEP_COLUMNS, story.steps, _heading(story), _footer(story)))
+
+
+lab_check_command.register(lab)
 
 
 def _heading(story: Story) -> str:

@@ -9,10 +9,12 @@ from greenlet import getcurrent, greenlet
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lab.simulation.oracle import Oracle
+from paimon_cli.lab.simulation.scenario import LOCK, PUT_IF_ABSENT
 from paimon_cli.lab.simulation.schedule import CRASH, GO
 from paimon_cli.lab.simulation.sim_disk import SimDisk
+from paimon_cli.lab.simulation.sim_lock import LockRow, SimulatedLock, UnprovenStorage
 from paimon_cli.lab.simulation.sim_storage import Crash, SimStorage
-from paimon_cli.storage.storage import FileStatus
+from paimon_cli.storage.storage import FileStatus, Storage
 
 Job = Callable[["Actor"], None]
 """What an actor does from its start to its end, with `actor.context`; it tells `actor.oracle` how its commits ended."""
@@ -25,8 +27,9 @@ SKEW_MILLIS = 5_000
 class Actor:
     """`history` folds everything that the actor has seen: with the same history it will do the same."""
 
-    def __init__(self, disk: SimDisk, oracle: Oracle, number: int, job: Job) -> None:
+    def __init__(self, disk: SimDisk, lock: LockRow, oracle: Oracle, number: int, job: Job) -> None:
         self.disk = disk
+        self.lock = lock
         self.oracle = oracle
         self.scenario = oracle.scenario
         self.number = number
@@ -44,14 +47,22 @@ class Actor:
         self.outage = 0
         self.history = self.life
         self.pending: tuple[str, str] | None = None
+        self.ready: Callable[[], bool] | None = None
         self.passed = self.crash_after = 0
         scenario = self.scenario
-        storage = SimStorage(self.disk, scenario, self)
         clock, names = ActorClock(self.number), ActorNames(scenario.first_name + self.number, self.life)
+        storage = self._storage(clock, names)
         self.context = TableContext(
             scenario.layout.root, storage, scenario.schema, scenario.options, clock, names, read_threads=1
         )
         self.greenlet = greenlet(self._live)
+
+    def _storage(self, clock: ActorClock, names: ActorNames) -> Storage:
+        storage, root = SimStorage(self.disk, self.scenario, self), self.scenario.layout.root
+        if self.scenario.store == PUT_IF_ABSENT:
+            return storage
+        lock = SimulatedLock(self, self.lock, root, clock, names) if self.scenario.store == LOCK else None
+        return UnprovenStorage(storage, root, lock, allow_unsafe_commit=lock is None, names=names)
 
     def _live(self) -> None:
         try:
@@ -82,6 +93,11 @@ class Actor:
 
     @property
     def waits(self) -> bool:
+        """Whether it can be let go on."""
+        return self.is_on_its_way and (self.ready is None or self.ready())
+
+    @property
+    def is_on_its_way(self) -> bool:
         return self.pending is not None and not self.dead
 
     @property
@@ -95,9 +111,14 @@ class Actor:
 
     # called from the actor's own storage
 
-    def wait(self, operation: str, path: str) -> str:
-        self.pending = (operation, path)
+    def wait(self, operation: str, path: str, ready: Callable[[], bool] | None = None) -> str:
+        """Stop before a call; `ready` says when it can be made. What befalls it."""
+        self.pending, self.ready = (operation, path), ready
         return getcurrent().parent.switch()
+
+    def died_at(self, fault: str) -> bool:
+        self.dead = self.dead or fault == CRASH
+        return self.dead
 
     def pass_by(self) -> str:
         self.passed += 1

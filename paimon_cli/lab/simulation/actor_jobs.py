@@ -17,6 +17,7 @@ from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.side_by_side import delete_files
+from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW
 
 MOST_INCREMENT_TRIES = 10
@@ -119,18 +120,10 @@ def expirer(keep: int = 1, limit: int | None = None) -> Job:
 
 
 def tagger(name: str, snapshot_id: int) -> Job:
-    """Tag a snapshot, and take the tag back if the snapshot went meanwhile."""
+    """Tag a snapshot; it may be gone, or go while we do."""
 
     def run(actor: Actor) -> None:
-        storage, layout = actor.context.storage, actor.context.layout
-        path = layout.snapshot(snapshot_id)
-        try:
-            content = storage.read_bytes(path)
-        except FileNotFoundError:
-            return
-        storage.put_if_absent(layout.tag(name), content)
-        if not storage.exists(path):
-            storage.delete(layout.tag(name))
+        end_of(actor, lambda: create_tag(actor.context, name, snapshot_id))
 
     return run
 

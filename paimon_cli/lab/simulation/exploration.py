@@ -16,6 +16,8 @@ from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, GO, Step, schedule_text
 
 OnEnd = Callable[[Run], None]
+GoOn = Callable[[], bool]
+"""Asked before each schedule."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ def explore(
     private_crashes: bool = False,
     most_findings: int = 1,
     on_end: OnEnd = lambda run: None,
+    go_on: GoOn = lambda: True,
 ) -> Result:
     """Depth-first through all states, without recursion.
 
@@ -71,7 +74,7 @@ def explore(
     seen: set[int] = set()
     open_prefixes: list[tuple[Step, ...]] = [()]
     while open_prefixes:
-        if result.schedules == most_schedules or len(result.findings) >= most_findings:
+        if result.schedules == most_schedules or len(result.findings) >= most_findings or not go_on():
             break
         _follow(Run(scenario, most_switches), open_prefixes.pop(), seen, open_prefixes, result, private_crashes, on_end)
     else:
@@ -124,12 +127,15 @@ def sample(
     most_findings: int = 1,
     fault_probability: float = 0.02,
     on_end: OnEnd = lambda run: None,
+    go_on: GoOn = lambda: True,
 ) -> Result:
     """Schedules drawn at random, each to its end; equal ones are counted once."""
     result = Result(scenario.name)
     drawn: set[str] = set()
     chance = random.Random(seed)
     for _ in range(count):
+        if not go_on():
+            break
         run = _at_random(scenario, chance, fault_probability)
         schedule = schedule_text(run.steps)
         if schedule not in drawn:

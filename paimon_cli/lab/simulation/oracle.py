@@ -175,7 +175,8 @@ class Oracle:
     def _published(self, number: int, data: bytes) -> None:
         path = self._layout.snapshot(number)
         if number in self.memory.snapshots:
-            self._object(f"snapshot {number} was published twice")
+            lost = self.memory.snapshots[number].commit_user
+            self._object(f"snapshot {number} was published twice: that of {lost} is overwritten")
             return
         if number != max(self.memory.snapshots, default=0) + 1:
             self._object(f"snapshot {number} does not follow {max(self.memory.snapshots, default=0)}")
@@ -221,7 +222,7 @@ class Oracle:
             yield f"{name} cannot be read: {error}"
             return
         if actual != expected:
-            yield f"rows at {name} are {actual}, the dict says {expected}"
+            yield f"rows at {name} are {actual}, the commits give {expected}"
 
     def _rows_at(self, version: Version) -> Rows:
         return real_rows(version) if self.scenario.real_files else self._rows_on_paper(version)

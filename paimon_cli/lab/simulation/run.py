@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from paimon_cli.lab.simulation.actor import Actor, Job
 from paimon_cli.lab.simulation.oracle import Oracle
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import CRASH, GO, PUT_FAULTS, RESTART, Step, schedule_text
+from paimon_cli.lab.simulation.schedule import CRASH, GO, MEANING, PUT_FAULTS, RESTART, Step, schedule_text
 from paimon_cli.lab.simulation.sim_disk import SimDisk
+from paimon_cli.lab.simulation.sim_lock import LockRow
 
 MOST_STEPS = 2_000
 """A schedule that is longer than this runs in circles."""
@@ -30,14 +32,15 @@ class Run:
         """How often an actor had to wait in the middle of its work because another one was let go on."""
         self.last: int | None = None
         jobs: Sequence[Job] = scenario.jobs
-        self.actors = [Actor(self.disk, self.oracle, number, job) for number, job in enumerate(jobs)]
+        lock = LockRow()
+        self.actors = [Actor(self.disk, lock, self.oracle, number, job) for number, job in enumerate(jobs)]
         for actor in self.actors:
             actor.resume()
 
     @property
     def key(self) -> int:
         """Equal for states that can only go on in the same way."""
-        states = tuple(actor.state if actor.waits or actor.dead else "done" for actor in self.actors)
+        states = tuple(actor.state if actor.is_on_its_way or actor.dead else "done" for actor in self.actors)
         bounded = (self.switches, self.last) if self._most_switches is not None else None
         return hash((self.oracle.digest, self.faults, self.restarts, states, bounded))
 
@@ -112,15 +115,41 @@ class Run:
         return schedule_text(self.steps)
 
 
+class ToldStep(NamedTuple):
+    """A step for people: the call, what befell it, and how many calls the actor made next that nobody else can notice."""
+
+    step: str
+    actor: int
+    call: str
+    befalls: str
+    own_calls: int
+
+
+def narrate(run: Run, steps: Sequence[Step]) -> Iterator[ToldStep]:
+    """Take the steps, those that are impossible left out, and go on to the end; each is told as it was taken."""
+    root = run.scenario.layout.root + "/"
+
+    def told(step: Step) -> ToldStep:
+        pending = run.actors[step.actor].pending
+        call = "" if pending is None else f"{pending[0]} {pending[1].removeprefix(root)}"
+        befalls = f"{MEANING[step.fault]} {step.place} calls later" if step.place else MEANING[step.fault]
+        return ToldStep(str(step), step.actor, call, befalls, run.take(step))
+
+    for step in steps:
+        if run.violations:
+            return
+        if run.can_take(step):
+            yield told(step)
+    while not run.violations and not run.is_over:
+        yield told(next(step for step in run.choices() if step.fault == GO))
+    run.finish()
+
+
 def replay(scenario: Scenario, steps: Sequence[Step]) -> Run:
     """The given steps, without those that are impossible (of a schedule of other code), then whoever can, to the end."""
     run = Run(scenario)
-    for step in steps:
-        if run.can_take(step):
-            run.take(step)
-    while not run.violations and not run.is_over:
-        run.take(next(step for step in run.choices() if step.fault == GO))
-    run.finish()
+    for _ in narrate(run, steps):
+        pass
     run.discard()
     return run
 

@@ -15,6 +15,8 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
 ROOT = "/warehouse/db.db/t"
+PUT_IF_ABSENT, LOCK, UNSAFE = "put-if-absent", "lock", "unsafe"
+"""What keeps two commits apart: the store's primitive, Paimon's lock in a database, or nothing but a look before the write."""
 
 Rows = Mapping[int, str]
 """Key -> value of the live rows."""
@@ -87,6 +89,7 @@ class Scenario:
     beginning: Mapping[str, bytes] | None = None
     memory: Memory | None = None
     """What the oracle knows at the beginning."""
+    store: str = PUT_IF_ABSENT
     first_name: int = 0
     """Makes the names of this scenario's actors different from those of the actors that set it up."""
 

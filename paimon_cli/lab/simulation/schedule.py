@@ -19,6 +19,16 @@ from typing import NamedTuple
 GO, CRASH, LOST_ANSWER, LOST_REQUEST, OUTAGE, REFUSAL, RESTART = "", "c", "u", "n", "o", "e", "r"
 PUT_FAULTS = (LOST_ANSWER, LOST_REQUEST, OUTAGE, REFUSAL)
 
+MEANING = {
+    GO: "",
+    CRASH: "crashes",
+    LOST_ANSWER: "takes effect, the answer is lost",
+    LOST_REQUEST: "takes no effect, no answer comes",
+    OUTAGE: "takes effect, then an outage",
+    REFUSAL: "fails without effect",
+    RESTART: "begins again",
+}
+
 _STEP = re.compile(r"(\d+)([cunoer]?)(\d*)")
 
 

@@ -1,0 +1,267 @@
+"""`lab check`: what may happen when these actors work on one table at the same time, by carrying out the orders of their calls.
+
+The actors run the shipped jobs and the shipped commit on a simulated storage; only the rows inside of data files are simple.
+An oracle knows what every commit was to bring, and looks after each change that a reader could notice.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from paimon_cli.commit.data_conflict import KEY, OFF
+from paimon_cli.errors import UsageError
+from paimon_cli.lab.simulation.actor import Job
+from paimon_cli.lab.simulation.actor_jobs import (
+    compactor,
+    expirer,
+    in_turn,
+    litterer,
+    orphan_remover,
+    overwriter,
+    read_modify_write,
+    rows,
+    tagger,
+    writer,
+)
+from paimon_cli.lab.simulation.exploration import GoOn, Result, explore, sample
+from paimon_cli.lab.simulation.oracle import COUNTER
+from paimon_cli.lab.simulation.run import Run, ToldStep, after, narrate
+from paimon_cli.lab.simulation.scenario import PUT_IF_ABSENT, UNSAFE, Scenario
+from paimon_cli.lab.simulation.schedule import CRASH, PUT_FAULTS, Step, parse_schedule
+from paimon_cli.options.option_catalog import find_option
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
+
+SHARED_BUCKET = 0
+MOST_ACTORS = 6
+RANDOM_SCHEDULES = 1_000
+HONOURED_OPTIONS = ("commit.", "manifest.", "snapshot.", "compaction.", "num-sorted-run.", "num-levels", "write-only")
+"""Beginnings of table options that mean something to commits, plans and expiry; the rest is about rows and data files."""
+
+KINDS: Mapping[str, str] = {
+    "writer": "writes to a bucket of its own",
+    "rival": "writes a key that every rival writes",
+    "counter": "reads a counter, adds one and writes it back; begins again after a data conflict",
+    "twin": "makes the very commit that every twin makes",
+    "overwriter": "puts its rows in the place of all others",
+    "compactor": "compacts every bucket fully; plans again after a conflict",
+    "expirer": "expires all snapshots but the newest",
+    "tagger": "tags an old snapshot",
+    "cleaner": "removes orphan files",
+}
+_SHARING = ("rival", "counter", "overwriter")
+_NEED_HISTORY = {"expirer", "tagger", "cleaner"}
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """`depth`: how often an actor is interrupted at most in the middle of its work, None: any number. `seed`: draw schedules at
+    random instead of going through all of them. `faults`: crashes and lost answers in one schedule at most."""
+
+    actors: tuple[str, ...] = ("writer", "writer", "compactor")
+    rounds: int = 1
+    store: str = PUT_IF_ABSENT
+    data_conflict_check: str = OFF
+    faults: int = 0
+    depth: int | None = None
+    schedules: int | None = None
+    seed: int | None = None
+    finds: int = 1
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether nothing may be found: commits are kept apart, and whoever shares rows is under the data conflict check."""
+        sharing = sum(kind in _SHARING for kind in self.actors)
+        return self.store != UNSAFE and (self.data_conflict_check != OFF or sharing < 2)
+
+    def replay_line(self, schedule: str) -> str:
+        """The command that carries out this schedule again."""
+        words = ["paimon-cli", "lab", "check", "--actors", ",".join(self.actors), "--store", self.store]
+        words += ["--data-conflict-check", self.data_conflict_check]
+        words += ["--rounds", str(self.rounds)] if self.rounds != 1 else []
+        words += ["--faults", str(self.faults)] if self.faults else []
+        for key, value in self.options.items():
+            words += ["--option", f"{key}={value}"]
+        return shlex.join([*words, "--replay", schedule])
+
+
+@dataclass(frozen=True)
+class Find:
+    """A schedule that went wrong: what was violated, and the command that shows it again."""
+
+    schedule: str
+    violations: list[str]
+    replay: str
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """`is_complete`: no order of calls (within `depth` and `faults`) is left. `states`: how many different ones were reached."""
+
+    actors: tuple[str, ...]
+    store: str
+    data_conflict_check: str
+    is_safe: bool
+    is_complete: bool
+    schedules: int
+    states: int
+    storage_calls: int
+    finds: list[Find]
+
+
+@dataclass(frozen=True)
+class ReplayedStep:
+    """One step of a replayed schedule: the storage call that the actor makes, and what befalls it, '' if nothing."""
+
+    step: str
+    actor: str
+    call: str
+    befalls: str
+    own_calls: int
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A schedule as it was carried out, and what was violated."""
+
+    steps: list[ReplayedStep]
+    violations: list[str]
+
+
+def check_interleavings(request: CheckRequest, go_on: GoOn) -> CheckReport:
+    """Carry out schedules until all are done, or `go_on` says no. The same request finds the same in the same order."""
+    scenario = scenario_of(request)
+    if request.seed is not None:
+        count = RANDOM_SCHEDULES if request.schedules is None else request.schedules
+        result = sample(scenario, count, request.seed, most_findings=request.finds, go_on=go_on)
+    else:
+        result = explore(
+            scenario,
+            most_schedules=request.schedules,
+            most_switches=request.depth,
+            private_crashes=request.faults > 0,
+            most_findings=request.finds,
+            go_on=go_on,
+        )
+    return _report(request, result)
+
+
+def _report(request: CheckRequest, result: Result) -> CheckReport:
+    return CheckReport(
+        actors=request.actors,
+        store=request.store,
+        data_conflict_check=request.data_conflict_check,
+        is_safe=request.is_safe,
+        is_complete=result.complete,
+        schedules=result.schedules,
+        states=result.states,
+        storage_calls=result.steps,
+        finds=[Find(f.schedule, list(f.violations), request.replay_line(f.schedule)) for f in result.findings],
+    )
+
+
+def replay_schedule(request: CheckRequest, schedule: str) -> Replay:
+    """Carry out one schedule. UsageError for text that is none."""
+    try:
+        steps: list[Step] = parse_schedule(schedule)
+    except ValueError as error:
+        raise UsageError("this is no schedule", str(error), "copy the replay line that `lab check` printed") from error
+    run = Run(scenario_of(request))
+    names = actor_names(request.actors)
+    told: list[ToldStep] = list(narrate(run, steps))
+    run.discard()
+    return Replay([ReplayedStep(t.step, names[t.actor], t.call, t.befalls, t.own_calls) for t in told], list(run.violations))
+
+
+def actor_names(kinds: Sequence[str]) -> list[str]:
+    """`writer 1`, `writer 2`, `compactor`: numbered where there are several of a kind."""
+    seen: Counter[str] = Counter()
+    names = []
+    for kind in kinds:
+        seen[kind] += 1
+        names.append(f"{kind} {seen[kind]}" if kinds.count(kind) > 1 else kind)
+    return names
+
+
+def scenario_of(request: CheckRequest) -> Scenario:
+    """The table at its beginning, and the jobs of the actors. UsageError for what cannot be honoured."""
+    _validate(request)
+    options = {**request.options, "bucket": str(_bucket_count(request)), DATA_CONFLICT_CHECK: request.data_conflict_check}
+    scenario = Scenario(
+        "check",
+        tuple(_jobs(request)),
+        options,
+        files_vanish=bool({"expirer", "cleaner"} & set(request.actors)),
+        faults=(CRASH, *PUT_FAULTS) if request.faults else (),
+        most_faults=request.faults,
+        tolerates=frozenset({"PV023"}),  # overlapping sequence numbers are a risk; what readers see of it is judged
+        store=request.store,
+    )
+    return after(scenario, [_beginning(request)])
+
+
+def _beginning(request: CheckRequest) -> Job:
+    """Two level-0 files of the shared bucket; a compaction, an old tag's snapshot and litter for those who clear away."""
+    first = writer("first", rows(SHARED_BUCKET, COUNTER, 2, value="0"), rows(SHARED_BUCKET, 2, 3))
+    if not _NEED_HISTORY & set(request.actors):
+        return first
+    return in_turn(first, compactor(), *([litterer()] if "cleaner" in request.actors else []))
+
+
+def _bucket_count(request: CheckRequest) -> int:
+    return 2 + request.actors.count("writer")
+
+
+def _jobs(request: CheckRequest) -> Iterator[Job]:
+    own_bucket, twins_bucket = 1, _bucket_count(request) - 1
+    for number, kind in enumerate(request.actors):
+        user, value = f"{kind}-{number}", "abcdef"[number]
+        if kind == "writer":
+            batches = [rows(own_bucket, 100 * own_bucket, value=f"{value}{r}") for r in range(request.rounds)]
+            own_bucket += 1
+            yield writer(user, *batches)
+        elif kind == "rival":
+            # different counts of rows give the rivals different sequence numbers
+            keys = range(2, 2 + len(request.actors) - number)
+            yield writer(user, *(rows(SHARED_BUCKET, *reversed(keys), value=f"{value}{r}") for r in range(request.rounds)))
+        elif kind == "twin":
+            batches = [rows(twins_bucket, 900, value=f"t{r}") for r in range(request.rounds)]
+            yield writer("twin", *batches, repeatable=True)
+        elif kind == "counter":
+            yield in_turn(*(read_modify_write(f"{user}-{r}", SHARED_BUCKET, COUNTER) for r in range(request.rounds)))
+        elif kind == "overwriter":
+            yield overwriter(user, rows(SHARED_BUCKET, COUNTER, value="0"))
+        elif kind == "tagger":
+            yield tagger(user, 2)
+        else:
+            yield _MAINTENANCE[kind]()
+
+
+_MAINTENANCE: Mapping[str, Callable[[], Job]] = {
+    "compactor": compactor,
+    "expirer": expirer,
+    "cleaner": orphan_remover,
+}
+
+
+def _validate(request: CheckRequest) -> None:
+    unknown = [kind for kind in request.actors if kind not in KINDS]
+    if unknown:
+        raise UsageError(f"there is no actor '{unknown[0]}'", f"there are {', '.join(KINDS)}")
+    if not 1 <= len(request.actors) <= MOST_ACTORS:
+        raise UsageError(f"{len(request.actors)} actors", f"1 to {MOST_ACTORS} can be interleaved")
+    if request.data_conflict_check == KEY:
+        why = "it reads the keys of data files, and those of the simulation are not real files"
+        raise UsageError("--data-conflict-check key cannot be checked", why, "take range, bucket or partition")
+    if {"counter", "overwriter"} <= set(request.actors):
+        raise UsageError("counter and overwriter together", "an overwrite sets the counter back, so increments cannot be judged")
+    for key in request.options:
+        if not key.startswith(HONOURED_OPTIONS) or find_option(key) is None or key == DATA_CONFLICT_CHECK:
+            raise UsageError(
+                f"--option {key} cannot be honoured",
+                f"options of commits, plans and expiry can be: {', '.join(HONOURED_OPTIONS)}",
+                f"--data-conflict-check sets {DATA_CONFLICT_CHECK}" if key == DATA_CONFLICT_CHECK else "leave the option out",
+            )

@@ -1,0 +1,103 @@
+"""Stores without a primitive: the shipped guard around the simulated storage, and the shipped lock on a simulated database.
+
+Only the statements on the lock's row are simulated. A waiting actor goes on as soon as the row is free, so that schedules do
+not differ in how often it looked. The row of a holder that died expires at once, that of a living one never: what a holder can
+still do that is stopped for longer than its lock lives is no lock's business (`storage.commit_lock`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from paimon_cli.lab.simulation.sim_storage import Crash
+from paimon_cli.storage.commit_lock import CommitLock
+from paimon_cli.storage.guarded_storage import GuardedStorage
+from paimon_cli.storage.lock_settings import LockSettings
+
+SETTINGS = LockSettings("simulated")
+
+
+class Holder(Protocol):
+    """An actor that may hold the lock."""
+
+    life: int
+    dead: bool
+
+    def wait(self, operation: str, path: str, ready: Callable[[], bool] | None = None) -> str: ...
+
+    def died_at(self, fault: str) -> bool: ...
+
+    def saw(self, operation: str, path: str, result: Any) -> None: ...
+
+
+class LockRow:
+    """The row of one table in `paimon_distributed_locks`; which life of which actor holds it, under which name."""
+
+    def __init__(self) -> None:
+        self._holder: tuple[Holder, int, str] | None = None
+
+    @property
+    def is_free(self) -> bool:
+        return self._holder is None or self._holder[0].dead or self._holder[0].life != self._holder[1]
+
+    def take(self, actor: Holder, owner: str) -> None:
+        self._holder = (actor, actor.life, owner)
+
+    def is_held_by(self, owner: str) -> bool:
+        return self._holder is not None and self._holder[2] == owner
+
+    def release(self) -> None:
+        self._holder = None
+
+
+class UnprovenStorage(GuardedStorage):
+    """A store whose `put_if_absent` cannot be relied on."""
+
+    @property
+    def _has_primitive(self) -> bool:
+        return False
+
+
+class SimulatedLock(CommitLock):
+    """The shipped lock, whose database is one row in memory."""
+
+    def __init__(self, actor: Holder, row: LockRow, root: str, clock: Any, names: Any) -> None:
+        super().__init__(SETTINGS, root, clock, names)
+        self._table = _Statements(actor, row)
+
+    def _connect(self) -> Any:
+        return self._table, self._table
+
+
+class _Statements:
+    """What `LockTable` and a connection are to the lock; each statement that others notice waits for the scheduler."""
+
+    def __init__(self, actor: Holder, row: LockRow) -> None:
+        self._actor = actor
+        self._row = row
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def remove_expired(self, connection: Any, lock_id: str) -> None:
+        """Whoever died has lost its row already."""
+
+    def insert(self, connection: Any, lock_id: str, owner: str, expiry_seconds: int) -> bool:
+        self._step("lock", lock_id, lambda: self._row.is_free)
+        self._row.take(self._actor, owner)
+        return True
+
+    def age_seconds(self, connection: Any, lock_id: str, owner: str) -> float | None:
+        return 0.0 if self._row.is_held_by(owner) else None
+
+    def delete(self, connection: Any, lock_id: str, owner: str) -> bool:
+        self._step("unlock", lock_id)
+        held = self._row.is_held_by(owner)
+        self._row.release()
+        return held
+
+    def _step(self, operation: str, lock_id: str, ready: Callable[[], bool] | None = None) -> None:
+        if self._actor.dead or self._actor.died_at(self._actor.wait(operation, lock_id, ready)):
+            raise Crash
+        self._actor.saw(operation, lock_id, True)

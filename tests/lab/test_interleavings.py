@@ -1,0 +1,107 @@
+"""`lab check`: nothing in safe configurations, the known anomalies in unsafe ones, and replay lines that show them again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from paimon_cli.cli.app import app
+from paimon_cli.lab.interleavings import KINDS, CheckReport, CheckRequest, check_interleavings, replay_schedule
+
+
+def checked(actors: str, **request: Any) -> CheckReport:
+    return check_interleavings(CheckRequest(tuple(actors.split(",")), **request), lambda: True)
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["lab", "check", *arguments])
+
+
+@pytest.mark.parametrize("store", ["put-if-absent", "lock"])
+@pytest.mark.parametrize(("actors", "check"), [("writer,writer", "off"), ("rival,rival", "bucket"), ("rival,rival", "range")])
+def test_safe_configurations_are_clean_in_every_order(actors: str, check: str, store: str) -> None:
+    report = checked(actors, store=store, data_conflict_check=check)
+    assert report.is_safe and report.is_complete and report.finds == [] and report.schedules > 150
+
+
+@pytest.mark.parametrize(
+    ("actors", "request_", "sign"),
+    [
+        ("writer,writer", {"store": "unsafe"}, "snapshot 3 was published twice: that of writer-"),
+        ("rival,rival", {}, "rows at snapshot 4 are"),
+        ("counter,counter", {}, "lost update: 2 increments were acknowledged, the counter is 1"),
+        ("overwriter,rival", {"store": "unsafe", "data_conflict_check": "bucket"}, "was published twice"),
+    ],
+)
+def test_unsafe_configurations_show_their_anomaly_and_replay_it(actors: str, request_: dict[str, Any], sign: str) -> None:
+    report = checked(actors, **request_)
+    (find,) = report.finds
+    assert not report.is_safe and sign in find.violations[0]
+    replayed = replay_schedule(CheckRequest(tuple(actors.split(",")), **request_), find.schedule)
+    assert replayed.violations == find.violations and len(replayed.steps) >= find.schedule.count(",") + 1
+    again = run(*shlex.split(find.replay)[3:], "-o", "json")
+    assert again.exit_code == 4 and json.loads(again.stdout)["item"]["violations"] == find.violations
+
+
+def test_every_kind_of_actor_beside_faults() -> None:
+    kinds = [kind for kind in KINDS if kind != "counter"]
+    for first in range(0, len(kinds), 2):
+        actors = ",".join(["writer", "compactor", *kinds[first : first + 2]])
+        report = checked(actors, seed=7, schedules=12, faults=1)
+        assert report.is_safe and report.finds == [] and report.schedules >= 10, actors
+
+
+def test_a_crashed_holder_of_the_lock_is_followed() -> None:
+    report = checked("writer,writer", store="lock", faults=1, depth=1)
+    assert report.is_complete and report.finds == [] and report.schedules > 100
+
+
+def test_the_seed_decides() -> None:
+    one, same, other = (checked("rival,rival,compactor", seed=seed, schedules=40, finds=3) for seed in (1, 1, 2))
+    assert one == same and one != other
+
+
+class TestCommand:
+    def test_a_find_is_printed_with_its_replay_line(self) -> None:
+        done = run("--actors", "writer,writer", "--store", "unsafe")
+        assert done.exit_code == 4 and "finds are to be expected" in done.stdout
+        line = next(line for line in done.stdout.splitlines() if line.startswith("replay: "))
+        again = run(*shlex.split(line)[4:])
+        assert again.exit_code == 4 and "VIOLATION snapshot 3 was published twice" in again.stdout
+        assert "overwrite snapshot/snapshot-3" in again.stdout
+
+    def test_nothing_found_is_exit_0(self) -> None:
+        done = run("--actors", "twin,twin", "--depth", "1", "-o", "json")
+        item = json.loads(done.stdout)["item"]
+        assert done.exit_code == 0 and item["is_complete"] and item["finds"] == [] and item["is_safe"]
+
+    def test_it_ends_within_its_time(self) -> None:
+        done = run("--actors", "writer,writer,writer,compactor", "--time-limit", "1 ms", "-o", "json")
+        assert done.exit_code == 0 and json.loads(done.stdout)["item"]["is_complete"] is False
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--actors", "nobody"), "there is no actor 'nobody'"),
+            (("--actors", ""), "0 actors"),
+            (("--data-conflict-check", "key"), "cannot be checked"),
+            (("--option", "merge-engine=first-row"), "--option merge-engine cannot be honoured"),
+            (("--option", "commit.nonsense=1"), "--option commit.nonsense cannot be honoured"),
+            (("--option", "s3.endpoint=x"), "--option s3.endpoint cannot be honoured"),
+            (("--depth", "1", "--seed", "1"), "--depth and --seed together"),
+            (("--replay", "0,1x"), "this is no schedule"),
+            (("--actors", "counter,overwriter"), "counter and overwriter together"),
+        ],
+    )
+    def test_what_cannot_be_honoured_is_an_error(self, arguments: tuple[str, ...], message: str) -> None:
+        done = run(*arguments)
+        assert done.exit_code == 2 and message in done.stderr
+
+    def test_options_are_honoured(self) -> None:
+        """A commit that may not be tried again loses against any other one."""
+        done = run("--actors", "writer,writer", "--option", "commit.max-retries=0", "-o", "json")
+        assert "StorageUnavailable" in json.loads(done.stdout)["item"]["finds"][0]["violations"][0]
