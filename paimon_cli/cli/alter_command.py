@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.messages import say, warn
 from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName, split_pairs
 from paimon_cli.cli.results import Item, OutputFormat
 from paimon_cli.cli.schema_commands import SCHEMA_DETAILS
@@ -189,12 +189,12 @@ def _change(call: Call, context: typer.Context, changes: Sequence[SchemaChange],
     location = call.locate(context.obj, allow_unsafe_commit)
     altered = alter_table(call.open_to_commit(location), changes)
     for warning in altered.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     if call.output is OutputFormat.TABLE:
         done = (
             f"now has schema {altered.schema.id}" if altered.changed else f"is like that already, at schema {altered.schema.id}"
         )
-        print(f"{location.name} {done}")
+        say(f"{location.name} {done}")
         return
     from paimon_cli.table.schema_report import schema_details
 

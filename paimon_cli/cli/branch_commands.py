@@ -1,4 +1,4 @@
-"""`branches`: histories of their own over shared files. `TABLE$branch_NAME` names one in every other command."""
+"""`branches`: histories of their own over shared files. `--branch NAME` names one in every other command."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.confirmation import confirm
 from paimon_cli.cli.expire_command import show_doomed
+from paimon_cli.cli.messages import confirm, say
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, ID, TIME, counted
@@ -16,7 +16,7 @@ from paimon_cli.cli.value_kinds import COUNT, ID, TIME, counted
 if TYPE_CHECKING:
     from paimon_cli.maintain.fast_forward import FastForwardPlan
 
-branches = group("Branches of a table; TABLE$branch_NAME opens one.")
+branches = group("Branches of a table. Every command takes --branch NAME, or the table as 'TABLE$branch_NAME' (in quotes).")
 
 BRANCH_COLUMNS = (
     Column("name", "Branch"),
@@ -45,7 +45,7 @@ def list_branches(call: Call, table: TableName) -> None:
 def create(
     call: Call,
     table: TableName,
-    branch: Branch,
+    name: Branch,
     tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Begin at this tag.")] = None,
     snapshot: Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Begin at this snapshot.")] = None,
 ) -> None:
@@ -55,38 +55,49 @@ def create(
     """
     from paimon_cli.maintain.branches import create_branch
 
-    create_branch(call.open(table).context, branch, tag, snapshot)
-    _show(call, table, branch, "created")
+    create_branch(call.open(table).context, name, tag, snapshot)
+    _show(call, table, name, "created")
 
 
 @command(branches, "rename")
 def rename(
-    call: Call, table: TableName, branch: Branch, new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
+    call: Call, table: TableName, name: Branch, new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
 ) -> None:
     """Give a branch another name."""
     from paimon_cli.maintain.branches import rename_branch
 
-    rename_branch(call.open(table).context, branch, new_name)
+    rename_branch(call.open(table).context, name, new_name)
     _show(call, table, new_name, "renamed")
 
 
 @command(branches, "rm")
-def remove(call: Call, table: TableName, branch: Branch, yes: Yes = False) -> None:
-    """Delete a branch. Files that only it needed are orphans then, for `orphans rm`."""
+def remove(call: Call, table: TableName, name: Branch, dry_run: DryRun = False, yes: Yes = False) -> None:
+    """Delete a branch with its commits. Files that only it needed become orphans, which `orphans rm` deletes.
+
+    paimon-cli branches rm ./wh/shop.db/orders try
+    """
     from paimon_cli.maintain.branches import remove_branch
+    from paimon_cli.table.branch_report import branch_row
 
     opened = call.open(table)
-    confirm(f"branch {branch} of {opened.name} goes with all its commits: delete?", yes or branch not in opened.branches.names())
-    remove_branch(opened.context, branch)
+    if name not in opened.branches.names():
+        raise opened.branches.missing(name)
+    row = branch_row(opened, name)
+    newest = "without snapshots" if row.latest_snapshot is None else f"with snapshots up to {row.latest_snapshot}"
+    if dry_run:
+        say(f"branch {name} of {opened.name}, {newest}, would be deleted; nothing was changed (dry run)")
+        return
+    confirm(f"branch {name} of {opened.name}, {newest}, will be deleted", yes)
+    remove_branch(opened.context, name)
     if call.output is OutputFormat.TABLE:
-        print(f"deleted branch {branch}")
+        say(f"deleted branch {name}")
 
 
 @command(branches, "fast-forward")
 def fast_forward(
     call: Call,
     table: TableName,
-    branch: Branch,
+    name: Branch,
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
@@ -99,15 +110,15 @@ def fast_forward(
 
     location = call.locate(table, allow_unsafe_commit)
     opened = call.open_at(location) if dry_run else call.open_to_commit(location)
-    if branch not in opened.branches.names():
-        raise opened.branches.missing(branch)
+    if name not in opened.branches.names():
+        raise opened.branches.missing(name)
     context = opened.context
-    plan = forward.plan_fast_forward(context, branch)
+    plan = forward.plan_fast_forward(context, name)
     if dry_run:
         show_doomed(call, opened, "FastForwardPlan", measured(context, forward.doomed_by_forward(context, plan)), _headline(plan))
         return
     if plan.discards:
-        confirm(f"{_headline(plan)}: go on?", yes)
+        confirm(_headline(plan), yes)
     if not plan.is_needless:
         forward.fast_forward(context, plan, deletion(context, None, progress_on_stderr()))
     _show(call, table, "main", f"{_headline(plan)};")
@@ -127,6 +138,6 @@ def _show(call: Call, table: str, branch: str, done: str) -> None:
     row = branch_row(opened, branch)
     if call.output is OutputFormat.TABLE:
         at = "without snapshots" if row.latest_snapshot is None else f"at snapshot {row.latest_snapshot}"
-        print(f"{done} {'' if branch == 'main' else 'branch '}{branch} {at}")
+        say(f"{done} {'' if branch == 'main' else 'branch '}{branch} {at}")
     else:
         call.show(Item("Branch", opened.name, BRANCH_COLUMNS, row))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from paimon_cli.cli.messages import warn
 from paimon_cli.cli.parameters import (
+    BranchName,
     ConflictGranularity,
     Engine,
     EngineName,
@@ -47,6 +48,7 @@ class Call:
 
     output: OutputFormat = OutputFormat.TABLE
     warehouse: str | None = None
+    branch: str | None = None
     options: dict[str, str] = field(default_factory=dict)
     catalog_options: dict[str, str] = field(default_factory=dict, repr=False)
     engine: str = EngineName.AUTO.value
@@ -57,7 +59,7 @@ class Call:
     def locate(self, table: str, allow_unsafe_commit: bool = False) -> TableLocation:
         from paimon_cli.table.table_location import locate_table
 
-        location = locate_table(table, self.warehouse, self.catalog_options)
+        location = locate_table(table, self.warehouse, self.catalog_options, self.branch)
         return replace(location, allow_unsafe_commit=allow_unsafe_commit)
 
     def open(self, table: str) -> Table:
@@ -79,7 +81,7 @@ class Call:
         """The same for a command that commits: `Refused` now, not after the work, where no commit is safe."""
         opened = self.open_to_plan(location)
         if warning := opened.check_commits():
-            print(f"warning: {warning}", file=sys.stderr)
+            warn(warning)
         return opened
 
     def open_to_plan(self, location: TableLocation) -> Table:
@@ -136,10 +138,14 @@ def group(help_text: str) -> typer.Typer:
 def command(
     app: typer.Typer, name: str, *, runs_jobs: bool = False, **settings: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register `function(call, ...)` as a command with the shared options; `runs_jobs` adds those of the engine."""
+    """Register `function(call, ...)` as a command with the shared options; `runs_jobs` adds those of the engine.
+
+    A command with a parameter `table` or `tables`, or below one (`context`), takes `--branch`, too.
+    """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        shared = [*_SHARED, *_OF_JOBS] if runs_jobs else _SHARED
+        takes_table = not _NAMES_A_TABLE.isdisjoint(inspect.signature(function).parameters)
+        shared = [*_SHARED, *([_BRANCH] if takes_table else []), *(_OF_JOBS if runs_jobs else [])]
         wrapped = _with_shared_options(function, shared)
         app.command(name, **settings)(wrapped)
         if name in HIDDEN_ALIASES and "hidden" not in settings:
@@ -156,7 +162,7 @@ def _check_options(table: Table, given: dict[str, str]) -> None:
 
     check_options_of_call(table.schemas.latest().options, given, table.snapshots.latest_id() is not None)
     for warning in misspelled_keys(given):
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
 
 
 def _with_shared_options(function: Callable[..., None], shared: list[inspect.Parameter]) -> Callable[..., None]:
@@ -164,6 +170,8 @@ def _with_shared_options(function: Callable[..., None], shared: list[inspect.Par
 
     def run(**values: Any) -> None:
         given = {parameter.name: values.pop(parameter.name) for parameter in shared}
+        if given.get("branch") is not None and values.get("table", "") is None and "file" not in values:
+            raise UsageError("--branch needs a table", "a branch belongs to one", "name the table in front of it")
         function(_call(given), **values)
 
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
@@ -192,6 +200,8 @@ _SHARED = [
     _parameter("option", OptionPairs),
     _parameter("trace", Trace, False),
 ]
+_NAMES_A_TABLE = {"table", "tables", "context"}
+_BRANCH = _parameter("branch", BranchName)
 _OF_JOBS = [
     _parameter("engine", Engine, EngineName.AUTO),
     _parameter("spark_threshold", SparkThreshold),

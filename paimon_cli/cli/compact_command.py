@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from paimon_cli.cli.compact_options import (
     Watch,
     with_limits,
 )
+from paimon_cli.cli.messages import note
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_partitions
 from paimon_cli.errors import UsageError
 
@@ -109,4 +109,4 @@ def compact_behind_write(table: Table, buckets: Collection[int], engine: Engine)
     from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 
     request = CompactRequest(Strategy.MINOR.value, buckets=tuple(sorted(buckets)))
-    print(summary_line(table.name, run_compact(table.context, request, engine, progress_on_stderr())), file=sys.stderr)
+    note(summary_line(table.name, run_compact(table.context, request, engine, progress_on_stderr())))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_cli.cli.command import Call
+from paimon_cli.cli.messages import say, warn
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size, ran
 from paimon_cli.errors import PaimonError, PartialSuccess
@@ -75,7 +75,7 @@ def compact_once(
                 continue
             done.append(_summary(table.name, summary))
             if call.output is OutputFormat.TABLE:
-                print(summary_line(table.name, summary))
+                say(summary_line(table.name, summary))
     if call.output is not OutputFormat.TABLE and done:
         _show_summaries(call, done, single=single and len(locations) == 1)
     _raise_failures(failures, len(locations))
@@ -85,7 +85,7 @@ def opened(call: Call, location: TableLocation, dedicated: bool) -> Table:
     """The table, which can be committed to; with `dedicated` a warning if its writers may compact, too."""
     table = call.open_to_commit(location)
     if dedicated and not table.context.options.write_only:
-        print(f"warning: {table.name} is not write-only, its writers may compact, too: set write-only=true", file=sys.stderr)
+        warn(f"{table.name} is not write-only, its writers may compact, too: set write-only=true")
     return table
 
 

@@ -12,6 +12,7 @@ import typer
 
 from paimon_cli.cli.command import Call
 from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.compact_job import CompactRequest
@@ -141,6 +142,8 @@ class Targets:
 
             every = tables_of_database(self.database, self.call.warehouse, self.call.catalog_options)
             found = [location for location in every if self._wanted(location.name.rpartition(".")[2])]
+            if self.call.branch not in (None, MAIN_BRANCH):
+                found = [location.at_branch(self.call.branch) for location in found]
         return [replace(location, allow_unsafe_commit=self.allow_unsafe_commit) for location in found]
 
     def _wanted(self, name: str) -> bool:

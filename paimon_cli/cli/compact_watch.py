@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.cli.command import Call
 from paimon_cli.cli.compact_once import opened
 from paimon_cli.cli.compact_options import Targets
+from paimon_cli.cli.messages import note
 from paimon_cli.cli.results import OutputFormat
 from paimon_cli.cli.service_log import RoundLines, ServiceLog
 
@@ -42,7 +43,7 @@ def watch(
             service = CompactionService(lambda: _served(call, targets), request, engine, SystemClock(), watcher, signals.shield)
             service.run(seconds, max_rounds)
     except Terminated:
-        print("stopped", file=sys.stderr)
+        note("stopped")
 
 
 def _served(call: Call, targets: Targets) -> list[ServedTable]:

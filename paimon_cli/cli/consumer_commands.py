@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.parameters import TableName
+from paimon_cli.cli.messages import confirm, say
+from paimon_cli.cli.parameters import DryRun, TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, ID, TIME, counted
 
@@ -63,19 +64,28 @@ def reset(
     latest = opened.snapshots.latest_id() or 0
     row = _row(reset_consumer(opened.context, consumer, latest + 1 if next_snapshot is None else next_snapshot), latest)
     if call.output is OutputFormat.TABLE:
-        print(f"consumer {consumer} goes on with snapshot {row.next_snapshot}")
+        say(f"consumer {consumer} goes on with snapshot {row.next_snapshot}")
     else:
         call.show(Item("Consumer", opened.name, CONSUMER_COLUMNS, row))
 
 
 @command(consumers, "rm")
-def remove(call: Call, table: TableName, consumer: Consumer) -> None:
-    """Forget a consumer: nothing is kept for it any more."""
-    from paimon_cli.maintain.consumers import remove_consumer
+def remove(call: Call, table: TableName, consumer: Consumer, dry_run: DryRun = False, yes: Yes = False) -> None:
+    """Delete a consumer: snapshots are no longer kept for it.
 
-    remove_consumer(call.open(table).context, consumer)
+    paimon-cli consumers rm ./wh/shop.db/orders nightly-export
+    """
+    from paimon_cli.maintain.consumers import check_consumer, remove_consumer
+
+    context = call.open(table).context
+    check_consumer(context, consumer)
+    if dry_run:
+        say(f"consumer {consumer} would be deleted; nothing was changed (dry run)")
+        return
+    confirm(f"consumer {consumer} will be deleted; snapshots are no longer kept for it", yes)
+    remove_consumer(context, consumer)
     if call.output is OutputFormat.TABLE:
-        print(f"deleted consumer {consumer}")
+        say(f"deleted consumer {consumer}")
 
 
 def _row(consumer: Told, latest: int) -> ConsumerRow:

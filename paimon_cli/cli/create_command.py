@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.messages import say, warn
 from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName
 from paimon_cli.cli.results import Item, OutputFormat
 from paimon_cli.cli.schema_commands import SCHEMA_DETAILS
@@ -66,9 +66,9 @@ def create(
     location = call.locate(table, allow_unsafe_commit)
     made = create_table(location, definition)
     for warning in made.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     if call.output is OutputFormat.TABLE:
-        print(f"created {location.name}" if made.created else f"{location.name} exists already, left as it is")
+        say(f"created {location.name}" if made.created else f"{location.name} exists already, left as it is")
         return
     from paimon_cli.table.schema_report import schema_details
 

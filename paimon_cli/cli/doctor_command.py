@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.messages import say
 from paimon_cli.cli.results import Column, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import counted, printable
 
@@ -48,11 +49,11 @@ def doctor(
     else:
         for item in told:
             if isinstance(item, Fact):
-                print(f"ok       {item.subject}: {item.message}")
+                say(f"ok       {item.subject}: {item.message}")
         for item in findings:
-            print(f"{item.severity.upper():<7}  {item.code}  {item.subject}: {printable(item.message)}")
+            say(f"{item.severity.upper():<7}  {item.code}  {item.subject}: {printable(item.message)}")
             if item.command:
-                print(f"         run: {printable(item.command)}")
-        print(counted(len(findings), "finding"))
+                say(f"         run: {printable(item.command)}")
+        say(counted(len(findings), "finding"))
     if findings:
         raise typer.Exit(FINDINGS_EXIT_CODE)

@@ -1,27 +1,49 @@
-"""`drop`, `drop-partition`, `truncate`: away with a table, a partition, all rows."""
+"""`drop`, `drop-partition`, `truncate`: delete a table, partitions, all rows."""
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.confirmation import confirm
+from paimon_cli.cli.expire_command import show_doomed
+from paimon_cli.cli.messages import confirm, say, warn
 from paimon_cli.cli.parameters import AllowUnsafeCommit, CommitId, CommitUser, DryRun, TableName, Yes, split_partitions
 from paimon_cli.cli.results import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, SNAPSHOT_IDS, counted
+from paimon_cli.cli.value_kinds import COUNT, NAMES, SIZE, SNAPSHOT_IDS, counted, human_size
 from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.drop_job import Dropped
 
+NAMED = 20
+"""Paths that a warning names."""
 SUMMARY_COLUMNS = (
     Column("partitions", "Partitions", COUNT),
     Column("files", "Files", COUNT),
-    Column("rows", "Rows", COUNT),
+    Column("rows", "Records", COUNT),
     Column("snapshots", "Snapshots", SNAPSHOT_IDS),
 )
+TABLE_COLUMNS = (
+    Column("snapshots", "Snapshots", COUNT),
+    Column("files", "Files", COUNT),
+    Column("size", "Size", SIZE),
+    Column("left", "Left", NAMES),
+)
+
+
+@dataclass(frozen=True)
+class TableDropped:
+    """What went with a table; `left`: what stays in its directory, by paths below it."""
+
+    snapshots: int
+    files: int
+    size: int
+    left: list[str]
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -34,21 +56,27 @@ def truncate(
     call: Call,
     table: TableName,
     dry_run: DryRun = False,
+    yes: Yes = False,
     commit_user: CommitUser = None,
     commit_id: CommitId = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Delete all rows, as one commit: older snapshots keep them until they expire."""
-    _drop(call, table, [], dry_run, commit_user, commit_id, allow_unsafe_commit)
+    """Delete all rows, as one commit: older snapshots keep them until they expire.
+
+    paimon-cli truncate ./wh/shop.db/orders --dry-run
+    """
+    _drop(call, table, [], dry_run, yes, commit_user, commit_id, allow_unsafe_commit)
 
 
 def drop_partition(
     call: Call,
     table: TableName,
     partitions: Annotated[
-        list[str], typer.Argument(metavar="KEY=VALUE[,...]...", help="Partitions; part of the keys names all that have it.")
+        list[str],
+        typer.Argument(metavar="KEY=VALUE[,...]...", help="Partitions; some of the keys name all partitions that match."),
     ],
     dry_run: DryRun = False,
+    yes: Yes = False,
     commit_user: CommitUser = None,
     commit_id: CommitId = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
@@ -57,7 +85,7 @@ def drop_partition(
 
     paimon-cli drop-partition ./wh/shop.db/orders dt=2026-11-20
     """
-    _drop(call, table, split_partitions(partitions), dry_run, commit_user, commit_id, allow_unsafe_commit)
+    _drop(call, table, split_partitions(partitions, flag=""), dry_run, yes, commit_user, commit_id, allow_unsafe_commit)
 
 
 def _drop(
@@ -65,6 +93,7 @@ def _drop(
     table: str,
     partitions: list[dict[str, str]],
     dry_run: bool,
+    yes: bool,
     commit_user: str | None,
     commit_id: int | None,
     allow_unsafe_commit: bool,
@@ -72,38 +101,66 @@ def _drop(
     from paimon_cli.jobs.drop_job import plan_drop, run_drop
 
     location = call.locate(table, allow_unsafe_commit)
-    opened = call.open_at(location) if dry_run else call.open_to_commit(location)
+    opened = call.open_to_plan(location) if dry_run else call.open_to_commit(location)
     plan = plan_drop(opened.context, partitions)
+    if plan.files and not dry_run:
+        confirm(f"{_content(plan)} of {opened.name} will be deleted", yes)
     done = plan if dry_run else run_drop(opened.context, partitions, plan, commit_user, commit_id)
     if call.output is OutputFormat.TABLE:
-        print(_summary_text(done, dry_run))
+        say(_summary_text(done, dry_run))
     else:
         call.show(Item("DropPlan" if dry_run else "DropSummary", opened.name, SUMMARY_COLUMNS, done))
 
 
+def _content(what: Dropped) -> str:
+    return f"{counted(what.rows, 'record')} in {counted(what.files, 'file')} of {counted(what.partitions, 'partition')}"
+
+
 def _summary_text(done: Dropped, dry_run: bool) -> str:
-    what = f"{counted(done.rows, 'row')} in {counted(done.files, 'file')} of {counted(done.partitions, 'partition')}"
     if dry_run:
-        return f"{what} would go; nothing was changed (dry run)"
+        return f"{_content(done)} would be deleted; nothing was changed (dry run)"
     if not done.snapshots:
         return "there are no such rows, nothing was committed"
-    return f"snapshot {', '.join(str(snapshot.id) for snapshot in done.snapshots)}: {what} dropped"
+    return f"snapshot {', '.join(str(snapshot.id) for snapshot in done.snapshots)}: {_content(done)} deleted"
 
 
 def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False) -> None:
-    """Delete a table with all its files, snapshots, tags and branches."""
-    from paimon_cli.maintain.drop_table import drop_table
-    from paimon_cli.metadata.table_layout import MAIN_BRANCH
+    """Delete a table: its files, snapshots, tags and branches. Anything else in its directory stays and is named.
 
-    opened = call.open(table)
+    paimon-cli drop ./wh/shop.db/orders --dry-run
+    """
+    from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
+    from paimon_cli.maintain.snapshot_files import total_size
+
+    opened = call.open_to_plan(call.locate(table))
     if opened.branch != MAIN_BRANCH:
-        raise UsageError(f"{opened.name} is a branch", hint=f"paimon-cli branches rm {opened.url} {opened.branch}")
-    snapshots = counted(len(opened.snapshots.ids()), "snapshot")
-    what = f"table {opened.name} at {opened.url} with {snapshots}"
+        hint = f"paimon-cli branches rm {shlex.quote(opened.url)} {shlex.quote(opened.branch)}"
+        raise UsageError(f"{opened.name} is a branch", "drop deletes whole tables", hint)
+    schema = opened.schemas.latest()
+    plan = plan_table_drop(opened.storage, opened.layout, schema)
+    snapshots = len(opened.snapshots.ids())
+    what = f"table {opened.name} with {counted(snapshots, 'snapshot')}"
+    files = f"{counted(len(plan.files), 'file')} of {human_size(total_size(plan.files))}"
+    if not dry_run:
+        confirm(f"{what} ({files}) will be deleted for good", yes)
+        drop_table(opened.storage, opened.layout, schema, plan)
+    root = f"{opened.url}/"
+    left = [path.removeprefix(root) for path in plan.stays]
+    for line in _about_the_rest(opened.url, left):
+        warn(line)
     if dry_run:
-        print(f"{what} would go; nothing was changed (dry run)")
-        return
-    confirm(f"{what} goes for good: delete?", yes)
-    drop_table(opened.storage, opened.layout)
-    if call.output is OutputFormat.TABLE:
-        print(f"dropped {what}")
+        show_doomed(call, opened, "TableDropPlan", plan.files, what)
+    elif call.output is OutputFormat.TABLE:
+        say(f"dropped {what}: {files} deleted")
+    else:
+        summary = TableDropped(snapshots, len(plan.files), total_size(plan.files), left)
+        call.show(Item("TableDropSummary", opened.name, TABLE_COLUMNS, summary))
+
+
+def _about_the_rest(url: str, left: list[str]) -> list[str]:
+    """What a drop leaves, and why."""
+    if not left:
+        return []
+    shown = [f"  {path}" for path in left[:NAMED]]
+    more = [f"  and {len(left) - NAMED:,} more"] if len(left) > NAMED else []
+    return [f"{url} stays, as it holds what is no part of the table:", *shown, *more]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.confirmation import confirm
+from paimon_cli.cli.messages import confirm, say
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, ID, NAMES, SIZE, counted, human_size
@@ -83,11 +83,11 @@ def expire(
         show_doomed(call, opened, "ExpiryPlan", expiry.files(), _goes(expiry))
         return
     if expiry.names and not yes:
-        confirm(f"{_goes(expiry)}{_with_files(expiry.files())}: delete?", yes)
+        confirm(f"{_goes(expiry)}{_with_files(expiry.files())} will be deleted", yes)
     with call.engine_running() as engine:
         done = expiry.run(deletion(context, engine, progress))
     if call.output is OutputFormat.TABLE:
-        print(_summary_text(done))
+        say(_summary_text(done))
     else:
         call.show(Item("ExpirySummary", opened.name, SUMMARY_COLUMNS, done))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.file_commands import partition_filter
+from paimon_cli.cli.messages import say
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName
 from paimon_cli.cli.results import Column, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, FLAG, ID, KEY, LEVEL, SIZE, SPAN, TIME, counted, printable, records
@@ -63,7 +64,7 @@ def show_lsm(
     for row in rows:
         call.show(Listing("LsmBucket", opened.name, RUN_COLUMNS, row.runs, _heading(row), _footer(row)))
     if not rows:
-        print("no buckets with files")
+        say("no buckets with files")
 
 
 def _heading(row: LsmRow) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.confirmation import confirm
+from paimon_cli.cli.messages import confirm, say
 from paimon_cli.cli.parameters import DryRun, TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, SIZE, TIME, counted, human_size
@@ -82,13 +81,12 @@ def remove(
     if dry_run or not apply:
         _show(call, opened, found, explain, "; nothing was changed, --apply deletes them")
         return
-    # --apply is consent enough where nobody can be asked.
-    confirm(f"{_headline(found)}: delete?", yes or not found.files or not sys.stdin.isatty())
+    confirm(f"{_headline(found)} will be deleted", yes or not found.files)
     with call.engine_running() as engine:
         files, size = clean_orphans(opened.context, found, quarantine, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:
         kept = f", copies in {quarantine}" if quarantine and files else ""
-        print(f"{counted(files, 'orphan')} of {human_size(size)} deleted{kept}")
+        say(f"{counted(files, 'orphan')} of {human_size(size)} deleted{kept}")
     else:
         call.show(Item("OrphanSummary", opened.name, SUMMARY_COLUMNS, _Removed(files, size, quarantine)))
 

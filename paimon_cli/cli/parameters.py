@@ -95,8 +95,14 @@ AllowUnsafeCommit = Annotated[
     ),
 ]
 
+BranchName = Annotated[
+    str | None,
+    typer.Option(
+        "--branch", metavar="NAME", help="This branch of the table, as 'TABLE$branch_NAME' does.", rich_help_panel=COMMON_PANEL
+    ),
+]
 DryRun = Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be done.")]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask; needed where there is no terminal.")]
 
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="At this snapshot; else the latest.")]
 Partitions = Annotated[
@@ -139,7 +145,7 @@ def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
     split = [pair.partition("=") for pair in pairs or ()]
     for key, equals, _ in split:
         if not equals or not key.strip():
-            raise UsageError(f"{flag} {key} is no KEY=VALUE pair", hint=f"write {flag} key=value")
+            raise UsageError(f"{flag} {key} is not KEY=VALUE".lstrip(), hint=f"write {flag} key=value".replace("  ", " "))
     return {key.strip(): value for key, _, value in split}
 
 
@@ -150,7 +156,8 @@ def split_partitions(typed: Iterable[str] | None, flag: str = "--partition") -> 
         texts = _BETWEEN_PAIRS.split(text)
         pairs = split_pairs(texts, flag)
         if len(pairs) < len(texts):
-            raise UsageError(f"{flag} {text} names a key twice", "a partition has one value of each", "name each partition apart")
+            what = f"{flag} {text} names a key twice".lstrip()
+            raise UsageError(what, "a partition has one value for each key", "name each partition on its own")
         if partitions and not pairs.keys() & partitions[-1].keys():
             partitions[-1].update(pairs)
         else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.messages import say
 from paimon_cli.cli.parameters import SnapshotId, TableName
 from paimon_cli.cli.results import Column, Item, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, TEXT, counted, human_size, ran, records
@@ -127,7 +128,7 @@ class RowCount:
 
 def _show_count(call: Call, table: Table, count: int) -> None:
     if call.output is OutputFormat.TABLE:
-        print(count)
+        say(str(count))
     else:
         call.show(Item("RowCount", table.name, COUNT_COLUMNS, RowCount(count)))
 
@@ -195,6 +196,6 @@ def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:
         summary = run_export(scan.context, scan.plan, request, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:
         made = f"{counted(summary.rows, 'row')} in {counted(len(summary.files), 'file')}, {human_size(summary.size)}"
-        print(f"{made}, {ran(summary)} -> {output_path}")
+        say(f"{made}, {ran(summary)} -> {output_path}")
     else:
         call.show(Item("ExportSummary", table.name, EXPORT_COLUMNS, summary))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName
+from paimon_cli.cli.messages import confirm, say
+from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName, Yes
 from paimon_cli.cli.results import Column, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import counted
 from paimon_cli.errors import UsageError
@@ -47,6 +49,7 @@ def repair(
             "--older-than", metavar="DURATION", help="Leave lost commits alone that are younger: writers may be at work."
         ),
     ] = "1 h",
+    yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Plan repairs of a damaged table; --apply makes them as a new snapshot, after which `verify` passes.
@@ -77,22 +80,24 @@ def repair(
     else:
         _show_plan(plan, table)
     if apply:
+        if plan.changes:
+            confirm(f"{counted(plan.changes, 'repair')} of {opened.name} will be made", yes)
         summary = apply_repair(opened.context, plan)
         made = ", ".join(str(snapshot.id) for snapshot in summary.snapshots) or "none"
         if call.output is OutputFormat.TABLE:
-            print(f"{counted(summary.steps, 'repair')} made; new snapshots: {made}")
+            say(f"{counted(summary.steps, 'repair')} made; new snapshots: {made}")
     elif call.output is OutputFormat.TABLE and plan.changes:
-        print(f"nothing was changed; paimon-cli repair {table} --apply carries the plan out")
+        say(f"nothing was changed; paimon-cli repair {shlex.quote(opened.name)} --apply carries the plan out")
 
 
 def _show_plan(plan: RepairPlan, table: str) -> None:
     from paimon_cli.cli.value_kinds import printable
 
     at = "no snapshot" if plan.snapshot_id is None else f"snapshot {plan.snapshot_id}"
-    print(f"Repairs of {table} @ {at}: {plan.changes} to make, {len(plan.steps) - plan.changes} by hand")
+    say(f"Repairs of {table} @ {at}: {plan.changes} to make, {len(plan.steps) - plan.changes} by hand")
     for number, step in enumerate(plan.steps, 1):
-        print(f"{number:>3}. {step.kind:<12}  {printable(step.path)}: {printable(step.action)}")
+        say(f"{number:>3}. {step.kind:<12}  {printable(step.path)}: {printable(step.action)}")
         if step.loss:
-            print(f"     lost: {printable(step.loss)}")
+            say(f"     lost: {printable(step.loss)}")
         if step.command:
-            print(f"     run: {printable(step.command)}")
+            say(f"     run: {printable(step.command)}")

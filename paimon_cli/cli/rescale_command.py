@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.confirmation import confirm
+from paimon_cli.cli.messages import confirm, say
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Partitions, TableName, Yes, split_partitions
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size, ran
@@ -67,11 +67,11 @@ def rescale(
         _show_plan(call, opened, plan)
         return
     if plan.partitions:
-        confirm(f"{_headline(plan)}: go on?", yes)
+        confirm(_headline(plan), yes)
     with call.engine_running() as engine:
         summary = run_rescale(opened, plan, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:
-        print(_summary_text(summary))
+        say(_summary_text(summary))
     else:
         call.show(Item("RescaleSummary", opened.name, SUMMARY_COLUMNS, summary))
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.confirmation import confirm
 from paimon_cli.cli.expire_command import show_doomed
+from paimon_cli.cli.messages import confirm, say
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import Column, Item, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, ID, NAMES, SIZE, counted, human_size
@@ -61,7 +61,7 @@ def rollback(
     if done is None:
         return
     if call.output is OutputFormat.TABLE:
-        print(_summary_text(done))
+        say(_summary_text(done))
     else:
         call.show(Item("RollbackSummary", opened.name, SUMMARY_COLUMNS, done))
 
@@ -77,7 +77,7 @@ def _back(call: Call, opened: Table, target: RollbackTarget, dry_run: bool, yes:
         show_doomed(call, opened, "RollbackPlan", measured(opened.context, doomed_by(opened.context, plan)), _headline(plan))
         return None
     if not plan.is_needless:
-        confirm(f"{_headline(plan)}: go on?", yes)
+        confirm(_headline(plan), yes)
     return run_rollback(opened.context, plan, progress_on_stderr())
 
 
@@ -89,7 +89,7 @@ def _as_new(call: Call, opened: Table, target: RollbackTarget, dry_run: bool) ->
     latest, found = plan_restore(opened.context, target.snapshot)
     size = human_size(sum(difference.copied_bytes for difference in found))
     what = f"snapshot {latest.id + 1} would be as {target.snapshot.id}"
-    print(f"{what}: {counted(len(found), 'bucket')} differ, {size} to copy; nothing was changed (dry run)")
+    say(f"{what}: {counted(len(found), 'bucket')} differ, {size} to copy; nothing was changed (dry run)")
     return None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.cli.data_view import csv_line, json_line
+from paimon_cli.cli.messages import say
 from paimon_cli.cli.results import OutputFormat, envelope
 from paimon_cli.cli.value_kinds import cell_text, counted
 from paimon_cli.datatypes.canonical_form import canonical_rows
@@ -70,4 +71,4 @@ def _print_text(names: Sequence[str], fields: Sequence[DataField], rows: Iterabl
         list(zip(names, rights, strict=True)),
         ([NULL if value is None else cell_text(value) for value in row.values()] for row in rows),
     )
-    print(counted(count, "row"))
+    say(counted(count, "row"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.messages import say
 from paimon_cli.cli.parameters import AllowUnsafeCommit
 from paimon_cli.cli.results import Column, Item, OutputFormat
 from paimon_cli.cli.value_kinds import ABSENT, COUNT, FLAG, ID, LONG, SIZE, Kind, counted, human_size, records
@@ -68,12 +69,12 @@ def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsa
     if call.output is not OutputFormat.TABLE:
         show_staged(call, opened, stage_file, stage_file.read())
     elif result.already_committed:
-        print("committed before, nothing was done")
+        say("committed before, nothing was done")
     elif not result.snapshots:
-        print("no rows, nothing was committed")
+        say("no rows, nothing was committed")
     else:
         ids = ", ".join(str(snapshot.id) for snapshot in result.snapshots)
-        print(f"snapshot {ids}: {_content(staged)}, {counted(result.attempts, 'attempt')}")
+        say(f"snapshot {ids}: {_content(staged)}, {counted(result.attempts, 'attempt')}")
 
 
 @command(stage, "abort")
@@ -87,7 +88,7 @@ def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
     opened, stage_file, staged = _opened(call, file, table)
     deleted = abort_stage(opened.context, stage_file, staged)
     if call.output is OutputFormat.TABLE:
-        print(f"aborted: {counted(deleted, 'file')} gone, nothing was committed")
+        say(f"aborted: {counted(deleted, 'file')} gone, nothing was committed")
     else:
         show_staged(call, opened, stage_file, stage_file.read())
 

@@ -8,7 +8,8 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.expire_command import show_doomed
-from paimon_cli.cli.parameters import DryRun, TableName
+from paimon_cli.cli.messages import confirm, say
+from paimon_cli.cli.parameters import DryRun, TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, ID, TEXT, TIME, WALL_CLOCK, counted
 
@@ -96,8 +97,12 @@ def remove(
     table: TableName,
     names: Annotated[list[str], typer.Argument(metavar="TAG...", help="Names of tags.", show_default=False)],
     dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
-    """Delete tags, and the files that only they needed."""
+    """Delete tags, and the files that only they needed.
+
+    paimon-cli tags rm ./wh/shop.db/orders year-end --dry-run
+    """
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.deletion import deletion
     from paimon_cli.maintain.file_sizes import measured
@@ -112,10 +117,12 @@ def remove(
         doomed = measured(context, [*files, *doomed_with(context, removal)])
         show_doomed(call, opened, "TagRemovalPlan", doomed, counted(len(removal.names), "tag"))
         return
+    named = f"{counted(len(removal.names), 'tag')} ({', '.join(removal.names)})"
+    confirm(f"{named} and the files that only they need will be deleted", yes)
     count = remove_tags(context, removal, deletion(context, None, progress_on_stderr()))
     if call.output is OutputFormat.TABLE:
         freed = f", {counted(count, 'file')} deleted that only they needed" if count else ""
-        print(f"deleted {counted(len(removal.names), 'tag')}{freed}")
+        say(f"deleted {counted(len(removal.names), 'tag')}{freed}")
     else:
         columns = (Column("name", "Tag"),)
         call.show(Listing("RemovedTagList", opened.name, columns, [_Named(name) for name in removal.names]))
@@ -140,6 +147,6 @@ def _show(call: Call, table: str, tag: str, done: str) -> None:
     opened = call.open(table)
     row = read_tag(opened, tag)
     if call.output is OutputFormat.TABLE:
-        print(f"{done} tag {tag} at snapshot {row.snapshot_id}")
+        say(f"{done} tag {tag} at snapshot {row.snapshot_id}")
     else:
         call.show(Item("Tag", opened.name, TAG_COLUMNS, row))

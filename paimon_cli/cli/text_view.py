@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from paimon_cli.cli.messages import say
 from paimon_cli.cli.results import Item, Listing
 from paimon_cli.cli.value_kinds import Records, cell_text
 
@@ -35,12 +36,12 @@ def show(result: Listing | Item) -> None:
 def _show_listing(listing: Listing) -> None:
     shown = [column for column in listing.columns if column.title is not None]
     if listing.heading:
-        print(listing.heading)
+        say(listing.heading)
     if listing.rows:
         headers = [(str(column.title), column.kind.right_aligned) for column in shown]
         print_table(headers, ([column.kind.text(getattr(row, column.name)) for column in shown] for row in listing.rows))
     if listing.footer:
-        print(listing.footer)
+        say(listing.footer)
 
 
 def _show_item(item: Item) -> None:
@@ -53,7 +54,7 @@ def _show_item(item: Item) -> None:
         if isinstance(column.kind, Records):
             _show_records(str(column.title), column.kind.names, getattr(item.row, column.name))
     if item.footer:
-        print(item.footer)
+        say(item.footer)
 
 
 def _show_records(title: str, names: Sequence[str], rows: Sequence[Any]) -> None:

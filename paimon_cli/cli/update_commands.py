@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.messages import say
 from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
     AllowUnsafeCommit,
@@ -138,7 +139,7 @@ def _run(call: Call, location: TableLocation, request: UpdateRequest, done: str)
     with call.engine_running() as engine:
         summary = run_update(opened.context, request, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:
-        print(_summary_text(summary, done))
+        say(_summary_text(summary, done))
     else:
         call.show(Item("UpdateSummary" if request.assignments else "DeleteSummary", opened.name, SUMMARY_COLUMNS, summary))
 

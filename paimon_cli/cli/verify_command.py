@@ -10,6 +10,7 @@ import typer
 
 from paimon_cli import __version__
 from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.messages import say
 from paimon_cli.cli.parameters import SnapshotId
 from paimon_cli.cli.results import Column, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, counted, human_size, ran
@@ -148,7 +149,7 @@ def _show_text(found: VerifyReport, table: str) -> None:
     looked = f"{counted(found.snapshots, 'snapshot')}, {counted(found.manifests, 'manifest')}"
     if found.data_files:
         looked += f", {counted(found.data_files, 'data file')}, {human_size(found.size)}"
-    print(f"Verifying {table} @ {at} (level {found.level}: {looked})")
+    say(f"Verifying {table} @ {at} (level {found.level}: {looked})")
     print_table(
         [("Check", False), ("Result", False), ("Findings", True)], ([r.check, r.result, str(r.findings)] for r in found.checks)
     )
@@ -157,14 +158,14 @@ def _show_text(found: VerifyReport, table: str) -> None:
         shown[violation.code] = shown.get(violation.code, 0) + 1
         if shown[violation.code] <= SHOWN_OF_A_CODE:
             where = f"{printable(violation.path)}: {printable(violation.message)}"
-            print(f"{violation.severity.upper():<7}  {violation.code}  {where}")
+            say(f"{violation.severity.upper():<7}  {violation.code}  {where}")
     for code, count in shown.items():
         more = count - SHOWN_OF_A_CODE + found.omitted.get(code, 0)
         if more > 0:
-            print(f"         {code}  and {more:,} more{'' if code in found.omitted else ', see -o json'}")
+            say(f"         {code}  and {more:,} more{'' if code in found.omitted else ', see -o json'}")
     took = ran(found) if found.engine else f"{found.seconds:.1f} s"
-    print(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {took}")
+    say(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {took}")
     if any(violation.check == SCHEMAS for violation in found.violations):
-        print("hint: restore the schema file from a copy: nothing else tells what the columns of its data files mean")
+        say("hint: restore the schema file from a copy: nothing else tells what the columns of its data files mean")
     elif found.errors:
-        print(f"hint: paimon-cli repair {table}       plans what can be mended; changes nothing without --apply")
+        say(f"hint: paimon-cli repair {table}       plans what can be mended; changes nothing without --apply")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.messages import note, say, warn
 from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
     AllowUnsafeCommit,
@@ -159,7 +159,7 @@ def write(
         storage_options=opened.store_options,
     )
     if read_snapshot is not None and opened.context.options.commit_data_conflict_check == "off":
-        print("warning: --read-snapshot has no effect while the data conflict check is off", file=sys.stderr)
+        warn("--read-snapshot has no effect while the data conflict check is off")
     if stage is None:
         _write(checked, opened, request, compact)
     else:
@@ -173,11 +173,11 @@ def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhe
     with call.engine_running(request.parallelism) as engine:
         summary = run_write(opened.context, request, engine, progress_on_stderr())
         if call.output is OutputFormat.TABLE:
-            print(_summary_text(summary))
+            say(_summary_text(summary))
         else:
             call.show(Item("WriteSummary", opened.name, SUMMARY_COLUMNS, summary))
         if summary.compaction_lost:
-            print(f"note: the rows are committed, their inline compaction is not: {summary.compaction_lost}", file=sys.stderr)
+            note(f"note: the rows are committed, their inline compaction is not: {summary.compaction_lost}")
         if compact is CompactWhen.AFTER and summary.touched:
             from paimon_cli.cli.compact_command import compact_behind_write
 
@@ -193,7 +193,7 @@ def _stage(call: Call, opened: Table, request: WriteRequest, file: str) -> None:
     with call.engine_running(request.parallelism) as engine:
         staged = stage_write(opened.context, request, stage_file, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:
-        print(staged_text(stage_file, staged))
+        say(staged_text(stage_file, staged))
     else:
         show_staged(call, opened, stage_file, staged)
 

@@ -27,13 +27,17 @@ def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Cons
 
 
 def remove_consumer(context: TableContext, name: str) -> None:
-    """Nothing is kept for the consumer any more; `NotFound` names those that there are."""
-    path = context.layout.consumer(name)
-    if not is_plain_name(name) or not context.storage.exists(path):
+    """Nothing is kept for the consumer any more; `NotFound` as of `check_consumer`."""
+    check_consumer(context, name)
+    context.storage.delete(context.layout.consumer(name))
+
+
+def check_consumer(context: TableContext, name: str) -> None:
+    """`NotFound` for a consumer that is not there; it names those that are."""
+    if not is_plain_name(name) or not context.storage.exists(context.layout.consumer(name)):
         names = [consumer.name for consumer in consumers(context)]
         why = f"its consumers are {', '.join(names)}" if names else "it has no consumers"
         raise NotFound(f"no consumer '{name}' of {context.address}", why, "see `paimon-cli consumers ls`", consumer=name)
-    context.storage.delete(path)
 
 
 def expired_consumers(context: TableContext, older_than: int | None = None) -> list[Consumer]:

@@ -1,18 +1,140 @@
-"""Dropping a table: its directory goes, in an order that can be repeated after a crash."""
+"""Dropping a table: what Paimon made in its directory goes, in an order that can be repeated after a crash; the rest stays."""
 
 from __future__ import annotations
 
-from paimon_cli.metadata.table_layout import TableLayout
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from paimon_cli.datatypes.partition_path import escape
+from paimon_cli.errors import PartialSuccess, StorageUnavailable
+from paimon_cli.maintain.snapshot_files import DoomedFile
+from paimon_cli.metadata.table_layout import BRANCH_PREFIX, TableLayout
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.capability_probe import PROBE_PREFIX
+from paimon_cli.storage.directories import remove_empty_directory
 from paimon_cli.storage.storage import Storage
 
+DATA_DIRECTORY = "data-file.path-directory"
+ICEBERG_OPTION, ICEBERG_IN_TABLE, ICEBERG_DIRECTORY = "metadata.iceberg.storage", "table-location", "metadata"
+"""Where this option has this value, Paimon keeps metadata for readers of Iceberg in that directory of the table."""
+DAMAGED = "damaged"
+"""Where `repair` sets version files aside that cannot be read."""
 
-def drop_table(storage: Storage, layout: TableLayout) -> None:
-    """Versions first: what a crash leaves is an empty table, not one with dangling names. Its schema goes last."""
-    for status in storage.list_directory(layout.branches_directory):
-        storage.delete_directory(f"{status.path}/schema")
-    for directory in (layout.branches_directory, layout.tag_directory, layout.changelog_directory, layout.snapshot_directory):
+_OF_A_VERSION = ("snapshot", "tag", "changelog", "consumer", "schema")
+_OF_A_TABLE = ("branch", *_OF_A_VERSION, "manifest", "index", "statistics", "service", DAMAGED)
+_FIRST, _LAST = ("branch", "tag", "changelog", "snapshot"), "schema"
+_BUCKET = re.compile(r"bucket-(-?[0-9]+|postpone)")
+_ROOT, _BRANCHES, _BRANCH, _TEMPORARY = "table", "branch", "branch files", "temporary"
+
+
+class _Place(NamedTuple):
+    """A directory: `kind` of its files, and the names that the data directories below begin with, level by level.
+
+    `levels` is () where buckets come next, None where there is no data.
+    """
+
+    kind: str
+    levels: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class TableDrop:
+    """What goes, and what stays since Paimon did not make it. `directories`: those of the table, parents before children."""
+
+    files: list[DoomedFile] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
+    stays: list[str] = field(default_factory=list)
+
+
+def plan_table_drop(storage: Storage, layout: TableLayout, schema: TableSchema) -> TableDrop:
+    """Look through the directories of the table; those of others are not entered."""
+    plan = TableDrop()
+    places = [(layout.root, _Place(_ROOT, _levels_below_root(schema)))]
+    while places:
+        directory, place = places.pop()
+        for entry in sorted(storage.list_directory(directory), key=lambda entry: entry.name):
+            inside = _inside(place, entry.name, schema) if entry.is_directory else None
+            if inside is not None:
+                plan.directories.append(entry.path)
+                places.append((entry.path, inside))
+            elif entry.is_directory or place.kind == _ROOT:
+                plan.stays.append(f"{entry.path}/" if entry.is_directory else entry.path)
+            else:
+                plan.files.append(DoomedFile(entry.path, place.kind, entry.size))
+    return plan
+
+
+def drop_table(storage: Storage, layout: TableLayout, schema: TableSchema, plan: TableDrop) -> None:
+    """Versions first: what a crash leaves is an empty table, not one with dangling names. Its schema goes last.
+
+    What cannot be deleted is left for the next attempt, with the schema: `PartialSuccess`, unless nothing could be deleted.
+    """
+    failures: list[StorageUnavailable] = []
+    for directory in _in_order(layout, plan):
+        if directory == layout.schema_directory and failures:
+            continue
+        try:
+            _remove(storage, directory, plan)
+        except StorageUnavailable as failure:
+            failures.append(failure)
+    if not failures:
+        _remove_root(storage, layout.root)
+        return
+    left = plan_table_drop(storage, layout, schema).files
+    if len(left) >= len(plan.files):
+        raise failures[0]
+    raise PartialSuccess(
+        f"{len(left)} of {len(plan.files)} files of {layout.root} could not be deleted",
+        str(failures[0]),
+        "drop it again when that is mended: the rest is gone",
+        left=[file.path for file in left],
+    )
+
+
+def _levels_below_root(schema: TableSchema) -> tuple[str, ...]:
+    above = [name for name in schema.options.get(DATA_DIRECTORY, "").split("/") if name]
+    return (*above, *(f"{escape(key)}=" for key in schema.partition_keys))
+
+
+def _inside(place: _Place, name: str, schema: TableSchema) -> _Place | None:
+    """What a directory of that name holds there; None if it is no part of the table."""
+    if place.kind == _TEMPORARY or (place.kind == _ROOT and name.startswith(PROBE_PREFIX)):
+        return _Place(_TEMPORARY)
+    if (place.kind == _ROOT and name in _OF_A_TABLE) or (place.kind == _BRANCH and name in _OF_A_VERSION):
+        return _Place(name)
+    if place.kind == _ROOT and name == ICEBERG_DIRECTORY and schema.options.get(ICEBERG_OPTION) == ICEBERG_IN_TABLE:
+        return _Place("Iceberg metadata")
+    if place.kind == _BRANCHES and name.startswith(BRANCH_PREFIX):
+        return _Place(_BRANCH)
+    if place.levels == () and _BUCKET.fullmatch(name):
+        return _Place("data")
+    if place.levels and (name == place.levels[0] or (place.levels[0].endswith("=") and name.startswith(place.levels[0]))):
+        return _Place("data", place.levels[1:])
+    return _Place(_TEMPORARY) if place.kind != _ROOT and name.startswith((".", "_")) else None
+
+
+def _in_order(layout: TableLayout, plan: TableDrop) -> list[str]:
+    """The schemas of branches, all versions, everything else, the schemas of the table."""
+    top = [directory for directory in plan.directories if directory.rpartition("/")[0] == layout.root]
+    branches = [d for d in plan.directories if d.startswith(f"{layout.branches_directory}/") and d.endswith("/schema")]
+    rank = {f"{layout.root}/{name}": number - len(_FIRST) for number, name in enumerate(_FIRST)}
+    return [*branches, *sorted(top, key=lambda directory: rank.get(directory, directory == layout.schema_directory))]
+
+
+def _remove(storage: Storage, directory: str, plan: TableDrop) -> None:
+    below = f"{directory}/"
+    if not any(path.startswith(below) for path in plan.stays):
         storage.delete_directory(directory)
-    for status in storage.list_directory(layout.root):
-        if status.path != layout.schema_directory:
-            (storage.delete_directory if status.is_directory else storage.delete)(status.path)
-    storage.delete_directory(layout.root)
+        return
+    for file in plan.files:
+        if file.path.startswith(below):
+            storage.delete(file.path)
+    for place in reversed([d for d in plan.directories if d == directory or d.startswith(below)]):
+        remove_empty_directory(storage, place)
+
+
+def _remove_root(storage: Storage, root: str) -> None:
+    """An empty directory, or on object stores the object that stands for one."""
+    if not storage.list_directory(root) and not remove_empty_directory(storage, root):
+        storage.delete_directory(root)

@@ -1,10 +1,21 @@
-"""What only stores with real directories can do: remove an empty one, make the deletion of names in it last."""
+"""Directories beyond `Storage`: a first look into a big one, those above, removing an empty one, making deletions in it last."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
-from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage import FileStatus, Storage
+
+
+@runtime_checkable
+class ListsInPages(Protocol):
+    """A store that answers a listing page by page, so that the first entries cost one request."""
+
+    def first_entries(self, path: str, limit: int) -> list[FileStatus]:
+        """Some of the direct entries, not more than `limit`."""
+        ...
 
 
 @runtime_checkable
@@ -23,6 +34,23 @@ class SyncsDirectories(Protocol):
     def sync_directory(self, path: str) -> None:
         """Names deleted before stay deleted; a missing directory is no error."""
         ...
+
+
+def first_entries(storage: Storage, path: str, limit: int) -> list[FileStatus]:
+    """Some of the direct entries: all of them if there are fewer than `limit`."""
+    if isinstance(storage, ListsInPages):
+        return storage.first_entries(path, limit)
+    return storage.list_directory(path)[:limit]
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """The directories above a path or URL, the nearest first; of a local path also those where links lead to."""
+    scheme, mark, rest = path.rpartition("://")
+    for place in [rest] if mark else dict.fromkeys((path, os.path.realpath(path))):
+        above = place.rpartition("/")[0]
+        while above:
+            yield f"{scheme}{mark}{above}"
+            above = above.rpartition("/")[0]
 
 
 def remove_empty_directory(storage: Storage, path: str) -> bool:

@@ -15,7 +15,7 @@ from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.storage.capability_probe import has_primitive
 from paimon_cli.storage.clock_and_names import Names, RandomNames
 from paimon_cli.storage.commit_lock import CommitLock
-from paimon_cli.storage.directories import keep_deleted, remove_empty_directory
+from paimon_cli.storage.directories import first_entries, keep_deleted, remove_empty_directory
 from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
 
 
@@ -127,6 +127,9 @@ class GuardedStorage:
 
     def list_directory(self, path: str) -> list[FileStatus]:
         return self.inner.list_directory(path)
+
+    def first_entries(self, path: str, limit: int) -> list[FileStatus]:
+        return first_entries(self.inner, path, limit)
 
     def delete(self, path: str) -> None:
         self.inner.delete(path)

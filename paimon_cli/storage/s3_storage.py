@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
@@ -78,18 +78,14 @@ class S3Storage:
         return int(self._head(path)["ContentLength"])
 
     def list_directory(self, path: str) -> list[FileStatus]:
-        directory = path.rstrip("/")
-        found: list[FileStatus] = []
-        for page in self._pages(path, Delimiter="/"):
-            for entry in page.get("CommonPrefixes", ()):
-                name = entry["Prefix"].rstrip("/").rpartition("/")[2]
-                found.append(FileStatus(f"{directory}/{name}", name, 0, True, 0))
-            for entry in page.get("Contents", ()):
-                name = entry["Key"].rpartition("/")[2]
-                if name:  # else it is the marker of the directory itself
-                    modified = int(entry["LastModified"].timestamp() * 1000)
-                    found.append(FileStatus(f"{directory}/{name}", name, int(entry["Size"]), False, modified))
-        return found
+        return [entry for page in self._pages(path, Delimiter="/") for entry in _entries(path, page)]
+
+    def first_entries(self, path: str, limit: int) -> list[FileStatus]:
+        """See `directories`: one request."""
+        bucket, prefix = _prefix(path)
+        with self._errors_of(path):
+            page = self.settings.client().list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=limit)
+        return list(_entries(path, page))
 
     def delete(self, path: str) -> None:
         bucket, key = _split(path)
@@ -113,8 +109,7 @@ class S3Storage:
             return cast(dict[str, Any], self.settings.client().head_object(Bucket=bucket, Key=key))
 
     def _pages(self, path: str, **request: Any) -> Iterator[dict[str, Any]]:
-        bucket, key = _split(path)
-        prefix = f"{key.rstrip('/')}/" if key.rstrip("/") else ""
+        bucket, prefix = _prefix(path)
         with self._errors_of(path):
             yield from self.settings.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix, **request)
 
@@ -140,6 +135,25 @@ def _conditional_put(client: Any, **request: Any) -> PutOutcome | None:
     except _NO_CLEAR_ANSWER:
         return PutOutcome.UNKNOWN
     return PutOutcome.CREATED
+
+
+def _entries(path: str, page: Mapping[str, Any]) -> Iterator[FileStatus]:
+    """Direct entries in one page of a listing with a delimiter."""
+    directory = path.rstrip("/")
+    for entry in page.get("CommonPrefixes", ()):
+        name = entry["Prefix"].rstrip("/").rpartition("/")[2]
+        yield FileStatus(f"{directory}/{name}", name, 0, True, 0)
+    for entry in page.get("Contents", ()):
+        name = entry["Key"].rpartition("/")[2]
+        if name:  # else it is the marker of the directory itself
+            modified = int(entry["LastModified"].timestamp() * 1000)
+            yield FileStatus(f"{directory}/{name}", name, int(entry["Size"]), False, modified)
+
+
+def _prefix(path: str) -> tuple[str, str]:
+    """Bucket, and what the keys below a directory begin with."""
+    bucket, key = _split(path)
+    return bucket, f"{key.rstrip('/')}/" if key.rstrip("/") else ""
 
 
 def _split(path: str) -> tuple[str, str]:

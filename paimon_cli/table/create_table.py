@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NEWER_ROOTS, TIMESTAMP_ROOTS, DataType
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
-from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
@@ -16,6 +17,7 @@ from paimon_cli.table.engine_check import engine_limit
 from paimon_cli.table.option_values import idle_levels, misspelled_keys
 from paimon_cli.table.table_definition import TableDefinition, to_schema, with_key_options
 from paimon_cli.table.table_location import TableLocation
+from paimon_cli.table.table_site import check_site
 
 PLAIN_PRECISION = 6
 """Digits of a TIMESTAMP that every file format holds."""
@@ -44,7 +46,13 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
     definition = with_key_options(definition)
     check_definition(definition)
     if location.read_optimized:
-        raise UsageError(f"{location.name} is a view", "a table cannot be created under a name with $ro")
+        raise UsageError(f"{location.name} is a view", "a table cannot be created under a name with $ro", "leave $ro out")
+    if location.branch != MAIN_BRANCH:
+        raise UsageError(
+            f"{location.name} is a branch",
+            "a branch is made from a table that exists",
+            f"paimon-cli branches create {shlex.quote(location.url)} {location.branch}",
+        )
     schema = to_schema(definition, (clock or SystemClock()).now_millis())
     if location.storage_options.get("metastore") == "jdbc":
         raise NotSupported(
@@ -54,11 +62,11 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
         )
     storage, root = location.open_storage()
     history = SchemaHistory(storage, TableLayout(root))
-    exists = bool(history.ids())
-    if not exists:
+    if not history.ids():
         _refuse_unwritable(location.name, schema)
-    if not exists and history.commit(schema):
-        return CreatedTable(schema, True, (*misspelled_keys(definition.options), *idle_levels(definition.options)))
+        warnings = check_site(storage, root)
+        if history.commit(schema):
+            return CreatedTable(schema, True, (*warnings, *misspelled_keys(definition.options), *idle_levels(definition.options)))
     if not definition.if_not_exists:
         raise UsageError(
             f"table {location.name} exists already", hint="use --if-not-exists to leave it as it is, or choose another name"

@@ -15,6 +15,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import Storage
 from paimon_cli.table.table_location import TableLocation
+from paimon_cli.table.table_site import what_lies_at
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
@@ -41,10 +42,15 @@ class Table(TableHistory):
     def open(cls, location: TableLocation, options: Mapping[str, str] | None = None) -> Table:
         """NotFound when there is no table, or no such branch of it."""
         table = cls._at(location, options)
-        if location.branch != MAIN_BRANCH and not table.schemas.ids():
-            replace(table, branch=MAIN_BRANCH).schemas.latest()
+        if table.schemas.ids():
+            return table
+        main = replace(table, branch=MAIN_BRANCH)
+        if location.branch != MAIN_BRANCH and main.schemas.ids():
             raise table.branches.missing(location.branch)
-        table.schemas.latest()
+        try:
+            main.schemas.latest()
+        except NotFound as missing:
+            raise _with_what_is_there(missing, table) from None
         return table
 
     @classmethod
@@ -113,6 +119,12 @@ class Table(TableHistory):
                 f"paimon-cli schemas ls {self.name}",
             )
         return self.schemas.latest()
+
+
+def _with_what_is_there(missing: NotFound, table: Table) -> NotFound:
+    """The same error with what lies in the directory instead, if that is known."""
+    known = what_lies_at(table.storage, table.url)
+    return missing if known is None else NotFound(missing.what, known, "give the path of a Paimon table", **missing.details)
 
 
 def _number(name: str) -> int | None:

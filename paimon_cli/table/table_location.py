@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paimon_cli.errors import NotSupported, UsageError
@@ -62,6 +63,7 @@ class Warehouse:
 class TableLocation:
     """`url` as the storage takes it, `name` as the user wrote it (without secrets), for messages and output.
 
+    `name` has `$branch_NAME` of any branch but main, also if the branch was named apart from the table.
     `allow_unsafe_commit`: commit even where the storage cannot keep two commits at once apart.
     """
 
@@ -71,6 +73,10 @@ class TableLocation:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     allow_unsafe_commit: bool = False
     branch: str = MAIN_BRANCH
+
+    def at_branch(self, branch: str) -> TableLocation:
+        """The same table at a branch; this one must be at main."""
+        return replace(self, branch=branch, name=f"{self.name}${BRANCH_MARK}{branch}")
 
     def open_storage(self) -> tuple[Storage, str]:
         """The storage and the root of the table in normal form."""
@@ -109,13 +115,16 @@ def catalog_setting(key: str, directory: str = ".") -> str | None:
     return _catalog_file(os.path.join(directory, CATALOG_FILE)).get(key)
 
 
-def locate_table(table: str, warehouse: str | None = None, options: Mapping[str, str] | None = None) -> TableLocation:
+def locate_table(
+    table: str, warehouse: str | None = None, options: Mapping[str, str] | None = None, branch: str | None = None
+) -> TableLocation:
     """The directory of TABLE: a path or URL as it stands, `db.table` as WAREHOUSE/db.db/table. `options`: of the catalog.
 
-    `$branch_b` names a branch, `$ro` asks for the read-optimised view, `$branch_b$ro` for both; other system tables are
-    refused with the command that shows the same.
+    `$branch_b` names a branch, as `branch` does (UsageError if they differ), `$ro` asks for the read-optimised view,
+    `$branch_b$ro` for both; other system tables are refused with the command that shows the same.
     """
-    plain, branch, suffix = _split_suffixes(table)
+    plain, named, suffix = _split_suffixes(table)
+    branch = _one_branch(table, named, branch)
     found = find_warehouse(warehouse, options=options)
     if not plain:
         raise UsageError("the table name is empty", hint="TABLE is a path, a URL or db.table")
@@ -124,7 +133,23 @@ def locate_table(table: str, warehouse: str | None = None, options: Mapping[str,
     else:
         database, name = _split_name(plain)
         url = f"{found.database_url(database)}/{name}"
-    return TableLocation(url, without_user_info(table), suffix == READ_OPTIMIZED_SUFFIX, found.storage_options, branch=branch)
+    location = TableLocation(url, without_user_info(plain), storage_options=found.storage_options)
+    if branch != MAIN_BRANCH:
+        location = location.at_branch(branch)
+    if suffix == READ_OPTIMIZED_SUFFIX:
+        location = replace(location, read_optimized=True, name=f"{location.name}${suffix}")
+    return location
+
+
+def _one_branch(table: str, in_name: str | None, given: str | None) -> str:
+    """The branch of `$branch_b` and `--branch`, which may say the same twice; main if neither names one."""
+    if given is not None and given != MAIN_BRANCH:
+        check_branch_name(given)
+    if in_name is not None and given is not None and in_name != given:
+        raise UsageError(
+            f"'{without_user_info(table)}' and --branch {given} name different branches", hint="name the branch in one of the two"
+        )
+    return in_name or given or MAIN_BRANCH
 
 
 def _is_path(table: str, warehouse: Warehouse) -> bool:
@@ -145,11 +170,11 @@ def _split_name(table: str) -> tuple[str, str]:
     return database, name
 
 
-def _split_suffixes(table: str) -> tuple[str, str, str | None]:
+def _split_suffixes(table: str) -> tuple[str, str | None, str | None]:
     """Table, branch and view of `table$branch_b$ro`."""
     directory, slash, last = table.rpartition("/")
     name, dollar, suffix = last.partition("$")
-    plain, branch = f"{directory}{slash}{name}", MAIN_BRANCH
+    plain, branch = f"{directory}{slash}{name}", None
     if suffix.startswith(BRANCH_MARK):
         branch, dollar, suffix = suffix.removeprefix(BRANCH_MARK).partition("$")
         if branch != MAIN_BRANCH:
@@ -159,7 +184,7 @@ def _split_suffixes(table: str) -> tuple[str, str, str | None]:
     if suffix == READ_OPTIMIZED_SUFFIX:
         return plain, branch, suffix
     command = _COMMAND_OF_SYSTEM_TABLE.get(suffix)
-    hint = f"paimon-cli {command} {plain}" if command else "the suffixes of a table name are $ro and $branch_NAME"
+    hint = f"paimon-cli {command} {shlex.quote(plain)}" if command else "the suffixes of a table name are $ro and $branch_NAME"
     raise UsageError(f"'${suffix}' is not a view of a table that can be opened", "system tables are shown by commands", hint)
 
 

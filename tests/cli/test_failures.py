@@ -224,4 +224,4 @@ def test_a_condition_that_breaks_off_is_told_without_names_of_the_parser(run: Ru
 
 def test_blame_names_its_own_flag(run: Run, tmp_path: Path) -> None:
     table = golden_table("java-0.9", "dedup_partitioned", tmp_path)
-    assert "--key 3 is no KEY=VALUE pair" in run("blame", table, "--key", "3", code=2).err
+    assert "--key 3 is not KEY=VALUE" in run("blame", table, "--key", "3", code=2).err

@@ -62,7 +62,8 @@ def test_tags_and_consumers(run: Run, table: str) -> None:
     assert "1 tag gone (two)" in run("expire", table, "--what", "tags", "-y").out
     run("tags", "create", table, "three")
     assert "1 tag, 1 file" in run("tags", "rm", table, "three", "-n").out
-    run("tags", "rm", table, "three")
+    run("tags", "rm", table, "three", code=7)
+    run("tags", "rm", table, "three", "-y")
     run("tags", "rm", table, "three", code=3)
     run("consumers", "reset", table, "reader", "--next", 2)
     assert run("consumers", "ls", table, "-o", "json").json["items"][0]["behind"] == 2
@@ -74,7 +75,7 @@ def test_tags_and_consumers(run: Run, table: str) -> None:
 def test_branches(run: Run, table: str) -> None:
     run("branches", "create", table, "try", "--snapshot", 2)
     branch = f"{table}$branch_try"
-    run("drop-partition", branch, "dt=2024-01-01")
+    run("drop-partition", branch, "dt=2024-01-01", "-y")
     assert run("read", branch, "--count").out.strip() == "1" and run("read", table, "--count").out.strip() == "3"
     for command in (
         ("files", "ls"),
@@ -106,11 +107,13 @@ def test_rollback(run: Run, table: str) -> None:
 
 
 def test_rows_partitions_and_the_table_go(run: Run, table: str) -> None:
-    assert "1 row in 1 file of 1 partition would go" in run("drop-partition", table, "dt=2024-01-02", "-n").out
+    assert "1 record in 1 file of 1 partition would be deleted" in run("drop-partition", table, "dt=2024-01-02", "-n").out
     assert "twice" in run("drop-partition", table, "dt=2024-01-02,dt=2024-01-01", code=2).err
-    run("drop-partition", table, "dt=2024-01-02", "dt=2024-01-01")
+    run("drop-partition", table, "dt=2024-01-02", "dt=2024-01-01", code=7)
+    run("drop-partition", table, "dt=2024-01-02", "dt=2024-01-01", "-y")
     assert run("read", table, "--count").out.strip() == "1"
-    run("truncate", table)
+    run("truncate", table, code=7)
+    run("truncate", table, "-y")
     assert run("truncate", table).out.startswith("there are no such rows")
     assert run("read", table, "--count").out.strip() == "0"
     assert run("read", table, "--snapshot", 3, "--count").out.strip() == "3"
@@ -129,5 +132,5 @@ def test_orphans(run: Run, table: str) -> None:
     assert [(item["path"], item["size"]) for item in listed] == [("dt=2024-01-01/bucket-0/data-lost.parquet", 3)]
     assert "writer died" in listed[0]["origin"]
     assert "--apply deletes them" in run("orphans", "rm", table, "--older-than", "0 s", "--force").out and lost.exists()
-    assert "1 orphan of 3 B deleted" in run("orphans", "rm", table, "--older-than", "0 s", "--force", "--apply").out
+    assert "1 orphan of 3 B deleted" in run("orphans", "rm", table, "--older-than", "0 s", "--force", "--apply", "-y").out
     assert not lost.exists() and run("read", table, "--count").out.strip() == "3"

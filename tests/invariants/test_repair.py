@@ -148,7 +148,8 @@ def test_command(run: Run, tmp_path: Path) -> None:  # noqa: F811
     assert "1 to make" in text and "lost: 2 rows" in text and "nothing was changed" in text
     items = run("repair", context.url, "-o", "json").json["items"]
     assert items[0]["kind"] == "dead-files"
-    assert "new snapshots: 5" in run("repair", context.url, "--apply").out
+    run("repair", context.url, "--apply", code=7)
+    assert "new snapshots: 5" in run("repair", context.url, "--apply", "-y").out
     assert "0 to make" in run("repair", context.url).out
     run("verify", context.url, "--level", "full")
     run("repair", context.url, "--only", "everything", code=2)

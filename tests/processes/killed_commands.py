@@ -88,14 +88,14 @@ COMMANDS = (
     Command("rollback", "--to 3 -y"),
     Command("rollback", "--to 3 --as-new -y"),
     Command("tags create", "made --snapshot 3 --replace"),
-    Command("tags rm", "first", tag_the_first, undo="tags create {root} first --replace"),
+    Command("tags rm", "first -y", tag_the_first, undo="tags create {root} first --replace"),
     Command("branches create", "made --snapshot 3", undo="branches rm {root} made -y"),
     Command("branches fast-forward", "b -y", own_branch, midway=("PV001", "PV010")),
     Command("branches rm", "b -y", own_branch, undo="branches create {root} b"),
-    Command("drop-partition", "p=0 --commit-user u --commit-id 1"),
-    Command("truncate", "--commit-user u --commit-id 1"),
+    Command("drop-partition", "p=0 -y --commit-user u --commit-id 1"),
+    Command("truncate", "-y --commit-user u --commit-id 1"),
     Command("compact", "--strategy full --engine local"),
-    Command("repair", "--apply", damage),
+    Command("repair", "--apply -y", damage),
 )
 
 

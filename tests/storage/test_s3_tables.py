@@ -92,7 +92,7 @@ class TestCommands:
         run("branches", "rm", table, "try", "-y", *options)
         force = ("--older-than", "2999-01-01T00:00:00Z", "--force", *options)
         assert run("orphans", "ls", table, "-o", "json", *force).json["items"]
-        run("orphans", "rm", table, "--apply", *force)
+        run("orphans", "rm", table, "--apply", "-y", *force)
         assert not run("orphans", "ls", table, "-o", "json", *force).json["items"]
         assert run("read", table, "--count", *options).out.strip() == "20"
         run("drop", table, "-y", *options)

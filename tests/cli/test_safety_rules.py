@@ -1,0 +1,118 @@
+"""Rules for the whole tree of commands: branches are named alike everywhere, and what deletes or mends asks first."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.cli import messages
+from tests.cli.calling import Run
+from tests.cli.test_documented_commands import COMMANDS
+
+SHOWN = {name: command for name, command in COMMANDS.items() if not command.hidden}
+
+ASKS = {
+    "branches fast-forward",
+    "branches rm",
+    "consumers rm",
+    "drop",
+    "drop-partition",
+    "expire",
+    "locks break",
+    "orphans rm",
+    "repair",
+    "rescale",
+    "rollback",
+    "tags rm",
+    "truncate",
+}
+"""Commands that delete, rewrite history or mend."""
+DOES_NOT_ASK = {
+    "alter drop-column": "a new schema: no file changes, and older snapshots still show the column",
+    "alter unset": "a new schema",
+    "delete": "names its rows itself, and is undone by a roll-back",
+    "update": "names its rows itself, and is undone by a roll-back",
+    "consumers reset": "deletes nothing",
+    "stage abort": "the second half of a decision of two phases, which scripts make; what was committed is never touched",
+    "write": "with --overwrite it names what it replaces, and is undone by a roll-back",
+}
+"""Commands that look as if they should ask, and why they do not."""
+DESTRUCTIVE = re.compile(r"\b(rm|drop|delete|abort|truncate|expire|rollback|repair|rescale|reset|unset|break|fast-forward)\b")
+
+
+def spellings(name: str) -> set[str]:
+    return {spelling for parameter in SHOWN[name].params for spelling in parameter.opts}
+
+
+def test_whatever_deletes_or_mends_asks() -> None:
+    asking = {name for name in SHOWN if {"-y", "--yes"} <= spellings(name)}
+    assert asking == ASKS & set(SHOWN)
+    unclear = {name for name in SHOWN if DESTRUCTIVE.search(name.replace("-", " ") + " " + name)} - ASKS - set(DOES_NOT_ASK)
+    assert not unclear, "decide whether these ask"
+
+
+@pytest.mark.parametrize("name", sorted((ASKS & set(SHOWN)) - {"locks break"}))
+def test_whatever_asks_can_show_what_it_would_do(name: str) -> None:
+    assert {"-n", "--dry-run"} <= spellings(name)
+
+
+@pytest.mark.parametrize("name", sorted(SHOWN))
+def test_every_command_that_takes_a_table_takes_a_branch(name: str) -> None:
+    arguments = {parameter.metavar for parameter in SHOWN[name].params if not parameter.opts[0].startswith("-")}
+    takes_table = name.startswith("alter ") or any("TABLE" in (metavar or "") for metavar in arguments)
+    assert ("--branch" in spellings(name)) >= takes_table
+
+
+def test_branches_are_named_in_two_ways(run: Run, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    run("create", table, "-C", "id INT NOT NULL", "--primary-key", "id", "--bucket", 1)
+    run("write", table, "-", "--format", "json", "--engine", "local", stdin='{"id":1}\n')
+    run("branches", "create", table, "dev", "--snapshot", 1)
+    run("write", table, "-", "--format", "json", "--engine", "local", "--branch", "dev", stdin='{"id":2}\n')
+    counts = [run("read", *named, "--count").out.strip() for named in ([table], [f"{table}$branch_dev"], [table, "--branch", "dev"])]
+    assert counts == ["1", "2", "2"]
+    assert run("read", f"{table}$branch_dev", "--branch", "dev", "--count").out.strip() == "2"
+    assert run("snapshots", "ls", table, "--branch", "dev", "-o", "json").json["table"] == f"{table}$branch_dev"
+    run("read", f"{table}$branch_dev", "--branch", "main", code=2)
+    run("read", table, "--branch", "nope", code=3)
+    run("read", table, "--branch", "a/b", code=2)
+    run("doctor", "--branch", "dev", code=2)
+    run("alter", table, "set", "write-only=true", "--branch", "dev")
+    run("compact", table, "--branch", "dev", "--engine", "local")
+    assert len(run("snapshots", "ls", table, "-o", "json").json["items"]) == 1, "main is as it was"
+    run("truncate", table, "--branch", "dev", "-y")
+    assert [run("read", table, *on, "--count").out.strip() for on in ([], ["--branch", "dev"])] == ["1", "0"]
+    assert "branches rm" in run("drop", table, "--branch", "dev", "-y", code=2).err
+    assert "branches create" in run("create", tmp_path / "u", "-C", "id INT", "--branch", "dev", code=2).err
+
+
+def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    run("create", table, "-C", "id INT NOT NULL", "--primary-key", "id", "--bucket", 1)
+    asked: list[str] = []
+    monkeypatch.setattr(messages.sys.stdin.__class__, "isatty", lambda stream: True, raising=False)
+    monkeypatch.setattr(messages.typer, "confirm", lambda question, err: asked.append(question))
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda stream: True, raising=False)
+    run("drop", table, code=7)
+    assert table.exists()
+
+
+def test_names_do_not_steer_the_terminal(run: Run, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    run("create", table, "-C", "id INT NOT NULL", "--primary-key", "id", "--bucket", 1)
+    run("write", table, "-", "--format", "json", "--engine", "local", stdin='{"id":1}\n')
+    evil = "t\x1b[31mx"
+    for command in (["tags", "create"], ["tags", "show"], ["tags", "rm"], ["branches", "create"], ["branches", "rm"]):
+        answer = run(*command, table, evil, *(["-y"] if "rm" in command else []))
+        assert "\x1b" not in answer.out + answer.err and "\\x1b" in answer.out
+    answer = run("consumers", "reset", table, evil)
+    assert "\x1b" not in answer.out and "\x1b" not in run("consumers", "rm", table, evil, code=7).err
+
+
+def test_commands_speak_through_one_place() -> None:
+    allowed = {"app.py", "messages.py", "failure_report.py", "text_view.py", "data_view.py", "service_display.py", "service_log.py"}
+    folder = Path(messages.__file__).parent
+    printing = {path.name for path in folder.glob("*.py") if re.search(r"(?<![\w.])print\(|typer\.echo\(", path.read_text())}
+    assert printing <= allowed

@@ -1,0 +1,119 @@
+"""Dropping a table takes what is the table's own, wholly, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import PartialSuccess, StorageUnavailable
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.branches import create_branch
+from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
+from paimon_cli.maintain.tags import create_tag
+from paimon_cli.storage.local_storage import LocalStorage
+from tests.maintain.versions import files_on_disk
+from tests.tables import make_table, write
+
+COLUMNS = {"k": "INT NOT NULL", "dt": "STRING NOT NULL"}
+
+
+def partitioned(folder: Path, **options: str) -> TableContext:
+    context = make_table(folder / "t", COLUMNS, ["k", "dt"], ["dt"], options=options)
+    write(context, [{"k": 1, "dt": "a"}, {"k": 2, "dt": "b c"}])
+    create_tag(context, "one")
+    create_branch(context, "try", "one", None)
+    return context
+
+
+def put(context: TableContext, *names: str) -> list[str]:
+    for name in names:
+        path = Path(context.url) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    return [str(Path(context.url) / name) for name in names]
+
+
+def drop(context: TableContext, storage: LocalStorage | None = None) -> list[str]:
+    storage = storage or LocalStorage()
+    plan = plan_table_drop(storage, context.layout, context.schema)
+    drop_table(storage, context.layout, context.schema, plan)
+    return plan.stays
+
+
+def test_nothing_is_left_of_a_table(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    put(
+        context,
+        "changelog/changelog-1",
+        "consumer/consumer-c",
+        "service/service-primary-key-lookup",
+        "statistics/stats-1",
+        "index/index-1",
+        "damaged/snapshot-7",
+        "dt=z/bucket-postpone/data-1.parquet",
+        "dt=a/bucket-0/.data-2.tmp",
+        "dt=a/_SUCCESS",
+        "dt=a/bucket-0/_temporary/0/part-0",
+        "snapshot/.snapshot-2.0815.tmp",
+        ".commit-probe-1/probe",
+    )
+    assert drop(context) == [] and not Path(context.url).exists()
+
+
+def test_what_is_not_of_the_table_stays(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    foreign = put(
+        context, "thesis.txt", "src/a.py", "_delta_log/0.json", "x=1/bucket-0/f", "dt=a/bucket-0/inner/schema/schema-0", "bucket-0/f"
+    )
+    stays = drop(context)
+    assert files_on_disk(context) == {Path(path).relative_to(context.url).as_posix() for path in foreign}
+    names = [path.removeprefix(f"{context.url}/") for path in stays]
+    assert sorted(names) == ["_delta_log/", "bucket-0/", "dt=a/bucket-0/inner/", "src/", "thesis.txt", "x=1/"]
+
+
+def test_data_in_a_directory_of_its_own_and_iceberg_metadata_go(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    schema = context.schema
+    schema.options.update({"data-file.path-directory": "files/data", "metadata.iceberg.storage": "table-location"})
+    put(context, "files/data/dt=a/bucket-0/f", "metadata/v1.metadata.json", "files/other/f")
+    plan = plan_table_drop(LocalStorage(), context.layout, schema)
+    assert [path.removeprefix(context.url) for path in plan.stays] == ["/dt=a/", "/dt=b c/", "/files/other/"]
+    assert {"files/data/dt=a/bucket-0/f", "metadata/v1.metadata.json"} <= {f.path.removeprefix(f"{context.url}/") for f in plan.files}
+
+
+def test_links_go_as_links(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "f").write_text("x")
+    (Path(context.url) / "manifest" / "link").symlink_to(tmp_path / "elsewhere")
+    assert drop(context) == [] and (tmp_path / "elsewhere" / "f").exists()
+
+
+class Stubborn(LocalStorage):
+    """Refuses to delete below some directory."""
+
+    def __init__(self, *directories: str) -> None:
+        super().__init__()
+        self._directories = directories
+
+    def delete_directory(self, path: str) -> None:
+        if path.endswith(self._directories):
+            raise StorageUnavailable(f"the file system refused {path}", "Permission denied")
+        super().delete_directory(path)
+
+
+def test_what_cannot_be_deleted_is_said_and_the_table_can_be_dropped_again(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    with pytest.raises(PartialSuccess, match="could not be deleted") as partial:
+        drop(context, Stubborn("dt=a"))
+    assert len(partial.value.details["left"]) == 2, "a data file and the schema"
+    assert drop(context) == [] and not Path(context.url).exists()
+
+
+def test_a_table_of_which_nothing_can_be_deleted_is_whole(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    before = files_on_disk(context)
+    with pytest.raises(StorageUnavailable, match="Permission denied"):
+        drop(context, Stubborn(""))
+    assert files_on_disk(context) == before
