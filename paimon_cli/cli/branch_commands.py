@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -77,17 +78,16 @@ def remove(call: Call, table: TableName, name: Branch, dry_run: DryRun = False, 
     paimon-cli branches rm ./wh/shop.db/orders try
     """
     from paimon_cli.maintain.branches import remove_branch
-    from paimon_cli.table.branch_report import branch_row
 
     opened = call.open(table)
     if name not in opened.branches.names():
         raise opened.branches.missing(name)
-    row = branch_row(opened, name)
-    newest = "without snapshots" if row.latest_snapshot is None else f"with snapshots up to {row.latest_snapshot}"
+    snapshots = replace(opened, branch=name).snapshots.ids()
+    what = f"branch {name} of {opened.name} with {counted(len(snapshots), 'snapshot')}"
     if dry_run:
-        say(f"branch {name} of {opened.name}, {newest}, would be deleted; nothing was changed (dry run)")
+        say(f"{what} would be deleted; nothing was changed (dry run)")
         return
-    confirm(f"branch {name} of {opened.name}, {newest}, will be deleted", yes)
+    confirm(f"{what} will be deleted", yes)
     remove_branch(opened.context, name)
     if call.output is OutputFormat.TABLE:
         say(f"deleted branch {name}")

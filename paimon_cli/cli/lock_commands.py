@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.confirmation import confirm
+from paimon_cli.cli.messages import confirm
 from paimon_cli.cli.parameters import TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing
 from paimon_cli.cli.value_kinds import FLAG, Kind
@@ -80,5 +80,5 @@ def break_lock(
     location = call.locate(table)
     root = call.open_at(location).context.layout.root
     settings, lock = breakable_lock(location, root, even_if_valid=even_if_valid)
-    confirm(f"Take the lock {lock.lock_id} from {lock.owner or 'its holder'}, who took it {lock.age_seconds:.0f} s ago?", yes)
+    confirm(f"lock {lock.lock_id}, which {lock.owner or 'somebody'} took {lock.age_seconds:.0f} s ago, will be broken", yes)
     call.show(Item("Lock", table, COLUMNS, break_held_lock(location, settings, lock)))
