@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, load_vectors
@@ -31,20 +30,23 @@ FEWEST_RUNS = 8
 DECODED_PER_STORED_BYTE = 4
 SMALLEST_BATCH, LARGEST_BATCH = 512, 65536
 
+RowFilter = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""The rows of a batch that are wanted."""
+
 
 def read_bucket(
     context: TableContext,
     bucket: BucketFiles,
     columns: Sequence[str],
     *,
-    row_filter: pc.Expression | None = None,
+    row_filter: RowFilter | None = None,
     keep_kinds: bool = False,
     memory: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Current rows of the bucket with `columns` (also `_SEQUENCE_NUMBER`, `_VALUE_KIND`), in key order.
 
-    `row_filter` sees merged rows and may use any of `columns`. With `keep_kinds` deleted keys come too, as -D or -U rows.
-    `memory`: see `merge_section`.
+    `row_filter` chooses among merged rows and may use any of `columns`. With `keep_kinds` deleted keys come too, as -D or -U
+    rows. `memory`: see `merge_section`.
     A bucket with deletion vectors shows each row above level 0 that is not marked deleted; with
     `deletion-vectors.merge-on-read` those are merged with what level 0 holds.
     """
@@ -55,7 +57,7 @@ def read_bucket(
     else:
         live = _merged_rows(context, bucket, columns, keep_kinds, memory)
     for batch in live:
-        wanted = batch if row_filter is None else batch.filter(row_filter)
+        wanted = batch if row_filter is None else row_filter(batch)
         if wanted.num_rows:
             yield wanted
 

@@ -15,6 +15,8 @@ from paimon_cli.datatypes.values import values_to_arrow
 
 _MAX_INT = 2**31 - 1
 _DIGITS = re.compile(r"[0-9]+", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"-?[0-9]+", re.ASCII)
+"""Such a text is no calendar text, but a number of days, millis or units; `-00` is 0 (Java StringUtils.isNumeric)."""
 _DATE = re.compile(r"(?P<year>[^-]*)(?:-(?P<month>[^-]*)(?:-(?P<day>.*))?)?", re.DOTALL)
 _TIMESTAMP = re.compile(
     r"(?P<year>[0-9]{4}|\+[0-9]{5,9})-(?P<month>[0-9]{1,2})?-(?P<day>[0-9]{1,2})?"
@@ -22,19 +24,20 @@ _TIMESTAMP = re.compile(
     r"|T(?P<th>[0-9]{1,2}):(?P<tm>[0-9]{1,2})(?::(?P<ts>[0-9]{1,2})(?:\.(?P<tf>[0-9]{0,9}))?)?)?",
     re.ASCII,
 )
+MOST_LONG_DIGITS = 1000
 _SHORT_MONTHS = (4, 6, 9, 11)
 _FEBRUARY = 2
 _NANOS_PER_UNIT = {0: 1_000_000_000, 3: 1_000_000, 6: 1_000, 9: 1}
 
 
 def to_date(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """`y-M[-d]`, anything behind a blank ignored; digits alone are an epoch day."""
+    """`y-M[-d]`, anything behind a blank ignored; a whole number is an epoch day."""
     return per_distinct_value(array, _date, pa.int32()).cast(pa.date32())
 
 
 def _date(text: str) -> int:
-    if _DIGITS.fullmatch(text):
-        return _int(text, text, "DATE")
+    if _WHOLE_NUMBER.fullmatch(text):
+        return _java_int(text, "DATE")
     blank = text.find(" ")
     match = _DATE.fullmatch(text[:blank] if blank > 0 else text)
     if match is None:
@@ -53,19 +56,29 @@ def _days_of(year: int, month: int) -> int:
 def _int(part: str, text: str, target: str) -> int:
     """Digits between blanks."""
     digits = part.strip("".join(map(chr, range(0x21))))
-    if not _DIGITS.fullmatch(digits) or int(digits) > _MAX_INT:
+    if not _DIGITS.fullmatch(digits):
         raise impossible(text, target)
-    return int(digits)
+    return _java_int(digits, target, text)
+
+
+def _java_int(number: str, target: str, text: str = "") -> int:
+    """Leading zeros do not count; more digits than an int has are too many to look at."""
+    digits = number.lstrip("-").lstrip("0")
+    value = int(digits or "0") if len(digits) < len("10000000000") else _MAX_INT + 2
+    value = -value if number.startswith("-") else value
+    if not -_MAX_INT - 1 <= value <= _MAX_INT:
+        raise impossible(text or number, target)
+    return value
 
 
 def to_time(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """`H[:m[:s[.f]]]` with a zone behind a sign, rounded to millis; digits alone are millis of day."""
+    """`H[:m[:s[.f]]]` with a zone behind a sign, rounded to millis; a whole number is millis of day."""
     return per_distinct_value(array, _time, pa.int32()).view(pa.time32("ms"))
 
 
 def _time(text: str) -> int:
-    if _DIGITS.fullmatch(text):
-        return _int(text, text, "TIME")
+    if _WHOLE_NUMBER.fullmatch(text):
+        return _java_int(text, "TIME")
     sign = "-" if "-" in text else "+"
     clock, _, zone = text.partition(sign)
     hours, minutes, seconds, millis = _clock(clock, text)
@@ -97,7 +110,7 @@ def _zone(zone: str, text: str) -> tuple[int, int]:
 
 
 def to_timestamp(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """`y-M-d[ H:m:s[.f]]` or `y-M-dTH:m[:s[.f]]`, cut to the precision; digits alone count its units (not for LTZ)."""
+    """`y-M-d[ H:m:s[.f]]` or `y-M-dTH:m[:s[.f]]`, cut to the precision; a whole number counts its units (not for LTZ)."""
     encoded = array.dictionary_encode()
     parsed = [_timestamp(text, target) for text in encoded.dictionary.to_pylist()]
     return values_to_arrow(parsed, target).cast(arrow_type(target)).take(encoded.indices)
@@ -105,8 +118,8 @@ def to_timestamp(array: pa.Array, source: DataType, target: DataType) -> pa.Arra
 
 def _timestamp(text: str, target: DataType) -> Timestamp:
     precision = target.precision or 0
-    if target.root == "TIMESTAMP" and _DIGITS.fullmatch(text):
-        if precision not in _NANOS_PER_UNIT or int(text) >= 2**63:
+    if target.root == "TIMESTAMP" and _WHOLE_NUMBER.fullmatch(text):
+        if precision not in _NANOS_PER_UNIT or len(text) > MOST_LONG_DIGITS or not -(2**63) <= int(text) < 2**63:
             raise impossible(text, type_to_sql(target))
         millis, nanos = divmod(int(text) * _NANOS_PER_UNIT[precision], 1_000_000)
         return Timestamp(millis, nanos)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from paimon_cli.cli.parameters import (
 )
 from paimon_cli.cli.result_view import show
 from paimon_cli.cli.results import Item, Listing, OutputFormat
+from paimon_cli.cli.value_kinds import printable
 from paimon_cli.errors import UsageError
 from paimon_cli.storage.catalog_options import split_options
 
@@ -118,6 +120,10 @@ class Call:
             yield engine
         finally:
             engine.stop()
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        for warning in warnings:
+            print(f"warning: {printable(warning)}", file=sys.stderr)
 
     def show(self, result: Listing | Item) -> None:
         show(result, self.output)

@@ -100,6 +100,7 @@ def read(
     opened = call.open(table)
     increment = None if incremental is None else _increment(incremental, incremental_mode)
     scan = plan_rows(opened, ReadRequest(select, where, limit, snapshot, tag, as_of, row_kind, increment))
+    call.warn(scan.predicate.warnings if scan.predicate else ())
     if explain:
         _show_plan(call, opened, scan)
     elif count:

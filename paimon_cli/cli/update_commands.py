@@ -82,7 +82,8 @@ def update(
 
     The same place is a bucket, or what --data-conflict-check or the table's commit.data-conflict-check says; never off.
 
-    Expressions: columns, literals, NULL, + - * / %, ||, concat, upper, lower, coalesce, round, floor, ceil.
+    Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, round,
+    floor, ceil; conditions know the same.
     Whole numbers divide to whole numbers, decimals are rounded half up, what does not fit its column is an error.
 
     paimon-cli update ./wh/game.db/players --set "points = points + 1" -w "id = 7"
@@ -134,8 +135,10 @@ def _under_check(call: Call, granularity: ConflictGranularity | None) -> Call:
 def _run(call: Call, location: TableLocation, request: UpdateRequest, done: str) -> None:
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.update_job import run_update
+    from paimon_cli.read.predicate import parse_predicate
 
     opened = call.open_to_commit(location)
+    call.warn(parse_predicate(request.where, opened.context.schema).warnings)
     with call.engine_running() as engine:
         summary = run_update(opened.context, request, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:

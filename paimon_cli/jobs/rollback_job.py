@@ -12,10 +12,11 @@ from paimon_cli.maintain.restore_as_new import BucketDifference, differences, re
 from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back, rollback_target
 from paimon_cli.metadata.file_names import is_plain_name
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.options.size_and_duration import plain_number
 from paimon_cli.table.moments import moment_of
 
 _TRIES = 5
-_DIGITS_OF_MILLIS = 12
+_LEAST_MILLIS = 10**11
 """Numbers as long as this are epoch millis, not snapshots."""
 
 
@@ -33,11 +34,12 @@ class RolledBack:
 
 def find_target(context: TableContext, text: str) -> RollbackTarget:
     """A snapshot id, a tag, or a time: the newest snapshot made until then. `NotFound`, `UsageError`."""
+    number = plain_number(text)
     is_tag = is_plain_name(text) and context.tags.content(text) is not None
-    if is_tag and (not text.isdigit() or context.snapshots.find(int(text)) is None):
+    if is_tag and (number is None or context.snapshots.find(number) is None):
         return rollback_target(context, tag=text)
-    if text.isdigit() and len(text) < _DIGITS_OF_MILLIS:
-        return rollback_target(context, snapshot_id=int(text))
+    if number is not None and 0 <= number < _LEAST_MILLIS:
+        return rollback_target(context, snapshot_id=number)
     millis = moment_of(text, context.clock.now_millis())
     snapshot = context.snapshots.at_time(millis)
     if snapshot is None:

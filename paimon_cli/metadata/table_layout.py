@@ -125,4 +125,5 @@ def parse_hint(text: bytes) -> int | None:
 def parse_numbered(prefix: str, name: str) -> int | None:
     """The N of 'snapshot-N' or 'schema-N'; None for any foreign name (they are ignored everywhere)."""
     digits = name[len(prefix) :]
-    return int(digits) if name.startswith(prefix) and digits.isascii() and digits.isdigit() else None
+    fits = digits.isascii() and digits.isdigit() and len(digits) < 20
+    return int(digits) if name.startswith(prefix) and fits else None

@@ -50,12 +50,16 @@ class TableSchema:
 
     def field(self, name: str) -> DataField:
         """The column of that name; `UsageError` when there is none."""
-        found = self._by_name.get(name)
+        found = self.find(name)
         if found is None:
             raise UsageError(
                 f"no column '{name}'", "the table does not have it", f"columns: {', '.join(self.field_names)}", column=name
             )
         return found
+
+    def find(self, name: str) -> DataField | None:
+        """The column of that name, if there is one."""
+        return self._by_name.get(name)
 
     def fields_of(self, names: Iterable[str]) -> tuple[DataField, ...]:
         return tuple(map(self.field, names))

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from paimon_cli.errors import UsageError
-from paimon_cli.options.size_and_duration import parse_duration, parse_size
+from paimon_cli.options.size_and_duration import parse_duration, parse_size, plain_number
 
 T = TypeVar("T")
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 class HasOptions(Protocol):
@@ -73,9 +72,11 @@ def whole_number(low: int, high: int = 2**31 - 1) -> Callable[[str], int]:
     """Reader of whole numbers from `low` to `high`."""
 
     def read(value: str) -> int:
-        if not _WHOLE_NUMBER.fullmatch(value.strip()) or not low <= int(value) <= high:
+        text = value.strip()
+        number = plain_number(text[1:] if re.match(r"\+[0-9]", text) else text)
+        if number is None or not low <= number <= high:
             raise ValueError(f"a whole number from {low} to {high}")
-        return int(value)
+        return number
 
     return read
 
@@ -110,9 +111,11 @@ def names(value: str) -> tuple[str, ...]:
 def per_level(value: str) -> dict[int, str]:
     """`0:avro,3:orc` as a mapping from level to text."""
     pairs = [item.split(":", 1) for item in value.split(",") if item.strip()]
-    if any(len(pair) != 2 or not pair[0].strip().isdecimal() for pair in pairs):
+    numbered = [(plain_number(pair[0]), pair[-1].strip()) for pair in pairs if len(pair) == 2]
+    found = {level: item for level, item in numbered if level is not None and level >= 0}
+    if len(numbered) < len(pairs) or len(found) < len({pair[0].strip() for pair in pairs}):
         raise ValueError("pairs of level and value, such as 0:avro,3:orc")
-    return {int(level): item.strip() for level, item in pairs}
+    return found
 
 
 def optional(read: Callable[[str], T]) -> Callable[[str], T | None]:

@@ -1,4 +1,4 @@
-"""Sizes and durations as text: `128 mb`, `1 h` as options hold them (Java MemorySize, TimeUtils), `14.2 MB` for people."""
+"""Whole numbers, sizes and durations: `128 mb`, `1 h` as options hold them (Java MemorySize, TimeUtils), `14.2 MB` for people."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from paimon_cli.errors import UsageError
 
 _AMOUNT = re.compile(r"\s*([0-9]+)\s*([^\s0-9]*)\s*")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _MAX_LONG = 2**63 - 1
 
 _BYTES = {
@@ -30,6 +31,16 @@ _SIZE_UNITS = {unit: factor for factor, units in _BYTES.items() for unit in unit
 _DURATION_UNITS = {unit: factor for factor, units in _NANOS.items() for unit in units}
 
 
+def plain_number(text: str) -> int | None:
+    """A whole number of 64 bits in ASCII digits, blanks around it ignored; None for any other text.
+
+    `str.isdigit` and `isdecimal` are no guards for `int`: it fails for `²`, and for thousands of digits.
+    """
+    found = _WHOLE_NUMBER.fullmatch(text.strip())
+    number = int(found[0]) if found else None
+    return number if number is not None and -_MAX_LONG - 1 <= number <= _MAX_LONG else None
+
+
 def parse_size(text: str) -> int:
     """Bytes of a size; units are powers of 1024, none means bytes. Raises `UsageError`."""
     number = _scaled(text, _SIZE_UNITS)
@@ -50,8 +61,8 @@ def parse_duration(text: str) -> int:
 
 def _scaled(text: str, units: dict[str, int]) -> int | None:
     amount = _AMOUNT.fullmatch(text)
-    factor = units.get(amount[2].lower()) if amount else None
-    return None if amount is None or factor is None else int(amount[1]) * factor
+    number, factor = (plain_number(amount[1]), units.get(amount[2].lower())) if amount else (None, None)
+    return None if number is None or factor is None else number * factor
 
 
 def human_size(size_bytes: int) -> str:

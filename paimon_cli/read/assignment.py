@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.field_types import DataField
-from paimon_cli.read.expressions import DECIMAL, Expression, as_kind, kind_of
+from paimon_cli.read.expressions import DECIMAL, WHOLE, Expression, as_kind, kind_of
 
 
 class BadRow(Exception):
@@ -42,6 +42,8 @@ class Assignment:
     def _evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         t = self.column.type
         values = as_kind(self.expression.evaluate(batch), kind_of(t))
+        if kind_of(t) == WHOLE:
+            return values.cast(pa.int64())
         if kind_of(t) == DECIMAL and values.type.scale > (t.scale or 0):
             values = pc.round(values, t.scale, round_mode="half_towards_infinity")
         return values

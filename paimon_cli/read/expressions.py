@@ -1,6 +1,6 @@
-"""What stands on the right of `SET column = ...`: columns, constants, arithmetic and text functions over Arrow batches.
+"""Values that SQL computes from a row, for conditions, assignments and sort keys: columns, fields, constants, functions.
 
-Numbers are computed in the widest form of their kind (int64, decimal256, float64) by kernels that fail on overflow; only the
+Numbers are computed in the widest form of their kind (int64, decimal256, float64) by kernels that fail on overflow; only an
 assignment brings the result into its column's type.
 """
 
@@ -30,7 +30,7 @@ QUOTIENT_DIGITS = 12
 
 
 class Expression(Protocol):
-    """`kind` is one of the constants above, or the text of any other type."""
+    """`kind` is one of the constants above, or the text of any other type. What an expression reads it finds by name."""
 
     @property
     def kind(self) -> str: ...
@@ -63,10 +63,13 @@ def can_become(kind: str, wanted: str) -> bool:
 
 
 def as_kind(values: pa.Array, kind: str) -> pa.Array:
-    """Numbers in the form in which that kind is computed; anything else as it is."""
+    """Numbers in the form in which that kind is computed; anything else as it is.
+
+    Whole numbers that come from a decimal, by `round`, stay decimals: they may be wider than int64.
+    """
     t = values.type
     if kind == WHOLE:
-        return values.cast(pa.int64())
+        return values if pa.types.is_decimal(t) else values.cast(pa.int64())
     if kind == DECIMAL:
         return values.cast(pa.decimal256(t.precision, t.scale) if pa.types.is_decimal(t) else WIDE_WHOLE)
     return values.cast(pa.float64(), safe=False) if kind == FLOATING else values
@@ -74,13 +77,25 @@ def as_kind(values: pa.Array, kind: str) -> pa.Array:
 
 @dataclass(frozen=True)
 class ColumnValue:
-    """The row's own value, as it was before the update."""
+    """The row's own value: of the column, or of the field that `path` leads to inside of it. `type` is the value's type."""
 
     name: str
-    kind: str
+    type: DataType
+    path: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.type)
+
+    def stored(self, batch: pa.RecordBatch) -> pa.Array:
+        """The values as they are stored; a field is null where a ROW around it is."""
+        values = batch.column(self.name)
+        for name in self.path:
+            values = pc.struct_field(values, name)
+        return values
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        return as_kind(batch.column(self.name), self.kind)
+        return as_kind(self.stored(batch), self.kind)
 
     def columns(self) -> Iterator[str]:
         yield self.name
@@ -121,7 +136,9 @@ class Arithmetic:
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         left, right = (as_kind(side.evaluate(batch), self.kind) for side in (self.left, self.right))
-        if self.op == "/" and self.kind == DECIMAL:
+        if self.kind == WHOLE:
+            left, right = _whole_operands(left, right, exact=self.op in "+-*")
+        elif self.op == "/" and self.kind == DECIMAL:
             left = _with_digits(left, QUOTIENT_DIGITS)
         result = _OPERATORS[self.op](left, right)
         if self.kind == FLOATING and bool(np.any(_infinite(result) & ~_infinite(left) & ~_infinite(right))):
@@ -160,8 +177,7 @@ class Coalesce:
         return reduce(lambda known, other: other if can_become(known, other) else known, (a.kind for a in self.arguments))
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        values = [as_kind(argument.evaluate(batch), self.kind) for argument in self.arguments]
-        return pc.coalesce(*_alike(values))
+        return pc.coalesce(*alike([argument.evaluate(batch) for argument in self.arguments], self.kind))
 
     def columns(self) -> Iterator[str]:
         for argument in self.arguments:
@@ -173,14 +189,23 @@ def _with_digits(values: pa.Array, digits: int) -> pa.Array:
     return values.cast(pa.decimal256(values.type.precision + more, values.type.scale + more))
 
 
-def _alike(values: list[pa.Array]) -> list[pa.Array]:
-    """Decimals with the same precision and scale, wide enough for all."""
-    types = [value.type for value in values]
-    if not pa.types.is_decimal(types[0]):
-        return values
+def alike(values: list[pa.Array], kind: str) -> list[pa.Array]:
+    """The values in the one form of the kind; decimals with the same precision and scale, wide enough for all."""
+    shaped = [as_kind(value, kind) for value in values]
+    if not any(pa.types.is_decimal(value.type) for value in shaped):
+        return shaped
+    shaped = [as_kind(value, DECIMAL) for value in shaped]
+    types = [value.type for value in shaped]
     scale = max(t.scale for t in types)
     common = pa.decimal256(max(t.precision - t.scale for t in types) + scale, scale)
-    return [value.cast(common) for value in values]
+    return [value.cast(common) for value in shaped]
+
+
+def _whole_operands(left: pa.Array, right: pa.Array, *, exact: bool) -> list[pa.Array]:
+    """Both as int64, or as decimals for an operator whose result on decimals is whole too."""
+    if exact and pa.types.is_decimal(left.type) | pa.types.is_decimal(right.type):
+        return [as_kind(side, DECIMAL) for side in (left, right)]
+    return [side.cast(pa.int64()) for side in (left, right)]
 
 
 def _remainder(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -193,7 +218,18 @@ def _infinite(values: pa.Array) -> np.ndarray:
 
 
 def _rounded(how: Callable[[pa.Array], pa.Array]) -> Callable[[list[pa.Array]], pa.Array]:
-    return lambda arguments: how(arguments[0]).cast(pa.int64())
+    return lambda arguments: _as_whole(how(_with_room(arguments[0])))
+
+
+def _with_room(values: pa.Array) -> pa.Array:
+    """Rounding up may need one digit more than a decimal has."""
+    t = values.type
+    return values.cast(pa.decimal256(min(t.precision + 1, 76), t.scale)) if pa.types.is_decimal(t) else values
+
+
+def _as_whole(values: pa.Array) -> pa.Array:
+    t = values.type
+    return values.cast(pa.decimal256(max(t.precision - t.scale, 1), 0) if pa.types.is_decimal(t) else pa.int64())
 
 
 _OPERATORS: dict[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
@@ -207,6 +243,8 @@ FUNCTIONS: dict[str, Callable[[list[pa.Array]], pa.Array]] = {
     "concat": lambda arguments: pc.binary_join_element_wise(*arguments, ""),
     "upper": lambda arguments: pc.utf8_upper(arguments[0]),
     "lower": lambda arguments: pc.utf8_lower(arguments[0]),
+    "length": lambda arguments: pc.utf8_length(arguments[0]).cast(pa.int64()),
+    "abs": lambda arguments: pc.abs_checked(arguments[0]),
     "round": _rounded(lambda values: pc.round(values, round_mode="half_towards_infinity")),
     "floor": _rounded(pc.floor),
     "ceil": _rounded(pc.ceil),

@@ -10,13 +10,14 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.tag import Tag
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import read_option
+from paimon_cli.options.size_and_duration import plain_number
 from paimon_cli.read.scan_options import BETWEEN, BETWEEN_MODE, BETWEEN_TIMES, TAG_TO_SNAPSHOT, chosen_option
 from paimon_cli.read.time_travel import parse_moment, snapshot_or_tagged
 
 AUTO, DELTA, CHANGELOG, DIFF = "auto", "delta", "changelog", "diff"
 MODES = (AUTO, DELTA, CHANGELOG, DIFF)
-FEWEST_DIGITS_OF_MILLIS = 12
-"""A shorter number is an id."""
+LEAST_MILLIS = 10**11
+"""A smaller number is an id."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,9 @@ def tags_stand_for_snapshots(context: TableContext) -> bool:
 
 
 def _position(context: TableContext, text: str) -> Position:
-    if text.strip().isdecimal() and len(text.strip()) < FEWEST_DIGITS_OF_MILLIS:
-        return Position(int(text))
+    number = plain_number(text)
+    if number is not None and 0 <= number < LEAST_MILLIS:
+        return Position(number)
     tag = context.tags.find(text)
     if tag is not None:
         return Position(tag.snapshot.id, tag)

@@ -18,7 +18,6 @@ from paimon_cli.read.file_bounds import TableBounds
 from paimon_cli.read.predicate import Predicate, parse_predicate
 
 BATCH_ROWS = 1 << 16
-QUOTED = frozenset({"CHAR", "VARCHAR"})
 PREFIXED = {
     "DATE": "DATE ",
     "TIME": "TIME ",
@@ -76,7 +75,7 @@ def key_predicate(context: TableContext, key: Mapping[str, str]) -> Predicate:
 def _equals(context: TableContext, name: str, text: str) -> str:
     root = context.schema.field(name).type.root
     quoted = "'" + text.replace("'", "''") + "'"
-    value = quoted if root in QUOTED else PREFIXED[root] + quoted if root in PREFIXED else text
+    value = PREFIXED.get(root, "") + quoted
     column = '"' + name.replace('"', '""') + '"'
     return f"{column} = {value}"
 
@@ -141,7 +140,7 @@ def _rows(context: TableContext, predicate: Predicate, entry: ManifestEntry) -> 
     fields = context.schema.fields
     columns: Sequence[str] = [SEQUENCE_NUMBER, VALUE_KIND, *(field.name for field in fields)]
     for batch in read_data_file(context, entry.partition, entry.bucket, entry.file, columns, BATCH_ROWS):
-        found = batch.filter(predicate.expression)
+        found = predicate.filtered(batch)
         if found.num_rows:
             sequences, kinds = found.column(SEQUENCE_NUMBER).to_pylist(), found.column(VALUE_KIND).to_pylist()
             for sequence, kind, values in zip(sequences, kinds, canonical_rows(found, fields), strict=True):

@@ -150,4 +150,4 @@ def scalar_of(value: Any, t: DataType) -> pa.Scalar:
 
 def nonsense(literal: Literal, t: DataType) -> UsageError:
     hint = "texts stand in single quotes, binaries are written X'0aff', dates DATE '2024-01-31'"
-    return UsageError(f"{literal} is no value to compare a {type_to_sql(t.with_nullable(True))} column with", hint=hint)
+    return UsageError(f"{literal} is no value to compare {type_to_sql(t.with_nullable(True))} with", hint=hint)

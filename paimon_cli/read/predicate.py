@@ -1,4 +1,4 @@
-"""A filter over a table's columns: for rows an Arrow expression, for partitions, buckets and files what may be skipped."""
+"""A filter over a table's columns: which rows match, and which partitions, buckets and files may be skipped."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.column_bounds import BoundsOf
 from paimon_cli.read.conditions import And, Compare, Condition, OneOf
+from paimon_cli.read.expressions import ColumnValue
 
 _MARK_WIDTHS = {"INT": 4, "DATE": 4, "BIGINT": 8}
 MOST_BUCKET_KEYS = 1000
@@ -27,14 +28,16 @@ class Predicate:
     sql: str
     schema: TableSchema
     condition: Condition
+    warnings: tuple[str, ...] = ()
+    """What the user may not have meant."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return parse_predicate, (self.sql, self.schema)
 
-    @cached_property
-    def expression(self) -> pc.Expression:
-        """For `RecordBatch.filter`: rows where it is false or null go."""
-        return self.condition.expression()
+    def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that match. UsageError for rows for which it does not compute."""
+        matches = self.condition.matches(batch)
+        return batch if matches.true_count == len(matches) else batch.filter(matches)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -94,19 +97,23 @@ def _fixed_values(condition: Condition) -> dict[str, tuple[Any, ...]]:
                 known = merged.get(name)
                 merged[name] = values if known is None else tuple(v for v in known if v in values)
         return merged
-    if isinstance(condition, Compare) and condition.op == "=" and not condition.negated and not condition.term.function:
-        return {condition.term.column: (condition.value,)}
-    if isinstance(condition, OneOf) and not condition.negated and not condition.term.function:
-        return {condition.term.column: tuple(dict.fromkeys(condition.values))}
-    return {}
+    if not isinstance(condition, (Compare, OneOf)) or condition.negated:
+        return {}
+    if not isinstance(condition.term, ColumnValue) or condition.term.path:
+        return {}
+    if isinstance(condition, OneOf):
+        return {condition.term.name: tuple(dict.fromkeys(condition.values))}
+    return {condition.term.name: (condition.value,)} if condition.op == "=" else {}
 
 
 def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
     """A SQL condition over the table's columns.
 
-    Comparisons, IN, BETWEEN, LIKE, IS NULL with AND, OR, NOT; typed literals DATE '..', TIMESTAMP '..', TIME '..', X'..'; names
-    quoted by "" or ``. Raises UsageError for other SQL, unknown columns and values that make no sense beside their column.
+    Comparisons, IN, BETWEEN, LIKE, IS NULL, isnan(..) with AND, OR, NOT, of columns, fields (a.b) and what `parse_set_clause`
+    computes; typed literals DATE '..', TIMESTAMP '..', TIME '..', X'..'; names quoted by "" or ``. Raises UsageError for other
+    SQL, unknown columns and values that make no sense beside their column.
     """
     from paimon_cli.read.predicate_sql import condition_of  # sqlglot takes long to import and most reads have no filter
 
-    return Predicate(sql, schema, condition_of(sql, schema))
+    condition, warnings = condition_of(sql, schema)
+    return Predicate(sql, schema, condition, warnings)

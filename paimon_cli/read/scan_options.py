@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.options.size_and_duration import plain_number
 
 SNAPSHOT_ID, TAG, VERSION, WATERMARK = "scan.snapshot-id", "scan.tag-name", "scan.version", "scan.watermark"
 MILLIS, TIMESTAMP, MODE = "scan.timestamp-millis", "scan.timestamp", "scan.mode"
@@ -41,10 +42,10 @@ class ScanOption:
     @property
     def number(self) -> int:
         """Its value as a whole number; UsageError."""
-        text = self.value.strip()
-        if not text.removeprefix("-").isdecimal():
+        number = plain_number(self.value)
+        if number is None:
             raise UsageError(f"{self.key}={self.value}", "the value must be a whole number")
-        return int(text)
+        return number
 
 
 def chosen_option(options: Mapping[str, str]) -> ScanOption | None:

@@ -26,11 +26,11 @@ def read_split(
     With `keep_kinds` deleted keys come too, as -D or -U rows. Read lazily: a caller that has enough stops asking.
     """
     needed = list(dict.fromkeys([*columns, *(predicate.columns if predicate else ())]))
-    row_filter = predicate.expression if predicate else None
+    row_filter = predicate.filtered if predicate else None
     if split.before is not None:
         for batch in read_difference(context, split.before, (split.bucket, *split.beside)):
             kept = batch if keep_kinds else without_retractions(batch)
-            matching = kept if row_filter is None else kept.filter(row_filter)
+            matching = kept if row_filter is None else row_filter(kept)
             if matching.num_rows:
                 yield matching.select(list(columns))
         return

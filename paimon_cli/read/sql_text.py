@@ -1,4 +1,4 @@
-"""SQL that users type, parsed by sqlglot, and the literals in it: what conditions and assignments have in common.
+"""SQL that users type, parsed by sqlglot, and the literals in it: what conditions, assignments and sort keys have in common.
 
 Only the modules whose names have `sql` in them import sqlglot, and they are imported at their first use: sqlglot takes long
 to load, and most commands read no SQL.
@@ -7,11 +7,12 @@ to load, and most commands read no SQL.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 
 import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from sqlglot import Dialect, exp
+from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 from paimon_cli.errors import UsageError
 from paimon_cli.read.literals import Literal
@@ -19,24 +20,64 @@ from paimon_cli.read.literals import Literal
 DIALECT = "sqlite"
 """sqlglot's dialect that takes both "name" and `name` for a column and X'..' for bytes."""
 
+REQUIRED = re.compile(r"Required keyword: '\w+' missing")
+
 TYPED_TEXTS = {
     **{name: name for name in ("DATE", "TIME", "TIMESTAMP")},
     **{name: "TIMESTAMP_LTZ" for name in ("TIMESTAMPLTZ", "TIMESTAMPTZ")},
 }
 
 
-def parsed(sql: str, what: str, prefix: str = "") -> exp.Expr:
-    """The tree of `prefix` and `sql`; UsageError names `what` the text is."""
-    try:
-        return sqlglot.parse_one(prefix + sql, read=DIALECT)
-    except SqlglotError as problem:
-        raise UsageError(f"cannot read the {what}: {sql}", _first_line(problem)) from problem
+@dataclass(frozen=True)
+class SqlText:
+    """What the user typed; `what` names it in messages, `prefix` is what stands before it when it is parsed."""
 
+    text: str
+    what: str
+    prefix: str = ""
+    dialect: str | type[Dialect] = DIALECT
 
-def _first_line(problem: SqlglotError) -> str:
-    text = re.sub(r"\x1b\[[0-9;]*m", "", str(problem)).strip()
-    text = re.sub(r"Required keyword: '\w+' missing for <class '[\w.]+'>", "something is missing", text)
-    return text.splitlines()[0] if text else ""
+    def parsed(self) -> exp.Expr:
+        """UsageError that quotes the part at which it breaks."""
+        if not self.text.strip():
+            raise UsageError(f"cannot read the {self.what}: it is empty")
+        try:
+            return sqlglot.parse_one(self.prefix + self.text, read=self.dialect)
+        except SqlglotError as problem:
+            raise UsageError(f"cannot read the {self.what}: {self.text}", self._where(problem)) from problem
+        except RecursionError as problem:
+            raise UsageError(f"cannot read the {self.what}", "it is nested too deeply") from problem
+
+    def part(self, node: exp.Expr) -> str:
+        """The node as it was typed."""
+        places = [found.meta for found in node.walk() if "start" in found.meta]
+        if not places:
+            return sql_of(node)
+        begin, end = min(place["start"] for place in places), max(place["end"] for place in places) + 1
+        whole = self.prefix + self.text
+        if isinstance(node, exp.Neg):
+            begin = max(whole.rfind("-", 0, begin), 0)
+        while whole.count("(", begin, end) > whole.count(")", begin, end) and end < len(whole):
+            end += 1
+        return whole[begin:end]
+
+    def refused(self, node: exp.Expr, why: str, hint: str = "") -> UsageError:
+        """The part is no SQL that is understood here."""
+        part = self.part(node)
+        place = "" if part == self.text.strip() else f" in: {self.text}"
+        return UsageError(f"not supported in the {self.what}: {part}{place}", why, hint)
+
+    def _where(self, problem: SqlglotError) -> str:
+        if not isinstance(problem, ParseError) or not problem.errors:
+            return "a quote is open" if isinstance(problem, TokenError) else ""
+        first = problem.errors[0]
+        at = f"'{first['highlight']}'"
+        position = (first["col"] or 0) - len(self.prefix) - len(first["highlight"] or "") + 1
+        if REQUIRED.match(first["description"] or ""):
+            return f"something is missing behind {at}" if not first["end_context"] else f"something is missing at {at}"
+        if (first["description"] or "").startswith("Expecting"):
+            return f"{first['description'].split()[-1]} is missing behind {at}"
+        return f"{at} (character {position}) is not understood there"
 
 
 def sql_of(node: exp.Expr) -> str:

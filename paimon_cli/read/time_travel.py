@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
+from paimon_cli.options.size_and_duration import plain_number
 from paimon_cli.read import scan_options
 from paimon_cli.read.literals import epoch_nanos
 from paimon_cli.read.scan_options import ScanOption, chosen_option
@@ -84,8 +85,9 @@ def _version(context: TableContext, option: ScanOption) -> Snapshot:
         return tag.snapshot
     if option.value.startswith(WATERMARK_VERSION):
         return _at_watermark(context, ScanOption(option.key, option.value.removeprefix(WATERMARK_VERSION)).number)
-    if option.value.isdecimal():
-        return snapshot_or_tagged(context, int(option.value))
+    number = plain_number(option.value)
+    if number is not None and number >= 0:
+        return snapshot_or_tagged(context, number)
     return context.tags.get(option.value).snapshot
 
 
@@ -116,8 +118,9 @@ def _as_of(context: TableContext, millis: int, text: str) -> Snapshot:
 
 def parse_moment(text: str) -> int:
     """Epoch millis of RFC 3339 text (UTC where no zone is given) or of a whole number of millis. UsageError."""
-    if text.strip().lstrip("-").isdigit():
-        return int(text)
+    number = plain_number(text)
+    if number is not None:
+        return number
     try:
         return epoch_nanos(text.strip()) // 1_000_000
     except ValueError as problem:

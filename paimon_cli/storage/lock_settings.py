@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.options.size_and_duration import parse_duration
+from paimon_cli.options.size_and_duration import parse_duration, plain_number
 
 DEFAULT_ACQUIRE_TIMEOUT = "8 min"
 DEFAULT_MAX_SLEEP = "8 s"
@@ -43,7 +43,7 @@ def lock_settings(options: Mapping[str, Any]) -> LockSettings | None:
         why = "lock.enabled or metastore=jdbc is set, uri is not"
         raise UsageError("the commit lock has no database", why, "add uri=jdbc:postgresql://host/database")
     key_length = str(options.get("lock-key-max-length", DEFAULT_KEY_LENGTH))
-    if not key_length.isdigit():
+    if (plain_number(key_length) or 0) < 1:
         raise UsageError(f"lock-key-max-length={key_length}", "it is a number of characters")
     return LockSettings(
         uri=str(options["uri"]),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from paimon_cli.errors import UsageError
-from paimon_cli.options.size_and_duration import parse_duration
+from paimon_cli.options.size_and_duration import parse_duration, plain_number
 from paimon_cli.read.time_travel import parse_moment
 
 
 def moment_of(text: str, now_millis: int) -> int:
     """Epoch millis: that long before now for a duration with a unit, else RFC 3339 text or epoch millis. `UsageError`."""
-    if text.strip().isdigit():
-        return int(text)
+    number = plain_number(text)
+    if number is not None and number >= 0:
+        return number
     try:
         return now_millis - parse_duration(text)
     except UsageError:

@@ -12,6 +12,7 @@ from paimon_cli.history.table_history import TableHistory
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.size_and_duration import plain_number
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import Storage
 from paimon_cli.table.table_location import TableLocation
@@ -128,4 +129,5 @@ def _with_what_is_there(missing: NotFound, table: Table) -> NotFound:
 
 
 def _number(name: str) -> int | None:
-    return int(name) if name.isascii() and name.isdigit() else None
+    number = plain_number(name)
+    return number if number is not None and number >= 0 else None

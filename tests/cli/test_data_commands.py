@@ -281,3 +281,51 @@ def test_increments_and_changelog(run: Run, orders: Path, tmp_path: Path) -> Non
     for wrong in (("--incremental", "3"), ("--incremental", "2..1"), ("--incremental", "0..1", "--snapshot", "1")):
         run("read", orders, *wrong, code=2)
     run("read", orders, "--incremental", "0..9", code=3)
+
+
+@pytest.mark.parametrize("text", ["²", "--5", "٣", "9" * 200])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("read", "--as-of={}"),
+        ("read", "--incremental={}..3"),
+        ("read", "--incremental=1..{}"),
+        ("read", "--option", "scan.version={}"),
+        ("read", "--option", "scan.snapshot-id={}"),
+        ("rollback", "-n", "--to={}"),
+        ("orphans", "ls", "--older-than={}"),
+        ("expire", "-n", "--older-than={}"),
+        ("schemas", "show", "{}"),
+        ("snapshots", "show", "{}"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(run: Run, orders: Path, tmp_path: Path, command: tuple[str, ...], text: str) -> None:
+    run("write", orders, jsonl(tmp_path, row(1, "a")), *LOCAL)
+    words = [word.format(text) for word in command]
+    place = 2 if command[1] in ("ls", "show") else 1
+    divider = ["--"] if command[1] == "show" else []
+    told = run(*words[:place], orders, *divider, *words[place:], code=None)
+    assert told.code in (2, 3) and "bug of paimon-cli" not in told.err
+
+
+def test_floating_numbers_are_found_by_their_values_everywhere(run: Run, tmp_path: Path) -> None:
+    table = tmp_path / "f"
+    run("create", table, "-C", "k INT NOT NULL", "-C", "d DOUBLE", "-C", "f FLOAT", "--primary-key", "k", "--bucket", 1)
+    values = [-0.0, 0.0, "NaN", 1.5, None]
+    run("write", table, jsonl(tmp_path, *({"k": k, "d": v, "f": v} for k, v in enumerate(values, start=1))), *LOCAL)
+
+    def found(condition: str) -> list[int]:
+        return [row["k"] for row in run("read", table, "-w", condition, "-s", "k", "-o", "ndjson").lines]
+
+    for name in ("d", "f"):
+        assert found(f"{name} = 0.0") == found(f"{name} IN (0.0)") == found(f"{name} IN (-0.0)") == [1, 2]
+        assert found(f"{name} <> 0.0") == found(f"{name} NOT IN (0.0)") == [3, 4]
+        assert found(f"{name} = 'NaN'") == found(f"{name} IN ('NaN')") == []
+        assert found(f"{name} <> 'NaN'") == found(f"{name} NOT IN ('NaN')") == [1, 2, 3, 4]
+        assert found(f"isnan({name})") == [3]
+    assert "isnan(d) finds it" in run("read", table, "-w", "d = 'NaN'").err
+    assert "isnan(d) finds it" in run("delete", table, "-w", "d IN ('NaN')", *LOCAL).err
+    run("update", table, "--set", "f = 7", "-w", "isnan(f) OR d IN (0)", *LOCAL)
+    assert found("f = 7") == [1, 2, 3]
+    run("delete", table, "-w", "d IN (0.0)", *LOCAL)
+    assert found("k > 0") == [3, 4, 5]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.errors import UsageError
-from paimon_cli.options.size_and_duration import parse_duration, parse_size
+from paimon_cli.options.size_and_duration import parse_duration, parse_size, plain_number
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,29 @@ def test_bad_sizes(text):
 def test_bad_durations(text):
     with pytest.raises(UsageError, match="duration"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("7", 7),
+        (" -12 ", -12),
+        ("0012", 12),
+        ("9223372036854775807", 2**63 - 1),
+        ("9223372036854775808", None),
+        ("²", None),
+        ("٣", None),
+        ("--5", None),
+        ("+5", None),
+        ("", None),
+        ("1.0", None),
+        ("9" * 5000, None),
+    ],
+)
+def test_plain_numbers(text: str, number: int | None) -> None:
+    assert plain_number(text) == number
+
+
+def test_amounts_of_any_length_are_refused_and_not_counted() -> None:
+    with pytest.raises(UsageError):
+        parse_size("9" * 5000 + " b")

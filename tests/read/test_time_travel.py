@@ -113,7 +113,7 @@ def test_forms_of_a_time(text: str, millis: int) -> None:
     assert parse_moment(text) == millis
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2023-13-01", "2023-11-14T25:00:00Z", "1.5"])
+@pytest.mark.parametrize("text", ["", "yesterday", "2023-13-01", "2023-11-14T25:00:00Z", "1.5", "²", "--5", "9" * 5000, "٣"])
 def test_texts_that_are_no_time(text: str) -> None:
     with pytest.raises(UsageError, match="cannot read the time"):
         parse_moment(text)
