@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.messages import say
 from paimon_cli.cli.parameters import ConflictGranularity
 from paimon_cli.cli.progress_bar import progress_on_stderr
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
@@ -134,14 +135,14 @@ def _show_report(call: Call, report: CheckReport) -> None:
     if call.output is not OutputFormat.TABLE:
         call.show(Item("LabCheck", None, REPORT_COLUMNS, report))
     else:
-        print(f"{', '.join(report.actors)}   store: {report.store}   data conflict check: {report.data_conflict_check}")
+        say(f"{', '.join(report.actors)}   store: {report.store}   data conflict check: {report.data_conflict_check}")
         extent = "every order of calls" if report.is_complete else "not all orders of calls"
         states = f", {counted(report.states, 'state')}" if report.states else ""
-        print(f"{extent}: {counted(report.schedules, 'schedule')}{states}, {counted(report.storage_calls, 'storage call')}")
+        say(f"{extent}: {counted(report.schedules, 'schedule')}{states}, {counted(report.storage_calls, 'storage call')}")
         for find in report.finds:
-            print("\n".join(["", *find.violations[:4], f"replay: {find.replay}"]))
+            say("\n".join(["", *find.violations[:4], f"replay: {find.replay}"]))
         expected = "nothing is to be found here" if report.is_safe else "this configuration is not safe: finds are to be expected"
-        print(f"\n{counted(len(report.finds), 'find') if report.finds else 'nothing found'}; {expected}")
+        say(f"\n{counted(len(report.finds), 'find') if report.finds else 'nothing found'}; {expected}")
     if report.finds:
         raise typer.Exit(FINDINGS_EXIT_CODE)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.metadata.snapshot import Snapshot
@@ -13,6 +14,8 @@ from paimon_cli.storage.storage import Storage
 _LONGEST_WALK = 32
 """Snapshots probed one by one behind a stale hint before the directory is listed instead."""
 _TRIES = 3
+LONGEST_GAP = 1000
+"""Missing numbers in a row that a stale listing may have hidden. More of them are the doing of a stray file."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,14 @@ class SnapshotHistory:
         entries = self.storage.list_directory(self.layout.snapshot_directory)
         return sorted(number for entry in entries if (number := parse_numbered(SNAPSHOT_PREFIX, entry.name)) is not None)
 
+    def likely_ids(self, first: int, last: int) -> list[int]:
+        """The numbers from `first` to `last` that may be snapshots: those listed, and those in gaps of a likely size."""
+        if last - first <= LONGEST_GAP:
+            return list(range(first, last + 1))
+        listed = sorted({first, *(number for number in self.ids() if first < number < last), last})
+        hidden = [number for gap in gaps(listed) if len(gap) <= LONGEST_GAP for number in gap]
+        return sorted([*listed, *hidden])
+
     def newest_first(self, limit: int | None = None) -> Iterator[Snapshot]:
         """Snapshots from the newest down, read one at a time; ends where expiry has been, even while we walk."""
         snapshot = self.latest() if limit != 0 else None
@@ -142,3 +153,8 @@ class SnapshotHistory:
             return parse_hint(self.storage.read_bytes(path))
         except (FileNotFoundError, DamagedFile):
             return None
+
+
+def gaps(ids: Sequence[int]) -> Iterator[range]:
+    """The numbers that are missing between ids in ascending order."""
+    return (range(below + 1, above) for below, above in pairwise(ids) if above > below + 1)

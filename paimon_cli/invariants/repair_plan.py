@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.history.snapshot_history import LONGEST_GAP, gaps
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.damaged_versions import DIRECTORY, DamagedVersion, damaged_versions
 from paimon_cli.invariants.index_checks import index_can_be_read, index_files_exist
@@ -115,7 +116,11 @@ def _newest_readable(context: TableContext) -> Snapshot | None:
 def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unreadable: set[int]) -> None:
     """Snapshot files that are missing between readable ones: what they changed follows from their neighbours."""
     waiting = unreadable - {version_file.snapshot_id for version_file in plan.set_aside}
-    for number in sorted(set(range(ids[0], ids[-1])) - set(ids)) if ids else ():
+    for gap in gaps(ids):
+        if len(gap) > LONGEST_GAP:
+            action = f"{len(gap):,} snapshots are missing below it: move it away if it is no snapshot of this table"
+            plan.steps.append(RepairStep(BY_HAND, context.layout.snapshot(gap.stop), action))
+    for number in (number for gap in gaps(ids) if len(gap) <= LONGEST_GAP for number in gap):
         if number in waiting:  # damaged, and not to be set aside now
             continue
         action = f"write it again from what snapshots {number - 1} and above hold"

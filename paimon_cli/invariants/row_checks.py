@@ -73,7 +73,7 @@ class _RowsOfFile:
             yield self._of("PV035", f"{self._misplaced} of its rows belong into another bucket by their key's hash")
         if self._strangers:
             yield self._of("PV036", f"{self._strangers} of its rows belong into another partition")
-        for code, message in self._ranges.differences(entry.file):
+        for code, message in self._ranges.differences(entry.file, self._keys):
             yield self._of(code, message)
 
     def _of(self, code: str, message: str) -> Violation:

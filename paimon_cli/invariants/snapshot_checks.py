@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, StorageUnavailable
+from paimon_cli.history.snapshot_history import gaps
 from paimon_cli.history.table_history import TableHistory
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
@@ -14,9 +15,10 @@ from paimon_cli.metadata.table_layout import parse_hint
 
 def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
     """PV001. Snapshots from the oldest to the newest lack none: a reader that walks them sees every commit."""
-    ids = context.snapshots.ids()
-    for number in sorted(set(range(ids[0], ids[-1])) - set(ids)) if ids else ():
-        yield Violation("PV001", context.layout.snapshot(number), f"is missing between snapshots {ids[0]} and {ids[-1]}")
+    for gap in gaps(context.snapshots.ids()):
+        around = f"missing between snapshots {gap.start - 1} and {gap.stop}"
+        message = f"is {around}" if len(gap) == 1 else f"and {len(gap) - 1:,} after it are {around}"
+        yield Violation("PV001", context.layout.snapshot(gap.start), message)
 
 
 def snapshots_are_readable(context: TableHistory) -> Iterator[Violation]:

@@ -171,7 +171,8 @@ def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
 
 def _find_doomed(context: TableContext, expiring: range, kept: Snapshot, on_read: OnRead | None = None) -> ExpiryPlan:
     """Read all that is needed before anything is deleted. What cannot be read is left to the cleaning of orphans."""
-    snapshots = [snapshot for snapshot in side_by_side(context, context.snapshots.find, expiring) if snapshot is not None]
+    numbers = context.snapshots.likely_ids(expiring.start, expiring.stop - 1)
+    snapshots = [snapshot for snapshot in side_by_side(context, context.snapshots.find, numbers) if snapshot is not None]
     reader = _Reader(context, NeededFiles(metadata=set(metadata_paths(context, kept))))
     dead: dict[int, list[ManifestEntry]] = {}
     changelogs: list[ManifestEntry] = []

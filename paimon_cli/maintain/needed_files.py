@@ -140,7 +140,7 @@ def all_ids(context: TableContext) -> list[int]:
     oldest = min([*listed, latest])
     while oldest > 1 and context.storage.exists(context.layout.snapshot(oldest - 1)):
         oldest -= 1
-    return list(range(oldest, latest + 1))
+    return context.snapshots.likely_ids(oldest, latest)
 
 
 def other_branches(context: TableContext) -> list[TableContext]:

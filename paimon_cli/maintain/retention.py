@@ -65,9 +65,9 @@ def expiring_range(context: TableContext, retention: Retention) -> range:
         stop = min(stop, earliest + retention.limit)
     first_by_age = max(latest - retention.at_most + 1, earliest)
     young = context.clock.now_millis() - retention.millis
-    for number in range(first_by_age, stop):
-        successor = context.snapshots.find(number + 1)
+    for number in context.snapshots.likely_ids(first_by_age + 1, stop):
+        successor = context.snapshots.find(number)
         if successor is not None and successor.time_millis >= young:
-            stop = number
+            stop = number - 1
             break
     return range(earliest, max(stop, earliest))

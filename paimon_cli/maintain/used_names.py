@@ -117,5 +117,5 @@ def _versions(context: TableContext) -> Iterator[VersionFile]:
             newest = max(newest, number)
             yield VersionFile(status.path, (status.size, status.modified_millis), False)
     latest = context.snapshots.latest_id() or 0
-    for number in range(newest + 1, latest + 1):  # a listing may be stale
+    for number in context.snapshots.likely_ids(newest + 1, latest):  # a listing may be stale
         yield VersionFile(layout.snapshot(number), (0, 0), False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from typing import BinaryIO
 
 from paimon_cli.errors import DamagedFile
 from paimon_cli.storage.clock_and_names import Names
-from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.local_storage import LocalStorage, errors_of
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 
@@ -27,8 +29,10 @@ class ConfinedStorage(LocalStorage):
         return ConfinedStorage, (self._root,)
 
     def open_input(self, path: str) -> BinaryIO:
+        """Files only: to open a pipe would wait for its writer, for ever."""
         self._check(path, follows=True)
-        return super().open_input(path)
+        with errors_of(path):
+            return open(path, "rb", opener=_open_regular)
 
     def open_output(self, path: str) -> BinaryIO:
         self._check(path)
@@ -78,3 +82,25 @@ class ConfinedStorage(LocalStorage):
                 "put the file itself there, or delete the link",
                 path=path,
             )
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """`DamagedFile` for directories, pipes, sockets and devices, without waiting for anybody behind them."""
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise _no_file(path, "it is a socket, or a device without a driver") from None
+    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(descriptor)
+        raise _no_file(path, f"it is {_KINDS.get(kind, 'something else')}")
+    return descriptor
+
+
+def _no_file(path: str, why: str) -> DamagedFile:
+    return DamagedFile(f"{path} is no file", why, "move it away", path=path)
+
+
+_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}

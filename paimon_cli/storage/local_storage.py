@@ -24,11 +24,12 @@ class LocalStorage:
         self._names = names or RandomNames()
 
     def read_bytes(self, path: str) -> bytes:
-        with self.open_input(path) as source, _errors_of(path):
+        with self.open_input(path) as source, errors_of(path):
             return source.read()
 
     def open_input(self, path: str) -> BinaryIO:
-        with _errors_of(path):
+        """A pipe is read, too: a source may be one."""
+        with errors_of(path):
             try:
                 return open(path, "rb")
             except IsADirectoryError:
@@ -51,12 +52,12 @@ class LocalStorage:
         return outcome
 
     def overwrite(self, path: str, data: bytes) -> None:
-        with self._temporary(path, data) as temporary, _errors_of(path):
+        with self._temporary(path, data) as temporary, errors_of(path):
             os.replace(temporary, path)
             _sync_directory(os.path.dirname(path))
 
     def exists(self, path: str) -> bool:
-        with _errors_of(path):
+        with errors_of(path):
             try:
                 os.stat(path)
             except (FileNotFoundError, NotADirectoryError):
@@ -64,13 +65,13 @@ class LocalStorage:
             return True
 
     def file_size(self, path: str) -> int:
-        with _errors_of(path):
+        with errors_of(path):
             return os.stat(path).st_size
 
     def list_directory(self, path: str) -> list[FileStatus]:
         found = []
         try:
-            with _errors_of(path), os.scandir(path) as entries:
+            with errors_of(path), os.scandir(path) as entries:
                 for entry in entries:
                     with contextlib.suppress(FileNotFoundError):  # deleted since the directory was read
                         found.append(_status(entry))
@@ -79,11 +80,11 @@ class LocalStorage:
         return found
 
     def delete(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError), _errors_of(path):
+        with contextlib.suppress(FileNotFoundError), errors_of(path):
             os.unlink(path)
 
     def delete_directory(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError), _errors_of(path):
+        with contextlib.suppress(FileNotFoundError), errors_of(path):
             shutil.rmtree(path)
 
     def remove_empty_directory(self, path: str) -> bool:
@@ -96,7 +97,7 @@ class LocalStorage:
 
     def sync_directory(self, path: str) -> None:
         """See `directories`."""
-        with contextlib.suppress(FileNotFoundError), _errors_of(path):
+        with contextlib.suppress(FileNotFoundError), errors_of(path):
             _sync_directory(path)
 
     @contextlib.contextmanager
@@ -114,7 +115,7 @@ class LocalStorage:
 
 
 def _new_file(path: str, sync_name: bool) -> BinaryIO:
-    with _errors_of(path):
+    with errors_of(path):
         _make_directory(os.path.dirname(path))
         try:
             return _DurableFile(path, sync_name)
@@ -132,13 +133,13 @@ class _DurableFile(io.BufferedWriter):
         super().__init__(io.FileIO(path, "x"))
 
     def write(self, data: object) -> int:
-        with _errors_of(self._path):
+        with errors_of(self._path):
             return super().write(data)  # type: ignore[arg-type]
 
     def close(self) -> None:
         if self.closed:
             return
-        with _errors_of(self._path):
+        with errors_of(self._path):
             try:
                 self.flush()
                 os.fsync(self.fileno())
@@ -149,7 +150,7 @@ class _DurableFile(io.BufferedWriter):
 
 
 @contextlib.contextmanager
-def _errors_of(path: str) -> Iterator[None]:
+def errors_of(path: str) -> Iterator[None]:
     """Missing files stay `FileNotFoundError`; any other failure becomes `StorageUnavailable`."""
     try:
         yield

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
-from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory, gaps
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.local_storage import LocalStorage
@@ -165,3 +165,11 @@ def test_the_latest_is_looked_for_again_when_it_vanishes(tmp_path: Path) -> None
     storage.read_bytes = roll_back_first  # type: ignore[method-assign]
     latest = past.latest()
     assert latest is not None and latest.id == 2
+
+
+def test_gaps_and_likely_ids(tmp_path: Path) -> None:
+    past = history(tmp_path, [1, 2, 5, 300_000_000])
+    assert list(gaps(past.ids())) == [range(3, 5), range(6, 300_000_000)]
+    assert past.likely_ids(1, 6) == [1, 2, 3, 4, 5, 6], "a listing may be stale"
+    assert past.likely_ids(1, 300_000_000) == [1, 2, 3, 4, 5, 300_000_000]
+    assert past.likely_ids(4, 3) == []

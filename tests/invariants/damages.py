@@ -356,6 +356,24 @@ def statistics_hide_values(bench: Bench) -> None:
     bench.refill(entry, lambda rows: rows, value_stats=stats)
 
 
+@damage("PV037", "full")
+def a_key_maximum_is_too_small(bench: Bench) -> None:
+    entry = bench.live(level=0)[-1]
+    bench.lie(entry, key_stats=replace(entry.file.key_stats, max_values=entry.file.key_stats.min_values))
+
+
+@damage("PV037", "full")
+def a_key_minimum_is_too_great(bench: Bench) -> None:
+    entry = bench.live(level=0)[-1]
+    bench.lie(entry, key_stats=replace(entry.file.key_stats, min_values=entry.file.key_stats.max_values))
+
+
+@damage("PV038", "full")
+def key_null_counts_are_wrong(bench: Bench) -> None:
+    entry = bench.live(level=0)[-1]
+    bench.lie(entry, key_stats=replace(entry.file.key_stats, null_counts=(1,)))
+
+
 @damage("PV038", "full")
 def null_counts_are_wrong(bench: Bench) -> None:
     entry = bench.live(level=0)[-1]

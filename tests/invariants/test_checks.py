@@ -9,8 +9,13 @@ import pytest
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_rows, check_table
+from paimon_cli.invariants.repair_plan import BY_HAND, plan_repair
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import ERROR, MEANINGS, WARNING, Violation
+from paimon_cli.maintain.expire_snapshots import plan_expiry
+from paimon_cli.maintain.needed_files import all_ids
+from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.used_names import UsedNames
 from paimon_cli.metadata.data_file import DELETE, EMPTY_ROW, DeletionVectorRange, IndexFileMeta, IndexManifestEntry
 from paimon_cli.metadata.snapshot import COMPACT
 from tests import tables
@@ -221,3 +226,22 @@ def test_many_findings_are_counted_not_kept(tmp_path: Path) -> None:
     verify_job._keep(report, (Violation("PV012", f"f{number}", "is missing") for number in range(1500)))
     verify_job._keep(report, [Violation("PV012", "f7", "is missing"), Violation("PV013", "f7", "has 1 byte")])
     assert len(report.violations) == 1001 and report.omitted == {"PV012": 500}
+
+
+def test_a_stray_snapshot_number_is_one_finding(tmp_path: Path) -> None:
+    """Neither `verify` nor `repair`, expiry or orphans count up to it."""
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options={"write-only": "true"})
+    for number in (1, 2, 3):
+        tables.write(context, [{"k": number}])
+    stray = Path(context.layout.snapshot(9_000_000_000_000_000_000))
+    newest = Path(context.layout.snapshot(3)).read_text()
+    stray.write_text(newest.replace('"id" : 3', '"id" : 9000000000000000000'))
+    (finding,) = [violation for violation in check_table(context) if violation.code == "PV001"]
+    assert finding.message == "and 8,999,999,999,999,999,995 after it are missing between snapshots 3 and 9000000000000000000"
+    plan = plan_repair(context)
+    assert [(step.kind, step.path) for step in plan.steps if step.kind == BY_HAND] == [(BY_HAND, str(stray))]
+    assert not plan.missing_snapshots
+    Path(context.layout.latest_hint).unlink()
+    assert all_ids(context) == [1, 2, 3, 9_000_000_000_000_000_000]
+    assert plan_expiry(context, Retention(1, 1, 0, None)) is not None
+    assert UsedNames(context).look() == 4

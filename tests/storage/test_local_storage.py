@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable
+from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 
@@ -186,3 +188,18 @@ def test_deleting_does_not_follow_links(tmp_path: Path) -> None:
 def test_a_directory_in_place_of_a_file_is_damage(tmp_path: Path) -> None:
     with pytest.raises(DamagedFile, match="it is a directory"):
         LocalStorage().read_bytes(str(tmp_path))
+
+
+def test_a_table_waits_for_nobody_behind_a_pipe(tmp_path: Path) -> None:
+    pipe, plug = tmp_path / "t" / "snapshot-3", tmp_path / "t" / "snapshot-4"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(plug))
+    (tmp_path / "t" / "snapshot-5").mkdir()
+    (tmp_path / "t" / "snapshot-6").symlink_to(pipe)
+    storage = ConfinedStorage(str(tmp_path / "t"))
+    kinds = {"snapshot-3": "a named pipe", "snapshot-4": "a socket", "snapshot-5": "a directory", "snapshot-6": "a named pipe"}
+    for name, kind in kinds.items():
+        with pytest.raises(DamagedFile, match=kind):
+            storage.read_bytes(str(tmp_path / "t" / name))
