@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Sequence
+from string import ascii_uppercase
 from typing import Any
 
 from paimon_cli.commit.abort import removed_on_refusal
@@ -36,11 +37,15 @@ class Actor:
         self._table.story.tell(self.name, what, outcome)
 
     def commit(self) -> bool:
-        """Commit as the jobs do; False after a conflict, which is told, and which leaves no file of ours."""
+        """Commit as the jobs do; False after a conflict, which is told, and which leaves no file of ours. If only the compaction
+        behind the rows contradicts another one, the rows are committed all the same."""
         try:
             with removed_on_refusal(self.context, self.messages):
                 result = Committer(self.context).commit(self.messages, CommitIdentity(self.name))
         except Conflict as conflict:
+            if conflict.details.get("published_snapshots"):
+                self.tell("committed its rows; the compaction behind them is lost", str(conflict))
+                return True
             self.tell(f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict))
             return False
         self.attempts += result.attempts
@@ -81,13 +86,30 @@ class Writer(Actor):
         self.tell(f"wrote {row_texts(rows)}", f"numbered {numbers}; nobody can see it yet")
 
     def change(self, key: str, value: Any, column: str, new_value: Callable[[Any], Any]) -> None:
-        """The write phase of a read-modify-write: the whole row as it was read, with one column changed."""
+        """The write phase of a read-modify-write: the row as it was read, with one column changed; partial-update needs no more
+        than that column."""
         row = next(row for row in self._rows if row[key] == value)
-        self.prepare([{**row, column: new_value(row[column])}], self._read.id if self._read else 0)
+        kept = {key: value} if self.context.options.merge_engine == "partial-update" else row
+        self.prepare([{**kept, column: new_value(row[column])}], self.read_id)
+
+    @property
+    def read_id(self) -> int:
+        """The snapshot that was read, 0 for the empty table."""
+        return self._read.id if self._read else 0
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What was read."""
+        return self._rows
 
     def write(self, rows: Sequence[Row]) -> bool:
         self.prepare(rows)
         return self.commit()
+
+
+def writers_of(table: LabTable, count: int) -> list[Writer]:
+    """Writer A, writer B and so on."""
+    return [Writer(table, f"writer {letter}") for letter in ascii_uppercase[:count]]
 
 
 class Compactor(Actor):

@@ -2,35 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from paimon_cli.commit.data_conflict import BUCKET, OFF
+from paimon_cli.commit.data_conflict import BUCKET, OFF, PARTITION
 from paimon_cli.errors import UsageError
 from paimon_cli.lab import commit_cases, topology_cases, vector_cases
+from paimon_cli.lab.lab_table import LabSetting, check_options
 from paimon_cli.lab.story import Story
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
 
 BOTH = (OFF, BUCKET)
+MODELLED = (OFF, PARTITION, BUCKET)
+"""The model of deletion vectors knows whole buckets only."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """`run` takes the granularity of the data conflict check and a seed. `anomaly`: what goes wrong without the check."""
+    """`anomaly`: what goes wrong without the check. `writers`, `rounds`: how many there are by default, None if that is fixed;
+    `is_seeded`: whether chance decides anything; `has_table`: whether options and all granularities mean something."""
 
     name: str
     title: str
     anomaly: str
-    run: Callable[[str, int], list[Story]]
+    run: Callable[[LabSetting], list[Story]]
+    writers: int | None = None
+    rounds: int | None = None
+    is_seeded: bool = False
+    has_table: bool = True
+
+    @property
+    def honours(self) -> list[str]:
+        """Options of `lab run` that mean something to this case."""
+        choices = {
+            "--writers": self.writers is not None,
+            "--rounds": self.rounds is not None,
+            "--seed": self.is_seeded,
+            "--option": self.has_table,
+            "--data-conflict-check": True,
+        }
+        return [name for name, honoured in choices.items() if honoured]
 
 
 CASES = (
-    Case("single-committer", "A writer per bucket, one committer for all", "none", commit_cases.single_committer),
-    Case("topology-1", "Each writer has its own bucket and commits by itself", "none", topology_cases.topology_1),
-    Case("snapshot-conflict", "Two commits reach for one snapshot number", "none", commit_cases.snapshot_conflict),
-    Case("files-conflict", "Two full compactions of one bucket", "none", commit_cases.files_conflict),
-    Case("write-only", "Write-only writers and one dedicated compactor", "none", commit_cases.write_only),
     Case(
-        "merge-disorder", "Topology 2: sequence numbers of two writers overlap", "merge disorder", topology_cases.merge_disorder
+        "single-committer",
+        "A writer per bucket, one committer for all",
+        "none",
+        commit_cases.single_committer,
+        writers=2,
+        rounds=1,
+    ),
+    Case(
+        "topology-1",
+        "Each writer has its own bucket and commits by itself",
+        "none",
+        topology_cases.topology_1,
+        writers=4,
+        rounds=3,
+        is_seeded=True,
+    ),
+    Case(
+        "topology-2",
+        "Any writer writes any bucket and commits by itself",
+        "merge disorder",
+        topology_cases.topology_2,
+        writers=3,
+        rounds=2,
+        is_seeded=True,
+    ),
+    Case("snapshot-conflict", "Commits reach for one snapshot number", "none", commit_cases.snapshot_conflict, writers=2),
+    Case("files-conflict", "Two full compactions of one bucket", "none", commit_cases.files_conflict),
+    Case("write-only", "Write-only writers and one dedicated compactor", "none", commit_cases.write_only, rounds=3),
+    Case(
+        "merge-disorder",
+        "Topology 2: sequence numbers of writers overlap",
+        "merge disorder",
+        topology_cases.merge_disorder,
+        writers=2,
     ),
     Case(
         "lost-update-columns",
@@ -38,18 +87,27 @@ CASES = (
         "lost update",
         topology_cases.lost_update_columns,
     ),
-    Case("lost-update-counter", "Topology 2: two increments of one counter", "lost update", topology_cases.lost_update_counter),
+    Case(
+        "lost-update-counter",
+        "Topology 2: increments of one counter",
+        "lost update",
+        topology_cases.lost_update_counter,
+        writers=2,
+        rounds=1,
+    ),
     Case(
         "lost-deletion-vectors",
         "Topology 2: two compactors replace one bucket's deletion vectors (model)",
         "two live rows of a key",
         vector_cases.lost_vectors,
+        has_table=False,
     ),
     Case(
         "dangling-deletion-vectors",
         "Topology 2: a compactor marks rows of a file that another one merges away (model)",
         "dangling deletion vector",
         vector_cases.dangling_vectors,
+        has_table=False,
     ),
     Case("crash", "A writer dies at every one of its storage calls", "none", commit_cases.crash),
     Case(
@@ -69,11 +127,37 @@ def find_case(name: str) -> Case:
     raise UsageError(f"no case '{name}'", f"there are {', '.join(case.name for case in CASES)}", "see `paimon-cli lab ls`")
 
 
-def run_case(name: str, checks: Sequence[str] = BOTH, seed: int = 0) -> list[Story]:
-    """The case under each granularity, told once where that makes no difference; the same stories for the same seed."""
+def run_case(
+    name: str,
+    checks: Sequence[str] = BOTH,
+    seed: int | None = None,
+    writers: int | None = None,
+    rounds: int | None = None,
+    options: Mapping[str, str] | None = None,
+) -> list[Story]:
+    """The case under each granularity, told once where that makes no difference; the same stories for the same choices.
+
+    UsageError for a choice that the case cannot honour.
+    """
     case = find_case(name)
+    chosen = {"--seed": seed, "--writers": writers, "--rounds": rounds, "--option": options or None}
+    for flag, value in chosen.items():
+        if value is not None and flag not in case.honours:
+            raise UsageError(
+                f"{flag} means nothing to the case {name}", f"it honours {', '.join(case.honours)}", f"leave {flag} out"
+            )
+    unknown = [check for check in checks if check not in (DATA_CONFLICT_CHECKS if case.has_table else MODELLED)]
+    if unknown:
+        raise UsageError(f"the case {name} has no granularity {unknown[0]}", f"its model knows {', '.join(MODELLED)}")
+    check_options(options or {})
+    setting = LabSetting(
+        seed=seed or 0,
+        writers=writers or case.writers or 0,
+        rounds=rounds or case.rounds or 0,
+        options=options or {},
+    )
     told: list[Story] = []
-    for story in (story for check in checks for story in case.run(check, seed)):
+    for story in (story for check in checks for story in case.run(replace(setting, check=check))):
         same = [index for index, other in enumerate(told) if story.tells_the_same_as(other)]
         if same:
             told[same[0]] = replace(told[same[0]], checks=told[same[0]].checks + story.checks)

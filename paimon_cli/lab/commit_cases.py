@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+from itertools import pairwise
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity, fresh_identity
 from paimon_cli.invariants.violation import ERROR
-from paimon_cli.lab.actors import Compactor, Writer
-from paimon_cli.lab.lab_table import LabTable
+from paimon_cli.lab.actors import Compactor, Writer, writers_of
+from paimon_cli.lab.lab_table import LabSetting, LabTable
 from paimon_cli.lab.narrated_storage import CONDITIONAL, RENAMING, ActorCrashed
 from paimon_cli.lab.story import Story
 
@@ -28,22 +30,33 @@ def _ended(table: LabTable, expected: dict[int, str], good: str, bad: str) -> St
     return table.story.end(correct, good if correct else bad)
 
 
-def snapshot_conflict(check: str, seed: int) -> list[Story]:
-    """Two writers of different buckets reach for the same snapshot number."""
-    table = LabTable(Story("snapshot-conflict", (check,)), COLUMNS, "k", {"bucket": "2"})
-    a, b = Writer(table, "writer A"), Writer(table, "writer B")
-    own, other = table.keys_of_buckets()
-    a.prepare([{"k": own, "v": "A"}])
-    b.prepare([{"k": other, "v": "B"}])
-    a.storage.before_put = b.commit
-    a.commit()
-    good = "both commits are there, once each: the loser wrote its metadata again on top of the winner's snapshot"
-    return [_ended(table, {own: "A", other: "B"}, good, "a commit is missing")]
+def snapshot_conflict(setting: LabSetting) -> list[Story]:
+    """Writers of different buckets reach for the same snapshot number: each gets in between the other's check and its put."""
+    options = {"bucket": str(setting.writers)}
+    table = LabTable(Story("snapshot-conflict", (setting.check,)), setting, COLUMNS, "k", options)
+    writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
+    for writer, key in zip(writers, keys, strict=True):
+        writer.prepare([{"k": key, "v": writer.name[-1]}])
+    refused: list[Writer] = []
+
+    def commit(writer: Writer) -> None:
+        if not writer.commit():
+            refused.append(writer)
+
+    for slow, fast in pairwise(writers):
+        slow.storage.before_put = functools.partial(commit, fast)
+    commit(writers[0])
+    expected = {key: writer.name[-1] for writer, key in zip(writers, keys, strict=True)}
+    for writer in refused:
+        writer.write([{"k": keys[writers.index(writer)], "v": writer.name[-1]}])
+    count = "both" if len(writers) == 2 else f"all {len(writers)}"
+    good = f"{count} commits are there, once each: the losers wrote their metadata again on top of the winner's snapshot"
+    return [_ended(table, expected, good, "a commit is missing")]
 
 
-def files_conflict(check: str, seed: int) -> list[Story]:
+def files_conflict(setting: LabSetting) -> list[Story]:
     """Two full compactions of one bucket begin at the same snapshot."""
-    table = LabTable(Story("files-conflict", (check,)), COLUMNS, "k")
+    table = LabTable(Story("files-conflict", (setting.check,)), setting, COLUMNS, "k")
     writer = Writer(table, "writer")
     writer.write(_rows(range(3), "old"))
     writer.write(_rows(range(1, 4), "new"))
@@ -58,27 +71,29 @@ def files_conflict(check: str, seed: int) -> list[Story]:
     return [_ended(table, expected, "the second job failed and left no file; no row is lost or doubled", "rows are wrong")]
 
 
-def single_committer(check: str, seed: int) -> list[Story]:
+def single_committer(setting: LabSetting) -> list[Story]:
     """Concurrent write, serial commit: a writer per bucket, one committer for all."""
-    table = LabTable(Story("single-committer", (check,)), COLUMNS, "k", {"bucket": "2"})
-    writers = [Writer(table, f"writer {name}") for name in "AB"]
-    own, other = table.keys_of_buckets()
-    for key, writer in zip((own, other), writers, strict=True):
-        writer.prepare([{"k": key, "v": writer.name[-1]}])
+    options = {"bucket": str(setting.writers)}
+    table = LabTable(Story("single-committer", (setting.check,)), setting, COLUMNS, "k", options)
+    writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
     committer = Writer(table, "committer")
-    messages = [message for writer in writers for message in writer.messages]
-    committer.tell("receives the commit messages of all writers", f"{len(messages)} buckets")
-    Committer(committer.context).commit(messages, fresh_identity(committer.context))
-    return [_ended(table, {own: "A", other: "B"}, "one snapshot for all buckets, no race", "rows are wrong")]
+    for round_number in range(1, setting.rounds + 1):
+        for writer, key in zip(writers, keys, strict=True):
+            writer.prepare([{"k": key, "v": f"{writer.name[-1]}{round_number}"}])
+        messages = [message for writer in writers for message in writer.messages]
+        committer.tell("receives the commit messages of all writers", f"{len(messages)} buckets")
+        Committer(committer.context).commit(messages, fresh_identity(committer.context))
+    expected = {key: f"{writer.name[-1]}{setting.rounds}" for writer, key in zip(writers, keys, strict=True)}
+    return [_ended(table, expected, "one snapshot a round for all buckets, no race", "rows are wrong")]
 
 
-def write_only(check: str, seed: int) -> list[Story]:
+def write_only(setting: LabSetting) -> list[Story]:
     """Writers only add level-0 files (write-only), one dedicated job compacts: nobody deletes what another one needs."""
-    table = LabTable(Story("write-only", (check,)), COLUMNS, "k", {"write-only": "true"})
+    table = LabTable(Story("write-only", (setting.check,)), setting, COLUMNS, "k", {"write-only": "true"})
     writer, compactor = Writer(table, "writer"), Compactor(table, "compactor")
     expected: dict[int, str] = {}
     conflicts = 0
-    for round_number in range(1, 4):
+    for round_number in range(1, setting.rounds + 1):
         value = f"round {round_number}"
         writer.write(_rows(range(round_number, round_number + 2), value))
         expected |= {round_number: value, round_number + 1: value}
@@ -86,16 +101,16 @@ def write_only(check: str, seed: int) -> list[Story]:
         writer.write([{"k": 0, "v": value}])
         expected[0] = value
         conflicts += not compactor.commit()
-    good = "no conflict in three rounds: appends and a compaction of older files never contradict each other"
+    good = f"no conflict in {setting.rounds} rounds: appends and a compaction of older files never contradict each other"
     return [_ended(table, expected, good, f"{conflicts} conflicts")]
 
 
-def crash(check: str, seed: int) -> list[Story]:
+def crash(setting: LabSetting) -> list[Story]:
     """A writer dies before each of its storage calls in turn, and its job is run again under the same user and identifier."""
-    story = Story("crash", (check,))
+    story = Story("crash", (setting.check,))
     whole: list[bool] = []
     for call in itertools.count():
-        table = LabTable(Story("crash", (check,)), COLUMNS, "k")
+        table = LabTable(Story("crash", (setting.check,)), setting, COLUMNS, "k")
         Writer(table, "before").write([{"k": 1, "v": "old"}])
         has_crashed = _crash(table, call, story, whole)
         table.end()
@@ -129,11 +144,11 @@ def _crash(table: LabTable, call: int, story: Story, whole: list[bool]) -> bool:
     return has_crashed
 
 
-def unsafe_rename(check: str, seed: int) -> list[Story]:
+def unsafe_rename(setting: LabSetting) -> list[Story]:
     """An object store whose rename is a look and an overwrite, against one with a conditional put."""
     stories = []
     for store in (RENAMING, CONDITIONAL):
-        table = LabTable(Story("unsafe-rename", (check,), store), COLUMNS, "k", {"bucket": "2"})
+        table = LabTable(Story("unsafe-rename", (setting.check,), store), setting, COLUMNS, "k", {"bucket": "2"})
         a, b = Writer(table, "writer A"), Writer(table, "writer B")
         own, other = table.keys_of_buckets()
         a.prepare([{"k": own, "v": "A"}])

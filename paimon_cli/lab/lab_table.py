@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.invariants.check import check_table
@@ -24,8 +26,10 @@ from paimon_cli.maintain.snapshot_files import file_paths, metadata_paths
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import TypedOption
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TableOptions
 from paimon_cli.storage.memory_storage import MemoryStorage
+from paimon_cli.table.option_values import check_option_values
 
 Row = Mapping[str, Any]
 """A row in canonical form."""
@@ -61,17 +65,55 @@ class LabNames:
         return 0.5
 
 
-class LabTable:
-    """`key` is the table's primary key. Rows go where the shipped router sends them."""
+@dataclass(frozen=True)
+class LabSetting:
+    """What the user chose for a case. `options`: of the table, over those of the case."""
 
-    def __init__(self, story: Story, columns: Mapping[str, str], key: str, options: Mapping[str, str] | None = None) -> None:
+    check: str = OFF
+    seed: int = 0
+    writers: int = 2
+    rounds: int = 1
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+_IDLE = ("snapshot.", "tag.", "consumer.", "changelog.", "partition.expiration", "source.", "bucket", DATA_CONFLICT_CHECK)
+"""Nothing expires or streams in a case; buckets and the data conflict check are the case's own."""
+_READ_KEYS = {option.key for option in vars(TableOptions).values() if isinstance(option, TypedOption)}
+_MORE_READ_KEYS = {"num-levels", "num-sorted-run.stop-trigger", "lookup-compact.max-interval"}
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """UsageError for what would change nothing in a case: options that no write, merge, compaction or commit reads."""
+    for key in options:
+        is_read = key in _READ_KEYS | _MORE_READ_KEYS or key.startswith("fields.")
+        if key.startswith(_IDLE) or not is_read:
+            why = "a case honours the options that writes, merges, compactions and commits read; buckets are its own"
+            hint = "--data-conflict-check sets it" if key == DATA_CONFLICT_CHECK else "leave the option out"
+            raise UsageError(f"--option {key} cannot be honoured", why, hint)
+    check_option_values(options)
+
+
+class LabTable:
+    """`key` is the table's primary key, `partition` its partition key. Rows go where the shipped router sends them."""
+
+    def __init__(
+        self,
+        story: Story,
+        setting: LabSetting,
+        columns: Mapping[str, str],
+        key: str,
+        options: Mapping[str, str] | None = None,
+        partition: str | None = None,
+    ) -> None:
         self.story = story
         self._memory = MemoryStorage(f"lab/{story.case}/{id(story)}")
         self._clock = LabClock()
         self._actors = 0
         fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(columns.items()))
-        settings = {"bucket": "1", "file.format": "parquet", **(options or {}), DATA_CONFLICT_CHECK: story.checks[0]}
-        self._schema = TableSchema(0, fields, len(fields) - 1, (), (key,), settings, None, _BEGIN_MILLIS)
+        own = {"bucket": "1", "file.format": "parquet", **(options or {})}
+        settings = {**own, **setting.options, DATA_CONFLICT_CHECK: setting.check}
+        partitions = () if partition is None else (partition,)
+        self._schema = TableSchema(0, fields, len(fields) - 1, partitions, (*partitions, key), settings, None, _BEGIN_MILLIS)
         self._layout = TableLayout("memory://lab/table")
         self._memory.put_if_absent(self._layout.schema(0), self._schema.to_json().encode())
 
@@ -95,7 +137,7 @@ class LabTable:
         for bucket in bucket_files(seen, snapshot or seen.snapshots.latest()).values():
             for batch in read_bucket(seen, bucket, names):
                 found += canonical_rows(batch, seen.schema.fields)
-        return sorted(found, key=lambda row: json.dumps(row[self._schema.primary_keys[0]]))
+        return sorted(found, key=lambda row: json.dumps([row[name] for name in self._schema.primary_keys]))
 
     def keys_of_buckets(self) -> list[int]:
         """A key for each bucket of a table whose key is one INT, by the shipped hash."""

@@ -5,19 +5,20 @@ from __future__ import annotations
 from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.lab.dv_exploration import DAMAGES, DANGLING, TWO_ROWS, Exploration, explore
 from paimon_cli.lab.dv_model import TWO_LEVELS, Check, DvModel
+from paimon_cli.lab.lab_table import LabSetting
 from paimon_cli.lab.story import Story
 
 
-def lost_vectors(check: str, seed: int) -> list[Story]:
+def lost_vectors(setting: LabSetting) -> list[Story]:
     """One compactor marks rows while another one rewrites marked files; the vectors of the last commit win."""
-    model = DvModel(writers=1, compactors=2, writes=1, compactions=2, check=_check(check), beginning=TWO_LEVELS)
-    return [_told("lost-deletion-vectors", check, explore(model), TWO_ROWS)]
+    model = DvModel(writers=1, compactors=2, writes=1, compactions=2, check=_check(setting.check), beginning=TWO_LEVELS)
+    return [_told("lost-deletion-vectors", setting.check, explore(model), TWO_ROWS)]
 
 
-def dangling_vectors(check: str, seed: int) -> list[Story]:
+def dangling_vectors(setting: LabSetting) -> list[Story]:
     """One compactor marks rows of a file while another one merges that file away."""
-    model = DvModel(writers=1, compactors=2, writes=2, compactions=3, highest_level=3, check=_check(check))
-    return [_told("dangling-deletion-vectors", check, explore(model), DANGLING)]
+    model = DvModel(writers=1, compactors=2, writes=2, compactions=3, highest_level=3, check=_check(setting.check))
+    return [_told("dangling-deletion-vectors", setting.check, explore(model), DANGLING)]
 
 
 def _check(check: str) -> Check:

@@ -1,0 +1,103 @@
+"""What each granularity of the data conflict check costs and saves: the same read-modify-writes under all of them.
+
+In each round every writer reads the latest snapshot and prepares an increment of a few counters; then they commit, one after
+the other, and whoever is refused gives up until the next round. Without the check increments are lost; the coarser the check,
+the more commits are refused that had no counter in common with anybody.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from paimon_cli.errors import UsageError
+from paimon_cli.lab.actors import Writer, writers_of
+from paimon_cli.lab.lab_table import LabSetting, LabTable, check_options
+from paimon_cli.lab.story import Story
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
+
+COLUMNS = {"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "INT"}
+PARTITIONS, BUCKETS = 2, 2
+NEARBY = 3
+"""The keys of a commit lie in a window of so many times their number: ranges meet more often than keys."""
+
+
+@dataclass(frozen=True)
+class GranularityShape:
+    """`keys`: counters in all; `touched`: how many of them a commit raises, near each other in one partition."""
+
+    writers: int = 4
+    rounds: int = 10
+    keys: int = 80
+    touched: int = 2
+
+
+@dataclass(frozen=True)
+class GranularityRow:
+    """One granularity. `needless`: commits refused although nobody had changed a counter of theirs since they read;
+    `lost_updates`: increments that were acknowledged and are not in the counters."""
+
+    granularity: str
+    commits: int
+    refused: int
+    abort_rate: float
+    needless: int
+    lost_updates: int
+
+
+def compare_granularities(
+    shape: GranularityShape, setting: LabSetting, on_round: Callable[[], None] = lambda: None
+) -> list[GranularityRow]:
+    """By granularity, off first; the seed decides who writes what, the same under each."""
+    if shape.keys < shape.touched * PARTITIONS:
+        raise UsageError(
+            f"{shape.touched} keys a commit of {shape.keys} keys", f"there are {PARTITIONS} partitions", "raise --keys"
+        )
+    check_options(setting.options)
+    return [_row(shape, replace(setting, check=check), on_round) for check in DATA_CONFLICT_CHECKS]
+
+
+Counter = tuple[int, int]
+"""Partition and key."""
+
+
+def _row(shape: GranularityShape, setting: LabSetting, on_round: Callable[[], None]) -> GranularityRow:
+    chance = random.Random(setting.seed)
+    options = {"bucket": str(BUCKETS)}
+    table = LabTable(Story("granularity", (setting.check,)), setting, COLUMNS, "k", options, partition="p")
+    per_partition = shape.keys // PARTITIONS
+    counters = [(p, k) for p in range(PARTITIONS) for k in range(per_partition)]
+    Writer(table, "setup").write([{"p": p, "k": k, "v": 0} for p, k in counters])
+    writers = writers_of(table, shape.writers)
+    for writer in writers:
+        writer.storage.is_quiet = True
+    refused = needless = acknowledged = 0
+    for _ in range(shape.rounds):
+        touched: dict[str, set[Counter]] = {}
+        for writer in writers:
+            partition, window = chance.randrange(PARTITIONS), min(NEARBY * shape.touched, per_partition)
+            first = chance.randrange(per_partition - window + 1)
+            touched[writer.name] = {(partition, key) for key in chance.sample(range(first, first + window), shape.touched)}
+            writer.read()
+            chosen = [row for row in writer.rows if (row["p"], row["k"]) in touched[writer.name]]
+            writer.prepare([_incremented(row) for row in chosen], writer.read_id)
+        changed: set[Counter] = set()
+        for writer in chance.sample(writers, len(writers)):
+            if writer.commit():
+                acknowledged += shape.touched
+                changed |= touched[writer.name]
+            else:
+                refused += 1
+                needless += not changed & touched[writer.name]
+        on_round()
+    counted = sum(row["v"] for row in table.rows())
+    table.end()
+    commits = shape.writers * shape.rounds
+    rate = round(refused / commits, 4)
+    return GranularityRow(setting.check, commits, refused, rate, needless, acknowledged - counted)
+
+
+def _incremented(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "v": row["v"] + 1}
