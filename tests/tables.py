@@ -13,6 +13,7 @@ from paimon_cli.datatypes.field_types import DataField, DataType, parse_sql_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact
+from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
@@ -52,14 +53,21 @@ def _type(given: str | dict[str, Any]) -> DataType:
     return parse_sql_type(given) if isinstance(given, str) else parse_type(given)
 
 
-def write(context: TableContext, rows: Sequence[Row], op: str = "upsert", threads: int = 1, **request: Any) -> WriteSummary:
+def write(
+    context: TableContext,
+    rows: Sequence[Row],
+    op: str = "upsert",
+    threads: int = 1,
+    engine: Engine | None = None,
+    **request: Any,
+) -> WriteSummary:
     """Write rows in canonical form; a row may hold `_op` (+I, -D, ...) for its kind."""
     source = Path(context.layout.root).parent / f"{context.names.uuid()}.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     column = "_op" if any("_op" in row for row in rows) else None
     asked = WriteRequest((str(source),), "json", op, column, **request)
     try:
-        return run_write(context, asked, LocalEngine(threads), NoProgress())
+        return run_write(context, asked, engine or LocalEngine(threads), NoProgress())
     finally:
         source.unlink()
 

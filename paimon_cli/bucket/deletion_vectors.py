@@ -35,10 +35,14 @@ def load_vectors(context: TableContext, bucket: BucketFiles) -> BucketVectors:
             why = "external paths are not supported"
             raise NotSupported(f"index file {index.file_name} of {context.url} lies outside of the table", why)
         path = context.layout.index(index.file_name)
+        ranges = index.deletion_vector_ranges or ()
+        place = context.place_of(bucket.partition, bucket.bucket)
         try:
-            content = context.storage.read_bytes(path)
+            with context.trace.timed("deletion_vectors", bucket=place, file=index.file_name, vectors=len(ranges)) as facts:
+                content = context.storage.read_bytes(path)
+                facts["bytes"] = len(content)
         except FileNotFoundError as error:
             raise DamagedFile(f"index file {path} is missing", "the snapshot's index manifest names it", path=path) from error
-        for listed in index.deletion_vector_ranges or ():
+        for listed in ranges:
             vectors[listed.data_file_name] = decode_deletion_vector(content, listed.offset, listed.length, path)
     return BucketVectors(vectors)

@@ -20,9 +20,10 @@ SPILLED_BATCH_BYTES = 2 << 20
 
 @dataclass(frozen=True)
 class SpilledRun:
-    """Batches in key order, in one Arrow file; no key spans two batches."""
+    """Batches in key order, in one Arrow file of `size` bytes; no key spans two batches."""
 
     path: Path
+    size: int
 
     def read(self) -> Iterator[pa.RecordBatch]:
         with pa.OSFile(str(self.path)) as source:
@@ -44,12 +45,13 @@ class SpillDirectory:
         """Bytes on disk."""
 
     def write(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> SpilledRun:
-        run = SpilledRun(self._next_path())
+        path = self._next_path()
         options = pa.ipc.IpcWriteOptions(compression=CODEC)
-        with pa.OSFile(str(run.path), "wb") as sink, pa.ipc.new_stream(sink, schema, options=options) as stream:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema, options=options) as stream:
             for batch in batches:
                 stream.write_batch(batch)
-        self._grow(run.path.stat().st_size)
+        run = SpilledRun(path, path.stat().st_size)
+        self._grow(run.size)
         return run
 
     def _next_path(self) -> Path:
@@ -64,7 +66,7 @@ class SpillDirectory:
             self.size += size
 
     def remove(self, run: SpilledRun) -> None:
-        self._grow(-run.path.stat().st_size)
+        self._grow(-run.size)
         run.path.unlink()
 
     def close(self) -> None:

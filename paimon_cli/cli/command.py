@@ -29,9 +29,12 @@ from paimon_cli.cli.parameters import (
 )
 from paimon_cli.cli.result_view import show
 from paimon_cli.cli.results import Item, Listing, OutputFormat
+from paimon_cli.cli.trace_output import is_traced, trace_on_stderr
 from paimon_cli.cli.value_kinds import printable
 from paimon_cli.errors import UsageError
 from paimon_cli.storage.catalog_options import split_options
+from paimon_cli.storage.trace import NoTrace
+from paimon_cli.storage.trace import Trace as StepsTrace
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.engine import Engine as JobEngine
@@ -57,6 +60,7 @@ class Call:
     master: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict)
     spark_threshold: str | None = None
+    trace: StepsTrace = field(default_factory=NoTrace, repr=False)
 
     def locate(self, table: str, allow_unsafe_commit: bool = False) -> TableLocation:
         from paimon_cli.table.table_location import locate_table
@@ -71,13 +75,13 @@ class Call:
     def open_at(self, location: TableLocation) -> Table:
         from paimon_cli.table.table import Table
 
-        return Table.open(location, self.options)
+        return Table.open(location, self.options, self.trace)
 
     def open_damaged(self, table: str) -> Table:
         """The table for whoever looks for damage: of its schemas some, or all, may be unreadable."""
         from paimon_cli.table.table import Table
 
-        return Table.open_damaged(self.locate(table), self.options)
+        return Table.open_damaged(self.locate(table), self.options, self.trace)
 
     def open_to_commit(self, location: TableLocation) -> Table:
         """The same for a command that commits: `Refused` now, not after the work, where no commit is safe."""
@@ -178,7 +182,8 @@ def _with_shared_options(function: Callable[..., None], shared: list[inspect.Par
         given = {parameter.name: values.pop(parameter.name) for parameter in shared}
         if given.get("branch") is not None and values.get("table", "") is None and "file" not in values:
             raise UsageError("--branch needs a table", "a branch belongs to one", "name the table in front of it")
-        function(_call(given), **values)
+        with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
+            function(_call({**given, "trace": trace}), **values)
 
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -188,7 +193,6 @@ def _with_shared_options(function: Callable[..., None], shared: list[inspect.Par
 
 
 def _call(given: dict[str, Any]) -> Call:
-    given.pop("trace")
     given["catalog_options"], given["options"] = split_options(split_pairs(given.pop("option"), "--option"))
     if "spark_conf" in given:
         given["spark_conf"] = split_pairs(given["spark_conf"], "--spark-conf")

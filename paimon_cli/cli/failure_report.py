@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,11 +11,11 @@ from typing import Any
 
 import typer
 
+from paimon_cli.cli.trace_output import is_traced
 from paimon_cli.cli.value_kinds import printable
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 from paimon_cli.storage.redaction import without_user_info
 
-TRACE_VARIABLE = "PAIMON_CLI_TRACE"
 SEVERAL_WORDS = "unexpected extra argument"
 COMMAND_LINE_ERROR: type[BaseException] = typer.BadParameter.__mro__[1]
 """What Typer raises for any wrong command line; it exports only this leaf of the family."""
@@ -24,7 +23,7 @@ COMMAND_LINE_ERROR: type[BaseException] = typer.BadParameter.__mro__[1]
 
 def report_failure(error: Exception, arguments: Sequence[str]) -> int:
     """Print on stderr, as JSON if the command line asks for it, with a traceback if it asks for that; the exit code."""
-    if "--trace" in arguments or os.environ.get(TRACE_VARIABLE, "") not in ("", "0"):
+    if is_traced(arguments):
         _print("".join(traceback.format_exception(error)).rstrip())
     shown = _as_shown(error)
     if _wants_json(arguments):

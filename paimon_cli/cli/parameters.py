@@ -58,7 +58,14 @@ OptionPairs = Annotated[
         rich_help_panel=COMMON_PANEL,
     ),
 ]
-Trace = Annotated[bool, typer.Option("--trace", help="Show a traceback when something fails.", rich_help_panel=COMMON_PANEL)]
+Trace = Annotated[
+    bool,
+    typer.Option(
+        "--trace",
+        help="Show each step of writes, compactions and commits on stderr (JSON with -o json), and the traceback of a failure.",
+        rich_help_panel=COMMON_PANEL,
+    ),
+]
 
 Engine = Annotated[
     EngineName,

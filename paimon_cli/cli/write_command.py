@@ -39,6 +39,13 @@ SUMMARY_COLUMNS = (
     Column("compaction_lost", "Compaction lost"),
     Column("stalls", "Stalls", COUNT),
     Column("stall_seconds", "Stall seconds", TEXT),
+    Column("compaction_wait_seconds", "Compaction wait seconds", TEXT),
+    Column("buffer_size", "Write buffer", SIZE),
+    Column("buffer_peak", "Buffer peak", SIZE),
+    Column("flushes", "Flushes", COUNT),
+    Column("spills", "Spills", COUNT),
+    Column("spilled_size", "Spilled", SIZE),
+    Column("preemptions", "Pre-emptions", COUNT),
     Column("engine", "Engine"),
     Column("engine_reason", "Why"),
     Column("seconds", "Seconds", TEXT),
@@ -66,6 +73,7 @@ class CompactWhen(str, enum.Enum):
 
     NONE = "none"
     INLINE = "inline"
+    ASYNC = "async"
     AFTER = "after"
 
 
@@ -117,8 +125,8 @@ def write(
         CompactWhen | None,
         typer.Option(
             "--compact",
-            help="Compaction of the buckets that get rows: in the writer tasks (inline), as a job behind the commit (after), "
-            "or left to others (none). Without this: inline, unless the table is write-only.",
+            help="Compaction of the buckets that get rows: by the writer tasks, between their own steps (inline) or beside them "
+            "(async); as a job after the commit (after); left to others (none). Default: inline, unless the table is write-only.",
             show_default=False,
         ),
     ] = None,
@@ -140,9 +148,11 @@ def write(
         raise UsageError("--op does not go with --op-column", "the column says what each row does")
     checked = call.with_check(data_conflict_check)
     opened = checked.open_to_commit(checked.locate(table, allow_unsafe_commit))
-    if compact is CompactWhen.INLINE and opened.context.options.write_only:
+    if compact in (CompactWhen.INLINE, CompactWhen.ASYNC) and opened.context.options.write_only:
         raise UsageError(
-            "--compact inline on a write-only table", "a dedicated compaction has the table to itself", "use --compact after"
+            f"--compact {compact.value} on a write-only table",
+            "a dedicated compaction has the table to itself",
+            "use --compact after",
         )
     request = WriteRequest(
         sources=tuple(sources),
@@ -155,7 +165,7 @@ def write(
         commit_id=commit_id,
         read_snapshot=read_snapshot,
         parallelism=parallelism,
-        inline_compaction=compact in (None, CompactWhen.INLINE),
+        compaction="none" if compact is CompactWhen.AFTER else (compact or CompactWhen.INLINE).value,
         storage_options=opened.store_options,
     )
     if read_snapshot is not None and opened.context.options.commit_data_conflict_check == "off":
@@ -177,7 +187,7 @@ def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhe
         else:
             call.show(Item("WriteSummary", opened.name, SUMMARY_COLUMNS, summary))
         if summary.compaction_lost:
-            note(f"note: the rows are committed, their inline compaction is not: {summary.compaction_lost}")
+            note(f"note: the rows are committed, the writer's compaction is not: {summary.compaction_lost}")
         if compact is CompactWhen.AFTER and summary.touched:
             from paimon_cli.cli.compact_command import compact_behind_write
 
@@ -224,5 +234,16 @@ def _summary_text(summary: WriteSummary) -> str:
     took = f"{counted(summary.attempts, 'attempt')}, {ran(summary)}{stalled}"
     return (
         f"snapshot {ids}: {rows} in {counted(summary.files, 'file')} of {counted(summary.buckets, 'bucket')}, "
-        f"{human_size(summary.size)}{compacted}, {took}"
+        f"{human_size(summary.size)}{compacted}, {took}{_buffer_text(summary)}"
+    )
+
+
+def _buffer_text(summary: WriteSummary) -> str:
+    """A line of its own where the rows did not fit into the write buffer, which makes a write slower; else nothing."""
+    if not summary.spills and summary.flushes <= summary.buckets:
+        return ""
+    return (
+        f"\nwrite buffer: peak {human_size(summary.buffer_peak)} of {human_size(summary.buffer_size)}, "
+        f"{summary.flushes:,} flushes, {counted(summary.spills, 'spill')} ({human_size(summary.spilled_size)}), "
+        f"{counted(summary.preemptions, 'pre-emption')}"
     )

@@ -13,7 +13,7 @@ from paimon_cli.history.table_context import TableContext
 def discard(context: TableContext, paths: Iterable[str]) -> None:
     """Delete metadata files; whatever the storage does not let go is found as an orphan later."""
     for path in paths:
-        with contextlib.suppress(StorageUnavailable):
+        with contextlib.suppress(StorageUnavailable), context.trace.timed("discard", file=path.rpartition("/")[2]):
             context.storage.delete(path)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from paimon_cli.commit.attempts import Attempts
 from paimon_cli.commit.commit_cleanup import discard, discarded_on
-from paimon_cli.commit.data_conflict import CheckData, check_of_messages, check_of_partitions, unchecked
+from paimon_cli.commit.data_conflict import OFF, CheckData, check_of_messages, check_of_partitions, unchecked
 from paimon_cli.commit.files_conflict import check_files
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.commit.metadata_writer import MetadataWriter
@@ -30,6 +30,7 @@ from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import Snapshot
 
 
@@ -131,8 +132,7 @@ class Committer:
                     if is_made or self._is_needless(changes):
                         discard(context, writer.written)
                         return CommitResult(attempts=attempt, already_committed=is_made)
-                    step.check_data(latest)
-                    check_files(context, latest, changes)
+                    self._check(step, changes, latest, attempt)
                     if delta is None or delta.changes is not changes:
                         discard(context, delta.files if delta else ())
                         delta = DeltaManifests.write(changes, writer)
@@ -148,6 +148,20 @@ class Committer:
             discard(context, prepared.files)
         discard(context, writer.written)
         raise attempts.spent()
+
+    def _check(self, step: _Step, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:
+        added = sum(entry.kind == ADD for entry in changes.entries)
+        with self._context.trace.timed(
+            "check",
+            attempt=attempt,
+            kind=changes.kind,
+            latest=None if latest is None else latest.id,
+            added=added,
+            deleted=len(changes.entries) - added,
+            data_conflict_check=OFF if step.check_data is unchecked else self._context.options.commit_data_conflict_check,
+        ):
+            step.check_data(latest)
+            check_files(self._context, latest, changes)
 
     def _is_needless(self, changes: SnapshotChanges) -> bool:
         return changes.is_empty and not self._context.options.commit_force_create_snapshot

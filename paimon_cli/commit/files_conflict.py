@@ -97,9 +97,8 @@ def _file_is_gone(
 
 
 def _conflict(context: TableContext, entry: ManifestEntry, what: str, why: str, **details: Any) -> FilesConflict:
-    directory = f"{context.partition_path_of(entry.partition)}bucket-{entry.bucket}"
     return FilesConflict(
-        f"data file {entry.file.file_name} of {directory} {what}",
+        f"data file {entry.file.file_name} of {context.place_of(entry.partition, entry.bucket)} {what}",
         why,
         "run the job again: it will begin from the latest snapshot",
         partition=context.partition_path_of(entry.partition).rstrip("/"),

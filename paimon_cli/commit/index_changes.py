@@ -40,7 +40,7 @@ def _place(context: TableContext, entry: IndexManifestEntry) -> Place:
 
 def _changed_by_others(context: TableContext, entry: IndexManifestEntry) -> FilesConflict:
     file = entry.index_file
-    directory = f"{context.partition_path_of(entry.partition)}bucket-{entry.bucket}"
+    directory = context.place_of(entry.partition, entry.bucket)
     return FilesConflict(
         f"index file {file.file_name} of {directory} is not current any more",
         f"another commit replaced the {file.index_type} index of this bucket since it was read",

@@ -48,7 +48,7 @@ class MetadataWriter:
         added = int((kinds == ADD).sum())
         partitions = (columns.partitions[code] for code in columns.codes[rows].tolist())
         return ManifestFileMeta(
-            file_name=self._write("manifest", content),
+            file_name=self._write("manifest", content, added=added, deleted=len(kinds) - added),
             file_size=len(content),
             num_added_files=added,
             num_deleted_files=len(kinds) - added,
@@ -60,21 +60,21 @@ class MetadataWriter:
             max_level=int(levels.max()),
         )
 
-    def manifest_list(self, manifests: Sequence[ManifestFileMeta]) -> tuple[str, int]:
-        """Name and size of a new list."""
+    def manifest_list(self, manifests: Sequence[ManifestFileMeta], purpose: str) -> tuple[str, int]:
+        """Name and size of a new list; `purpose` (base, delta, changelog) is for the trace."""
         content = encode_manifest_list(manifests)
-        return self._write("manifest-list", content), len(content)
+        return self._write("manifest-list", content, purpose=purpose, manifests=len(manifests)), len(content)
 
     def index_manifest(self, entries: Sequence[IndexManifestEntry]) -> str:
         """Name of a new index manifest."""
-        return self._write("index-manifest", encode_index_manifest(entries))
+        return self._write("index-manifest", encode_index_manifest(entries), entries=len(entries))
 
     def _manifest(self, content: bytes, entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
         added = sum(entry.kind == ADD for entry in entries)
         buckets = [entry.bucket for entry in entries]
         levels = [entry.file.level for entry in entries]
         return ManifestFileMeta(
-            file_name=self._write("manifest", content),
+            file_name=self._write("manifest", content, added=added, deleted=len(entries) - added),
             file_size=len(content),
             num_added_files=added,
             num_deleted_files=len(entries) - added,
@@ -86,11 +86,12 @@ class MetadataWriter:
             max_level=max(levels),
         )
 
-    def _write(self, kind: str, content: bytes) -> str:
+    def _write(self, kind: str, content: bytes, **facts: str | int) -> str:
         number = self._counters.get(kind, 0)
         self._counters[kind] = number + 1
         name = f"{kind}-{self._uuid}-{number}"
         path = self._context.layout.manifest(name)
         self.written.append(path)  # before the write: one that fails half-way leaves something to delete
-        self._context.storage.write_new(path, content)
+        with self._context.trace.timed(kind.replace("-", "_"), file=name, bytes=len(content), **facts):
+            self._context.storage.write_new(path, content)
         return name

@@ -30,8 +30,10 @@ class DeltaManifests:
     @staticmethod
     def write(changes: SnapshotChanges, writer: MetadataWriter) -> DeltaManifests:
         already = len(writer.written)
-        delta = writer.manifest_list(writer.manifests(changes.entries))
-        changelog = writer.manifest_list(writer.manifests(changes.changelog)) if changes.changelog else (None, None)
+        delta = writer.manifest_list(writer.manifests(changes.entries), "delta")
+        changelog: ListName | tuple[None, None] = (None, None)
+        if changes.changelog:
+            changelog = writer.manifest_list(writer.manifests(changes.changelog), "changelog")
         return DeltaManifests(changes, delta, changelog, tuple(writer.written[already:]))
 
 
@@ -55,7 +57,7 @@ def prepare_snapshot(
     already = len(writer.written)
     changes = delta.changes
     previous = context.manifests.manifests_of(latest) if latest else []
-    base_list, base_size = writer.manifest_list(merge_manifests(context, previous, writer))
+    base_list, base_size = writer.manifest_list(merge_manifests(context, previous, writer), "base")
     delta_list, delta_size = delta.delta
     changelog_list, changelog_size = delta.changelog
     schema_id = context.schemas.latest().id

@@ -28,7 +28,9 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
     for attempt in range(_TRIES):
         # Repeating the put is safe: it is the same content for the same number, and only one of them can succeed.
         try:
-            outcome = context.storage.put_if_absent(path, content)
+            with context.trace.timed("snapshot", file=path.rpartition("/")[2], bytes=len(content)) as facts:
+                outcome = context.storage.put_if_absent(path, content)
+                facts["outcome"] = outcome.name.lower()
         except StorageUnavailable as error:
             if attempt:  # this put was not made, but an earlier one may have been
                 raise _unknown(context, snapshot, f"after a put without a clear answer the storage failed: {error}") from error
@@ -47,7 +49,7 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
 
 def announce(context: TableContext, snapshot: Snapshot) -> None:
     """Point the LATEST hint at the snapshot. Readers do without it, so a failure is none of the commit."""
-    with contextlib.suppress(StorageUnavailable):
+    with contextlib.suppress(StorageUnavailable), context.trace.timed("hint", file="LATEST", snapshot=snapshot.id):
         context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
 
 

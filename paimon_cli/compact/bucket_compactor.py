@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+
 import numpy as np
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
 from paimon_cli.bucket.merged_rows import merge_columns, merge_section, without_retractions
 from paimon_cli.bucket.record_expiry import RecordExpiry
-from paimon_cli.compact.compaction_plan import CompactionTask, task_steps
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket, task_steps
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.lsm.compaction_steps import Rewrite, Upgrade
 from paimon_cli.lsm.sorted_run import SortedRun
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta, file_facts
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 
 KIND_BATCH_ROWS = 1 << 20
 
 
-def run_compaction(context: TableContext, task: CompactionTask) -> CommitMessage:
+@dataclass(frozen=True)
+class WriterCompaction:
+    """Compacts for a writer what the triggers of universal compaction ask for, over files that may not be committed yet.
+
+    Picklable.
+    """
+
+    read_snapshot_id: int
+    file_stamp: str
+
+    def __call__(self, context: TableContext, bucket: BucketFiles, is_given_up: Callable[[], bool]) -> CommitMessage | None:
+        decision = plan_bucket(context, bucket, MINOR_STRATEGY, self.read_snapshot_id, self.file_stamp)
+        return run_compaction(context, decision, is_given_up) if isinstance(decision, CompactionTask) else None
+
+
+def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool] = lambda: False) -> CommitMessage:
     """Carry out the task. Memory is bounded by the number of runs, not by the bucket's size.
 
-    When it fails, its own new files are removed; the table is as it was.
+    When it fails, or is given up (`CancelledError`), its own new files are removed; the table is as it was.
     """
     check_writable(context)
     names = DataFileNames(context, task.file_stamp)
@@ -32,6 +52,10 @@ def run_compaction(context: TableContext, task: CompactionTask) -> CommitMessage
     try:
         for step in task_steps(context, task):
             if isinstance(step, Upgrade) and not _must_lose_deletes(context, task, step.file):
+                place = context.place_of(task.partition, task.bucket)
+                context.trace.step(
+                    "upgrade", bucket=place, file=step.file.file_name, from_level=step.file.level, level=task.output_level
+                )
                 before.append(step.file)
                 after.append(step.file.upgraded(task.output_level))
             else:
@@ -41,7 +65,7 @@ def run_compaction(context: TableContext, task: CompactionTask) -> CommitMessage
                 )
                 written.append(writer)
                 before.extend(rewrite.files)
-                after.extend(_rewrite(context, task, rewrite, writer))
+                after.extend(_rewrite(context, task, rewrite, writer, is_given_up))
     except BaseException:
         for writer in written:
             writer.abort()
@@ -60,16 +84,24 @@ def _alone(file: DataFileMeta) -> Rewrite:
     return Rewrite(((SortedRun(file.level, (file,)),),))
 
 
-def _rewrite(context: TableContext, task: CompactionTask, rewrite: Rewrite, writer: DataFileWriter) -> tuple[DataFileMeta, ...]:
+def _rewrite(
+    context: TableContext, task: CompactionTask, rewrite: Rewrite, writer: DataFileWriter, is_given_up: Callable[[], bool]
+) -> tuple[DataFileMeta, ...]:
     columns = merge_columns(context, context.schema.field_names)
     expiry = RecordExpiry.of(context)
-    for section in rewrite.sections:
-        merged = merge_section(
-            context, task.partition, task.bucket, list(section), columns, task.memory, expiry, oldest_first=task.files
-        )
-        for batch in merged:
-            writer.write(without_retractions(batch) if task.drop_deletes else batch)
-    return writer.close()
+    place = context.place_of(task.partition, task.bucket)
+    with context.trace.timed("rewrite", bucket=place, level=task.output_level, **file_facts("input_", rewrite.files)) as facts:
+        for section in rewrite.sections:
+            merged = merge_section(
+                context, task.partition, task.bucket, list(section), columns, task.memory, expiry, oldest_first=task.files
+            )
+            for batch in merged:
+                if is_given_up():
+                    raise CancelledError
+                writer.write(without_retractions(batch) if task.drop_deletes else batch)
+        files = writer.close()
+        facts |= file_facts("output_", files)
+    return files
 
 
 def _must_lose_deletes(context: TableContext, task: CompactionTask, file: DataFileMeta) -> bool:

@@ -14,7 +14,7 @@ from paimon_cli.lsm.key_intervals import key_sections
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_run import SortedRun, highest_level, sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import DataFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.clock_and_names import local_hour, moment_of_wall_clock
 
@@ -134,6 +134,17 @@ def plan_bucket(
 
     `state` is what an earlier plan of this process remembered; the files tell of full compactions, too.
     """
+    with context.trace.timed("pick", bucket=context.place_of(bucket.partition, bucket.bucket), strategy=strategy) as facts:
+        decision = _decide(context, bucket, strategy, snapshot_id, file_stamp, state)
+        facts |= {"runs": decision.runs_before, "picked": isinstance(decision, CompactionTask), "reason": decision.reason}
+        if isinstance(decision, CompactionTask):
+            facts |= {"arithmetic": decision.arithmetic, "level": decision.output_level, **file_facts("", decision.files)}
+    return decision
+
+
+def _decide(
+    context: TableContext, bucket: BucketFiles, strategy: str, snapshot_id: int, file_stamp: str, state: PickState
+) -> Decision:
     if strategy not in (MINOR_STRATEGY, FULL_STRATEGY):
         raise UsageError(f"unknown compaction strategy {strategy}", f"it is {MINOR_STRATEGY} or {FULL_STRATEGY}")
     if bucket.bucket == POSTPONE_BUCKET:

@@ -22,6 +22,7 @@ from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, SystemClock
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.storage.trace import NoTrace, Trace
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class TableContext(TableHistory):
     names: Names = field(default_factory=RandomNames)
     read_threads: int = 8
     branch: str = MAIN_BRANCH
+    trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
 
     @staticmethod
     def open(
@@ -51,6 +53,7 @@ class TableContext(TableHistory):
         names: Names | None = None,
         branch: str = MAIN_BRANCH,
         schema: TableSchema | None = None,
+        trace: Trace | None = None,
     ) -> TableContext:
         """The table at its latest schema, or at `schema`. `NotFound` without one, `NotSupported` for unknown options."""
         root = url.rstrip("/")
@@ -59,7 +62,8 @@ class TableContext(TableHistory):
         schema = schema or SchemaHistory(storage, TableLayout(root, branch)).latest()
         options = TableOptions(schema.options).with_overrides(dynamic_options or {})
         refuse_unsupported(options.raw, root)
-        return TableContext(root, storage, schema, options, clock or SystemClock(), names or RandomNames(), branch=branch)
+        clock, names, trace = clock or SystemClock(), names or RandomNames(), trace or NoTrace()
+        return TableContext(root, storage, schema, options, clock, names, branch=branch, trace=trace)
 
     def at_schema(self, schema_id: int) -> TableContext:
         """The same table seen with an older schema's columns; its options stay as they are, under the columns' older names."""
@@ -119,6 +123,10 @@ class TableContext(TableHistory):
             path = partition_path(self.schema.partition_keys, self.partition_types, values, default, legacy)
             self._partition_paths[partition] = path
         return self._partition_paths[partition]
+
+    def place_of(self, partition: bytes, bucket: int) -> str:
+        """'k=v/bucket-0': a bucket's directory below the table."""
+        return self.layout.bucket_directory(self.partition_path_of(partition), bucket).removeprefix(f"{self.layout.root}/")
 
     def data_file_path(self, partition: bytes, bucket: int, file: DataFileMeta) -> str:
         """Where a data file lies. `NotSupported` for a file outside of the table."""

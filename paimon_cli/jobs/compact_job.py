@@ -25,7 +25,7 @@ from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, attempt, settle
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work
+from paimon_cli.jobs.engine import Engine, TasksFailed, Work, run_traced
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -187,7 +187,7 @@ def _compact_buckets(
     tasks = [task.with_memory(memory) for task in plan.tasks]
     progress.start("Compacting buckets", len(tasks))
     try:
-        return engine.run_tasks(functools.partial(attempt, context), tasks, lambda result: progress.advance(1))
+        return run_traced(engine, context, attempt, tasks, lambda result: progress.advance(1))
     except BaseException as failure:
         with shield():
             delete_stamped_files(context, tasks[0].file_stamp)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from paimon_cli.errors import PaimonError
+from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.progress import Progress
+from paimon_cli.storage.trace import Step
 
 if TYPE_CHECKING:
     from paimon_cli.metadata.data_file import DataFileMeta
-    from paimon_cli.write.table_writer import WrittenBucket
+    from paimon_cli.write.table_writer import Written
     from paimon_cli.write.write_plan import WritePlan
 
 T = TypeVar("T")
@@ -83,8 +86,8 @@ class Engine(Protocol):
         """
         ...
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> list[WrittenBucket]:
-        """Read, route, sort and write all rows of the plan, compact inline if it says so.
+    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
+        """Read, route, sort and write all rows of the plan, compact if it says so.
 
         When this raises, no task of the job is running any more.
 
@@ -95,3 +98,39 @@ class Engine(Protocol):
     def stop(self) -> None:
         """Release everything; may be called twice."""
         ...
+
+
+@dataclass(frozen=True)
+class _Traced(Generic[R]):
+    """A task's result, and the steps that the driver has not seen."""
+
+    result: R
+    steps: tuple[Step, ...]
+
+
+def run_traced(
+    engine: Engine,
+    context: TableContext,
+    function: Callable[[TableContext, T], R],
+    tasks: Sequence[T],
+    on_done: Callable[[R], None] | None = None,
+) -> list[R]:
+    """`run_tasks` of a function on one table whose steps are shown with `--trace`, wherever the tasks run."""
+    if not context.trace.is_on:
+        return engine.run_tasks(functools.partial(function, context), tasks, on_done)
+
+    def show(traced: _Traced[R]) -> None:
+        context.trace.show(traced.steps)
+        if on_done is not None:
+            on_done(traced.result)
+
+    try:
+        traced = engine.run_tasks(functools.partial(_traced, function, context), tasks, show)
+    except TasksFailed as failed:
+        failed.finished = [task.result for task in failed.finished]
+        raise
+    return [task.result for task in traced]
+
+
+def _traced(function: Callable[[TableContext, T], R], context: TableContext, task: T) -> _Traced[R]:
+    return _Traced(function(context, task), context.trace.taken())

@@ -17,7 +17,7 @@ from paimon_cli.jobs.pandas_on_demand import let_pandas_in
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.options.size_and_duration import human_size, parse_size
 from paimon_cli.storage.cores import usable_cores
-from paimon_cli.write.table_writer import WrittenBucket
+from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import WritePlan
 
 T = TypeVar("T")
@@ -139,7 +139,7 @@ class AutoEngine:
     def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
         return self._chosen.run_tasks(function, tasks, on_done)
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> list[WrittenBucket]:
+    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
         return self._chosen.write_rows(plan, progress)
 
     def stop(self) -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.write.table_writer import WrittenBucket, write_rows
+from paimon_cli.write.table_writer import Written, write_rows
 from paimon_cli.write.write_plan import WritePlan
 
 Task = TypeVar("Task")
@@ -49,7 +49,7 @@ class LocalEngine:
                 on_done(result)
         return results
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> list[WrittenBucket]:
+    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
         progress.start("Writing rows", None)
         try:
             return write_rows(plan, progress.advance, self._parallelism)

@@ -54,8 +54,8 @@ def restore_snapshot(context: TableContext, number: int) -> Snapshot:
     lost, added = after.changed_on_the_way(before)
     delta = [ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in lost] + added
     writer = MetadataWriter(context)
-    base_list, base_size = writer.manifest_list(context.manifests.manifests_of(before.snapshot))
-    delta_list, delta_size = writer.manifest_list(writer.manifests(delta))
+    base_list, base_size = writer.manifest_list(context.manifests.manifests_of(before.snapshot), "base")
+    delta_list, delta_size = writer.manifest_list(writer.manifests(delta), "delta")
     rows = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in delta)
     snapshot = Snapshot(
         id=number,

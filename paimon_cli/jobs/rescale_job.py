@@ -142,7 +142,7 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
         read_snapshot_id=snapshot.id,
         file_stamp=context.names.uuid().replace("-", "")[:16],
     )
-    messages = [bucket.message for bucket in write_files(job, engine, progress)]
+    messages = write_files(job, engine, progress).messages
     files = [file for message in messages for file in message.new_files]
     rows = sum(file.row_count for file in files)
     if rows != shown:

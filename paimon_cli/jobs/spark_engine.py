@@ -18,7 +18,7 @@ from paimon_cli.jobs.spark_job import Reports, SparkJob
 from paimon_cli.jobs.spark_local_write import write_through_files
 from paimon_cli.jobs.spark_session import RunningSpark, SparkRequest, start_spark
 from paimon_cli.jobs.spark_write import READ, Shuffle, check_places, shuffle_of, write_on_spark
-from paimon_cli.write.table_writer import WrittenBucket
+from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import WritePlan
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class SparkEngine:
             raise TasksFailed(seen.results(), error_of_task)
         return seen.results()
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> list[WrittenBucket]:
+    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
         running = self._spark()
         shuffle = shuffle_of(plan, running.context.defaultParallelism)
         if self._request.is_local:
@@ -96,7 +96,7 @@ class SparkEngine:
         finally:
             progress.finish()
 
-    def _write_through_files(self, running: RunningSpark, shuffle: Shuffle, progress: Progress) -> list[WrittenBucket]:
+    def _write_through_files(self, running: RunningSpark, shuffle: Shuffle, progress: Progress) -> Written:
         place = scratch_directory(running.context.getConf().get("spark.local.dir", ""), os.environ)
         with tempfile.TemporaryDirectory(prefix="paimon-cli-exchange-", dir=place, ignore_cleanup_errors=True) as directory:
             try:

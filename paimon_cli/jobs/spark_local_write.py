@@ -15,11 +15,11 @@ from paimon_cli.jobs.engine import Engine, TasksFailed
 from paimon_cli.jobs.exchange_files import Chunk, ChunkFile, is_for_nothing, mark_failed
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark_write import Shuffle, gathered
-from paimon_cli.write.table_writer import TableWriter, WrittenBucket
+from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import WritePlan
 
 
-def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, progress: Progress) -> list[WrittenBucket]:
+def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, progress: Progress) -> Written:
     """Two jobs of `engine`; the rows in between lie in `directory`. Raises the error of the first task that failed."""
     try:
         progress.start("Reading and routing", len(shuffle.plan.splits))
@@ -31,7 +31,7 @@ def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, progre
         written = engine.run_tasks(partial(write_chunks, shuffle.plan), tasks, _advancing(progress))
     except TasksFailed as failed:
         raise failed.error from failed
-    return [bucket for part in written for bucket in part]
+    return Written.of_tasks(written)
 
 
 def read_split(shuffle: Shuffle, directory: str, number: int) -> list[Chunk]:
@@ -50,7 +50,7 @@ def read_split(shuffle: Shuffle, directory: str, number: int) -> list[Chunk]:
     return chunks
 
 
-def write_chunks(plan: WritePlan, chunks: list[Chunk]) -> list[WrittenBucket]:
+def write_chunks(plan: WritePlan, chunks: list[Chunk]) -> Written:
     """Sort and write the rows of one writer, which come in the order of arrival."""
     with TableWriter(plan) as writer:
         for chunk in chunks:

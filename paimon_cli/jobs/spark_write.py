@@ -21,7 +21,7 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.spark_errors import carrying_errors
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.write.bucket_router import BucketRouter
-from paimon_cli.write.table_writer import TableWriter, WrittenBucket
+from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import WritePlan
 
 READ, WRITTEN = "read", "written"
@@ -93,11 +93,11 @@ def shuffled_chunks(session: SparkSession, shuffle: Shuffle, reports: Accumulato
     return chunks.repartitionById(shuffle.writer_tasks, "writer").sortWithinPartitions("arrival")
 
 
-def write_on_spark(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[str]]) -> list[WrittenBucket]:
+def write_on_spark(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[str]]) -> Written:
     """Run the whole write as one Spark job of two stages."""
     chunks = shuffled_chunks(session, shuffle, reports)
-    buckets = chunks.mapInArrow(writer_task(shuffle.plan, reports), "bucket binary").collect()
-    return [pickle.loads(row.bucket) for row in buckets]
+    tasks = chunks.mapInArrow(writer_task(shuffle.plan, reports), "written binary").collect()
+    return Written.of_tasks(pickle.loads(row.written) for row in tasks)
 
 
 def reader_task(shuffle: Shuffle, reports: Accumulator[list[str]]) -> Task:
@@ -119,15 +119,15 @@ def reader_task(shuffle: Shuffle, reports: Accumulator[list[str]]) -> Task:
 
 
 def writer_task(plan: WritePlan, reports: Accumulator[list[str]]) -> Task:
-    """Chunks -> files; gives one pickled `WrittenBucket` each."""
+    """Chunks -> files; gives what it has `Written`, pickled."""
 
     def write(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
             with TableWriter(plan) as writer:
                 for rows in unpacked(chunks):
                     writer.write(rows)
-                for bucket in writer.finish():
-                    yield pa.record_batch([pa.array([pickle.dumps(bucket)], pa.binary())], names=["bucket"])
+                written = pickle.dumps(writer.finish())
+                yield pa.record_batch([pa.array([written], pa.binary())], names=["written"])
             reports.add([WRITTEN])
 
     return write
@@ -167,9 +167,9 @@ def _packed(rows: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-def check_places(buckets: list[WrittenBucket]) -> list[WrittenBucket]:
+def check_places(written: Written) -> Written:
     """Each bucket must come from exactly one task; anything else would lose the order of its rows."""
-    places = {(bucket.message.partition, bucket.message.bucket) for bucket in buckets}
-    if len(places) != len(buckets):
+    places = {(message.partition, message.bucket) for message in written.messages}
+    if len(places) != len(written.buckets):
         raise PaimonError("rows of one bucket were written by several tasks", "the shuffle did not keep them together")
-    return buckets
+    return written

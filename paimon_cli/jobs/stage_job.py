@@ -17,6 +17,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.write_job import (
+    NO_COMPACTION,
     WriteRequest,
     check_writable_table,
     identity_of,
@@ -74,9 +75,9 @@ def stage_write(
     identity = _identity(context, request)
     if Committer(context).is_committed(identity):
         raise UsageError(f"commit {identity.identifier} of user {identity.user} was made before", "there is nothing to stage")
-    plan = plan_write(context, replace(request, inline_compaction=False))
+    plan = plan_write(context, replace(request, compaction=NO_COMPACTION))
     engine.prepare(work_of(plan.splits), progress)
-    messages = [bucket.message for bucket in write_files(plan, engine, progress)]
+    messages = write_files(plan, engine, progress).messages
     try:
         if request.overwrite:
             overwritten(context, messages, request.static_partition)  # rows outside of it are refused now, not at the commit

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import is_compactable
-from paimon_cli.compact.inline_compaction import InlineCompaction
 from paimon_cli.datatypes import row_kind
 from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
@@ -23,8 +23,10 @@ from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.write.table_writer import WrittenBucket
+from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import WritePlan
+
+NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION = "none", "inline", "async"
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,9 @@ class WriteRequest:
     """What the user asked for. `op_column`: input column with +I, +U, -U, -D; `static_partition`: values as typed.
 
     `read_snapshot`: what the rows were made from (0: the empty table), where that is not the latest snapshot; the data
-    conflict check begins there. `inline_compaction`: compact what the triggers ask for behind the flush, unless the table is
-    write-only. `storage_options`: of the catalog, for sources that lie in a store.
+    conflict check begins there. `compaction`: whether and when writer tasks compact what the triggers ask for, unless the
+    table is write-only: between their own steps, or beside them. `storage_options`: of the catalog, for sources that lie in a
+    store.
     """
 
     sources: tuple[str, ...]
@@ -46,7 +49,7 @@ class WriteRequest:
     commit_id: int | None = None
     read_snapshot: int | None = None
     parallelism: int | None = None
-    inline_compaction: bool = True
+    compaction: str = INLINE_COMPACTION
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -54,8 +57,10 @@ class WriteRequest:
 class WriteSummary:
     """What was done. `rows`, `size` (bytes): of the new files, after merging equal keys of this write.
 
-    `compacted`: buckets that were compacted inline; `compaction_lost`: why that half of the commit was refused, while the
-    rows were committed. `stalls`: how often buckets had to be compacted before they could take more runs.
+    `compacted`: buckets that were compacted; `compaction_lost`: why that half of the commit was refused, while the rows were
+    committed. `stalls`: how often buckets had to wait for a compaction before they could take more runs, `stall_seconds` in
+    all; `compaction_wait_seconds`: how long they waited for compactions in the end, before the commit. The rest tells how the
+    write buffers of the tasks were used, as in `BufferUse`.
     """
 
     rows: int = 0
@@ -74,6 +79,13 @@ class WriteSummary:
     compaction_lost: str | None = None
     stalls: int = 0
     stall_seconds: float = 0.0
+    compaction_wait_seconds: float = 0.0
+    buffer_size: int = 0
+    buffer_peak: int = 0
+    flushes: int = 0
+    spills: int = 0
+    spilled_size: int = 0
+    preemptions: int = 0
 
 
 def run_write(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
@@ -87,7 +99,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     plan = plan_write(context, request)
     engine.prepare(work_of(plan.splits), progress)
     written = write_files(plan, engine, progress)
-    messages = [bucket.message for bucket in written]
+    messages = written.messages
     result, lost = _commit(committer, plan, messages, request, identity)
     if result.already_committed:
         return WriteSummary(attempts=result.attempts, already_committed=True, engine=engine.name)
@@ -106,8 +118,10 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         touched=tuple((message.partition, message.bucket) for message in messages),
         compacted=0 if lost else sum(message.has_compact for message in messages),
         compaction_lost=str(lost) if lost else None,
-        stalls=sum(bucket.stalls for bucket in written),
-        stall_seconds=sum(bucket.stall_millis for bucket in written) / 1000,
+        stalls=sum(bucket.stalls for bucket in written.buckets),
+        stall_seconds=sum(bucket.stall_millis for bucket in written.buckets) / 1000,
+        compaction_wait_seconds=sum(bucket.wait_millis for bucket in written.buckets) / 1000,
+        **asdict(written.buffer),
     )
 
 
@@ -132,7 +146,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = context.names.uuid().replace("-", "")[:16]
-    compacts = request.inline_compaction and not context.options.write_only and is_compactable(context)
+    compacts = request.compaction != NO_COMPACTION and not context.options.write_only and is_compactable(context)
     return WritePlan(
         context=context,
         incoming=IncomingRows(
@@ -148,7 +162,8 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         read_snapshot_id=read_snapshot_id,
         file_stamp=file_stamp,
         parallelism=request.parallelism,
-        compact_bucket=InlineCompaction(snapshot.id if snapshot else 0, file_stamp) if compacts else None,
+        compact_bucket=WriterCompaction(snapshot.id if snapshot else 0, file_stamp) if compacts else None,
+        compacts_beside=request.compaction == ASYNC_COMPACTION,
         existing=state if compacts else {},
         other_totals={p: total for p, total in totals.items() if total > 0 and total != context.options.bucket},
     )
@@ -179,15 +194,20 @@ def work_of(splits: Sequence[SourceSplit]) -> Work:
     return Work(sum(split.size for split in splits), len({split.path for split in splits}))
 
 
-def write_files(plan: WritePlan, engine: Engine, progress: Progress) -> list[WrittenBucket]:
+def write_files(plan: WritePlan, engine: Engine, progress: Progress) -> Written:
     """Run the writer tasks; when one fails, remove whatever file the job has made."""
     try:
-        written = engine.write_rows(plan, progress)
+        with plan.context.trace.timed(
+            "write", route="fixed-bucket", buckets=plan.total_buckets, splits=len(plan.splits)
+        ) as facts:
+            written = engine.write_rows(plan, progress)
+            plan.context.trace.show(written.steps)
+            facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.new_files) for m in written.messages)}
     except BaseException:
         delete_stamped_files(plan.context, plan.file_stamp)
         raise
     if engine.retries_tasks:
-        made = {file.file_name for bucket in written for file in bucket.message.created_files()}
+        made = {file.file_name for message in written.messages for file in message.created_files()}
         delete_stamped_files(plan.context, plan.file_stamp, made)
     return written
 
@@ -198,7 +218,7 @@ def _commit(
     """Publish; after a refusal, and when a twin was faster, the data files are nobody's and go.
 
     The rows come first, as a snapshot of their own. If then another job has compacted the same files, only the work of the
-    inline compaction is lost: second, why.
+    writer's compaction is lost: second, why.
     """
     lost = None
     try:

@@ -77,8 +77,7 @@ class Writer(Actor):
         inputs.overwrite(source, "".join(json.dumps(dict(row)) + "\n" for row in rows).encode())
         try:
             request = WriteRequest((source,), "json", read_snapshot=read_snapshot)
-            written = write_files(plan_write(self.context, request), LocalEngine(), NoProgress())
-            self.messages = [bucket.message for bucket in written]
+            self.messages = write_files(plan_write(self.context, request), LocalEngine(), NoProgress()).messages
         finally:
             inputs.delete(source)
         files = [file for message in self.messages for file in message.new_files]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
@@ -51,6 +53,16 @@ class DataFileMeta:
     def upgraded(self, level: int) -> DataFileMeta:
         """The same file at another level: compaction without a rewrite."""
         return replace(self, level=level)
+
+
+def file_facts(prefix: str, files: Iterable[DataFileMeta]) -> dict[str, Any]:
+    """Names, rows and bytes of files, as a step of a trace tells them."""
+    held = tuple(files)
+    return {
+        f"{prefix}files": [file.file_name for file in held],
+        f"{prefix}rows": sum(file.row_count for file in held),
+        f"{prefix}bytes": sum(file.file_size for file in held),
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.size_and_duration import plain_number
 from paimon_cli.storage.catalog_options import store_options
 from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.trace import NoTrace, Trace
 from paimon_cli.table.table_location import TableLocation
 from paimon_cli.table.table_site import what_lies_at
 
@@ -38,11 +39,12 @@ class Table(TableHistory):
     read_optimized: bool = False
     store_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     branch: str = MAIN_BRANCH
+    trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
 
     @classmethod
-    def open(cls, location: TableLocation, options: Mapping[str, str] | None = None) -> Table:
+    def open(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> Table:
         """NotFound when there is no table, or no such branch of it."""
-        table = cls._at(location, options)
+        table = cls._at(location, options, trace)
         if table.schemas.ids():
             return table
         main = replace(table, branch=MAIN_BRANCH)
@@ -55,21 +57,22 @@ class Table(TableHistory):
         return table
 
     @classmethod
-    def open_damaged(cls, location: TableLocation, options: Mapping[str, str] | None = None) -> Table:
+    def open_damaged(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> Table:
         """The same for whoever looks for damage: schemas may be unreadable, or missing where there are snapshots."""
         try:
-            return cls.open(location, options)
+            return cls.open(location, options, trace)
         except (DamagedFile, NotFound):
-            table = cls._at(location, options)
+            table = cls._at(location, options, trace)
             if not table.schemas.ids() and not table.snapshots.ids():
                 raise
             return table
 
     @classmethod
-    def _at(cls, location: TableLocation, options: Mapping[str, str] | None) -> Table:
+    def _at(cls, location: TableLocation, options: Mapping[str, str] | None, trace: Trace | None) -> Table:
         storage, root = location.open_storage()
         files = store_options(location.storage_options)
-        return cls(location.name, root, storage, dict(options or {}), location.read_optimized, files, location.branch)
+        given, view = dict(options or {}), location.read_optimized
+        return cls(location.name, root, storage, given, view, files, location.branch, trace or NoTrace())
 
     def check_commits(self) -> str | None:
         """Before work that ends in a commit: `Refused` where none is safe; the warning if one is to be made all the same."""
@@ -82,7 +85,7 @@ class Table(TableHistory):
         """What reads, writes and decoded statistics need. NotSupported when the table uses what this version cannot honour."""
         from paimon_cli.history.table_context import TableContext  # brings Arrow, which plain metadata does without
 
-        return TableContext.open(self.url, self.options, storage=self.storage, branch=self.branch)
+        return TableContext.open(self.url, self.options, storage=self.storage, branch=self.branch, trace=self.trace)
 
     @cached_property
     def readable_context(self) -> TableContext | None:
@@ -92,7 +95,9 @@ class Table(TableHistory):
         schema = self.schemas.newest_readable()
         if schema is None:
             return None
-        return TableContext.open(self.url, self.options, storage=self.storage, branch=self.branch, schema=schema)
+        return TableContext.open(
+            self.url, self.options, storage=self.storage, branch=self.branch, schema=schema, trace=self.trace
+        )
 
     def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
         """The snapshot of that id (NotFound if there is none), or the latest; None when nothing was ever committed."""

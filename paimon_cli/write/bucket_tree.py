@@ -1,58 +1,130 @@
-"""One bucket's LSM tree as its writer sees it: files that were there, files flushed, and what inline compactions made of them."""
+"""One bucket's LSM tree as its writer sees it: what was there, what it flushed, and what compactions made of them meanwhile."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import replace
+from typing import Any
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import DataFileMeta
 
-CompactBucket = Callable[[TableContext, BucketFiles], CommitMessage | None]
-"""Compacts a bucket if its runs ask for it; None if they do not. The write phase is handed one: it does not know the
-compaction phase."""
+CompactBucket = Callable[[TableContext, BucketFiles, Callable[[], bool]], CommitMessage | None]
+"""Compacts a bucket if its runs ask for it; None if they do not. The last argument says whether to give up, with
+`CancelledError`. The write phase is handed one: it does not know the compaction phase."""
+
+
+class InThisThread(Executor):
+    """Does what is submitted at once, so that every run of a program is the same."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **named))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class Compactions:
+    """The compactions that one task has at work, where `executor` runs them. Leaving the `with` block ends them all."""
+
+    def __init__(self, context: TableContext, compact_bucket: CompactBucket, executor: Executor) -> None:
+        self._context = context
+        self._compact_bucket = compact_bucket
+        self._executor = executor
+        self._given_up = threading.Event()
+        self._first_failure: BaseException | None = None
+
+    def begin(self, bucket: BucketFiles) -> Future[CommitMessage | None]:
+        return self._executor.submit(self._run, bucket)
+
+    def _run(self, bucket: BucketFiles) -> CommitMessage | None:
+        try:
+            return self._compact_bucket(self._context, bucket, self._given_up.is_set)
+        except BaseException as failure:
+            self._first_failure = self._first_failure or failure
+            raise
+
+    def check(self) -> None:
+        """Raise what a compaction has failed with: a writer that cannot finish should not go on."""
+        if self._first_failure is not None:
+            raise self._first_failure
+
+    def give_up(self) -> None:
+        """Let what is at work end early; nobody will ask for the results."""
+        self._given_up.set()
+
+    def close(self) -> None:
+        """Wait until nothing is at work any more."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 class BucketTree:
     """Grows by flushes, shrinks by compactions, and tells in the end what both halves of the commit message hold.
 
+    One compaction of a bucket is at work at a time, over the files that were there when it began; flushes go on beside it.
     (Java MergeTreeWriter: a file that one compaction made and the next one consumed is in neither half, and deleted at once.)
     """
 
-    def __init__(self, context: TableContext, start: BucketFiles) -> None:
+    def __init__(self, context: TableContext, start: BucketFiles, compactions: Compactions | None) -> None:
         self._context = context
         self._start = start
-        self._live = {file.file_name: file for file in start.files}
+        self._compactions = compactions
+        self._running: Future[CommitMessage | None] | None = None
+        self._live = list(start.files)
         self._flushed: list[DataFileMeta] = []
         self._before: dict[str, DataFileMeta] = {}
         self._after: dict[str, DataFileMeta] = {}
+        self.has_unseen_runs = True
+        """Whether there is something that no compaction has looked at."""
 
     @property
     def run_count(self) -> int:
         """Sorted runs: each file of level 0, each level above that has files."""
-        levels = [file.level for file in self._live.values()]
+        levels = [file.level for file in self._live]
         return levels.count(0) + len(set(levels) - {0})
 
     def flushed(self, files: Sequence[DataFileMeta]) -> None:
         self._flushed += files
-        self._live |= {file.file_name: file for file in files}
+        self._live += files
+        self.has_unseen_runs = True
 
-    def compact(self, compact_bucket: CompactBucket) -> bool:
-        """Whether something was compacted."""
-        message = compact_bucket(self._context, replace(self._start, files=tuple(self._live.values())))
-        if message is None:
+    def begin_compaction(self) -> bool:
+        """Offer the bucket to the compaction; False if one is at work, or all that is there was offered before."""
+        if self._compactions is None or self._running is not None or not self.has_unseen_runs:
             return False
-        kept = {file.file_name for file in message.compact_after}
-        for file in message.compact_before:
-            self._consume(file, is_kept=file.file_name in kept)
-        self._after |= {file.file_name: file for file in message.compact_after}
-        self._live |= {file.file_name: file for file in message.compact_after}
+        self.has_unseen_runs = False
+        self._running = self._compactions.begin(replace(self._start, files=tuple(self._live)))
         return True
 
+    def take_result(self, *, wait: bool) -> bool:
+        """Put the result of a compaction that has ended into the tree, with `wait` also of one that is at work; True if it
+        changed anything."""
+        if self._running is None or not (wait or self._running.done()):
+            return False
+        running, self._running = self._running, None
+        message = running.result()
+        if message is None:
+            return False
+        self._replace(message.compact_before, message.compact_after)
+        self.has_unseen_runs = True
+        return True
+
+    def _replace(self, before: Sequence[DataFileMeta], after: Sequence[DataFileMeta]) -> None:
+        gone, made = {file.file_name for file in before}, {file.file_name for file in after}
+        newest = max(place for place, file in enumerate(self._live) if file.file_name in gone)
+        older, newer = self._live[: newest + 1], self._live[newest + 1 :]  # oldest first: it decides between equal numbers
+        self._live = [*(file for file in older if file.file_name not in gone), *after, *newer]
+        for file in before:
+            self._consume(file, is_kept=file.file_name in made)
+        self._after |= {file.file_name: file for file in after}
+
     def _consume(self, file: DataFileMeta, is_kept: bool) -> None:
-        del self._live[file.file_name]
         if self._after.pop(file.file_name, None) is None:
             self._before[file.file_name] = file
         elif file.file_name not in self._before and not is_kept:

@@ -31,9 +31,10 @@ class WritePlan:
 
     `first_sequences`: committed maximum + 1 of each (partition, bucket) that has files; 0 for the others. An incoming row
     gets that number plus its place in the order of arrival, so numbers rise, with gaps, whichever task writes the bucket.
-    `file_stamp`: 16 hex digits in the names of all data files of this job. `compact_bucket`: compacts buckets inline, None
-    for a write that leaves that to others; then `existing` (the buckets at the read snapshot) is not needed. `other_totals`:
-    partitions that were written for another number of buckets than `total_buckets`.
+    `file_stamp`: 16 hex digits in the names of all data files of this job. `compact_bucket`: compacts buckets, None for a
+    write that leaves that to others; then `existing` (the buckets at the read snapshot) is not needed. `compacts_beside`: after
+    each flush, in threads of their own, instead of when a bucket is full or done. `other_totals`: partitions that were written
+    for another number of buckets than `total_buckets`.
     """
 
     context: TableContext
@@ -45,6 +46,7 @@ class WritePlan:
     file_stamp: str = ""
     parallelism: int | None = None
     compact_bucket: CompactBucket | None = None
+    compacts_beside: bool = False
     existing: Mapping[tuple[bytes, int], BucketFiles] = field(default_factory=dict)
     other_totals: Mapping[bytes, int] = field(default_factory=dict)
 

@@ -38,7 +38,7 @@ SHARES: dict[str, tuple[str, ...]] = {
     "check values": ("typed_columns.py:", "bad_cells.py:", "decoded_columns.py:"),
     "encode": ("parquet/core.py:", "file_encoders.py:"),
     "sort and merge": (
-        *("/lsm/", "compute.py:take", "key_order.py:", "stable_order.py:", "sort_buffer.py:", "merged_rows.py:"),
+        *("/lsm/", "compute.py:take", "key_order.py:", "stable_order.py:", "write_buffer.py:", "merged_rows.py:"),
         *("sort' of", "argsort", "nonzero", "merge_passes.py:"),
     ),
     "route": ("bucket_hash.py:", "column_words.py:", "bucket_router.py:"),

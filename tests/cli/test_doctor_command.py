@@ -25,7 +25,7 @@ COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 def made(folder: Path, commits: int = 1, **options: str) -> TableContext:
     context = tables.make_table(folder / "t", COLUMNS, ["k"], options={k.replace("__", "-"): v for k, v in options.items()})
     for number in range(commits):
-        tables.write(context, [{"k": number, "v": "x"}], inline_compaction=False)
+        tables.write(context, [{"k": number, "v": "x"}], compaction="none")
     return context
 
 

@@ -206,7 +206,7 @@ def write_and_compact(actor: Actor) -> None:
         return
     source = actor.bench.source(CHANGES, False)
     plan = plan_write(context, WriteRequest((source,), "json", op_column="_op"))
-    messages = [bucket.message for bucket in write_files(plan, engine, NoProgress())]
+    messages = write_files(plan, engine, NoProgress()).messages
     with removed_on_refusal(context, messages):
         tasks = plan_compaction(context, CompactRequest(), "0123456789abcdef").tasks
         messages += _compacted(context, tasks)

@@ -44,7 +44,7 @@ class History:
             if self.source.random() < 0.2:
                 self.source.shuffle(manifests)
                 del manifests[2:]
-            (base, base_size), (delta, delta_size) = writer.manifest_list(manifests), writer.manifest_list(new)
+            (base, base_size), (delta, delta_size) = writer.manifest_list(manifests, "base"), writer.manifest_list(new, "delta")
             manifests += new
             yield Snapshot(number + 1, 0, base, delta, "me", 1, APPEND, 1, 0, 0, base_size, delta_size)
 

@@ -102,8 +102,8 @@ class Bench:
         before = context.snapshots.find(snapshot.id - 1)
         old = reader.live_entries(before) if before else []
         delta = [*map(change, reader.delta_entries(snapshot)), *more]
-        base_list = writer.manifest_list(writer.manifests(base([*map(change, old)])))
-        delta_list = writer.manifest_list([*map(listed, writer.manifests(delta))])
+        base_list = writer.manifest_list(writer.manifests(base([*map(change, old)])), "base")
+        delta_list = writer.manifest_list([*map(listed, writer.manifests(delta))], "delta")
         index = snapshot.index_manifest
         if indexes is not None:
             index = writer.index_manifest(indexes(reader.index_entries(snapshot)))

@@ -35,8 +35,8 @@ def forge(
 ) -> Snapshot:
     """Publish snapshot `number` with these entries; counts are right unless `changes` says otherwise."""
     writer = MetadataWriter(context)
-    base_list, base_size = writer.manifest_list(writer.manifests(base))
-    delta_list, delta_size = writer.manifest_list(writer.manifests(delta))
+    base_list, base_size = writer.manifest_list(writer.manifests(base), "base")
+    delta_list, delta_size = writer.manifest_list(writer.manifests(delta), "delta")
     added = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in delta)
     fields = {
         "id": number,

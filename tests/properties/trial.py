@@ -68,13 +68,16 @@ class Trial:
         if not changes:
             return
         self.steps.append(f"write({[(c.kind, c.row) for c in changes]}, overwrite={overwrite})")
-        write(self.context, [{**change.row, "_op": change.kind} for change in changes], overwrite=overwrite)
+        self._write([{**change.row, "_op": change.kind} for change in changes], overwrite)
         if overwrite:
             replaced = {change.row.get("p") for change in changes}
             self.changes = tuple(change for change in self.changes if change.row.get("p") not in replaced)
             self.compacted = None
         self.changes += tuple(changes)
         self.look()
+
+    def _write(self, rows: list[Row], overwrite: bool) -> None:
+        write(self.context, rows, overwrite=overwrite)
 
     def compact(self, strategy: str) -> None:
         self.steps.append(f"compact({strategy})")

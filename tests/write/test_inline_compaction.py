@@ -39,7 +39,7 @@ def test_the_fifth_run_brings_a_compaction(tmp_path: Path) -> None:
 def test_who_does_not_want_it_gets_none(tmp_path: Path, quiet: dict[str, str]) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options=quiet)
     for number in range(7):
-        write(context, [{"k": number, "v": ""}], inline_compaction=bool(quiet))
+        write(context, [{"k": number, "v": ""}], compaction="inline" if quiet else "none")
     assert kinds(context) == ["APPEND"] * 7
 
 

@@ -21,7 +21,8 @@ from paimon_cli.lsm.compaction_steps import Upgrade, compaction_steps
 from paimon_cli.lsm.key_intervals import key_sections
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta, SimpleStats
-from paimon_cli.write.table_writer import WrittenBucket
+from paimon_cli.write.bucket_writer import WrittenBucket
+from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import WritePlan
 
 INT = parse_type("INT NOT NULL")
@@ -138,7 +139,7 @@ class PaperEngine:
         context = function.args[0]  # type: ignore[attr-defined]
         return [_compacted(context, task) for task in tasks]
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> list[WrittenBucket]:
+    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
         stamp = f"{plan.file_stamp[:8]}-{plan.file_stamp[8:12]}-{plan.file_stamp[12:]}"
         written = []
         for bucket, arrived in self._rows.items():
@@ -147,7 +148,7 @@ class PaperEngine:
             name = f"data-{stamp}-b{bucket}.paper"
             file = write_paper_file(plan.context, bucket, name, 0, SOURCE_APPEND, [rows[key] for key in sorted(rows)])
             written.append(WrittenBucket(plan.message(EMPTY_ROW, bucket, (file,))))
-        return written
+        return Written(tuple(written))
 
     def stop(self) -> None:
         """Nothing is held."""

@@ -1,0 +1,113 @@
+"""What an operation does, step by step: shown by `--trace`, replayed by tests, and nothing at all where nobody watches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from paimon_cli.storage.clock_and_names import Clock
+
+Facts = dict[str, Any]
+"""File names, bytes, rows and the like, as JSON has them."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """`millis`: when it ended, since the epoch; `took`: how long it was at work. One that failed says so in `facts`."""
+
+    name: str
+    millis: int
+    took: int
+    facts: Facts
+
+
+class Trace(Protocol):
+    """Where the steps of one call go. Belongs to a table's context, so a task on Spark has a copy of its own."""
+
+    @property
+    def is_on(self) -> bool: ...
+
+    def step(self, name: str, /, **facts: Any) -> None:
+        """Something was done that takes no time worth telling."""
+        ...
+
+    def timed(self, name: str, /, **facts: Any) -> _Timed:
+        """Around the work of a step; what is known only in the end is added to the facts inside the block."""
+        ...
+
+    def taken(self) -> tuple[Step, ...]:
+        """The steps that are only kept so far: what a task hands over with its result."""
+        ...
+
+    def show(self, steps: Iterable[Step]) -> None:
+        """Steps that a task has handed over."""
+        ...
+
+
+class _Timed(Protocol):
+    def __enter__(self) -> Facts: ...
+
+    def __exit__(self, *error: Any) -> bool | None: ...
+
+
+class NoTrace:
+    """Nobody watches."""
+
+    is_on = False
+
+    def step(self, name: str, /, **facts: Any) -> None: ...
+
+    @contextmanager
+    def timed(self, name: str, /, **facts: Any) -> Iterator[Facts]:
+        yield {}
+
+    def taken(self) -> tuple[Step, ...]:
+        return ()
+
+    def show(self, steps: Iterable[Step]) -> None: ...
+
+
+class StepTrace:
+    """Tells each step as it ends, from whichever thread; a pickled copy, that of a Spark task, keeps them to be `taken`."""
+
+    is_on = True
+
+    def __init__(self, clock: Clock, tell: Callable[[Step], None] | None = None) -> None:
+        self._clock = clock
+        self._tell = tell
+        self._kept: list[Step] = []
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[StepTrace], tuple[Clock]]:
+        return StepTrace, (self._clock,)
+
+    def step(self, name: str, /, **facts: Any) -> None:
+        self.show([Step(name, self._clock.now_millis(), 0, facts)])
+
+    @contextmanager
+    def timed(self, name: str, /, **facts: Any) -> Iterator[Facts]:
+        started = self._clock.now_millis()
+        try:
+            yield facts
+        except BaseException as error:
+            facts["failed"] = type(error).__name__
+            raise
+        finally:
+            ended = self._clock.now_millis()
+            self.show([Step(name, ended, ended - started, facts)])
+
+    def taken(self) -> tuple[Step, ...]:
+        with self._lock:
+            kept, self._kept = tuple(self._kept), []
+        return kept
+
+    def show(self, steps: Iterable[Step]) -> None:
+        with self._lock:
+            for step in steps:
+                if self._tell is None:
+                    self._kept.append(step)
+                else:
+                    self._tell(step)

@@ -1,0 +1,185 @@
+"""Rows between their arrival and their level-0 file: memory that all buckets of a task share, then sorted runs on local disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from paimon_cli.bucket.data_file_writer import DataFileWriter
+from paimon_cli.bucket.merge_passes import OpenRun, merge_in_passes
+from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, SpilledRun
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.interleave import Interleave
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.lsm.sort_merge import PIECE_BYTES, merge_in_memory, rows_of
+
+
+@dataclass(frozen=True)
+class BufferUse:
+    """How a task used its write buffer: of its size, `buffer_peak` are the most bytes that rows took at a time.
+
+    `spilled_size`: bytes on disk. `preemptions`: how often a bucket gave its memory to the rows of another one.
+    """
+
+    buffer_size: int = 0
+    buffer_peak: int = 0
+    flushes: int = 0
+    spills: int = 0
+    spilled_size: int = 0
+    preemptions: int = 0
+
+    def with_other_task(self, other: BufferUse) -> BufferUse:
+        """The greatest peak, and the sums of what was done; each task has a buffer of its own."""
+        return BufferUse(
+            max(self.buffer_size, other.buffer_size),
+            max(self.buffer_peak, other.buffer_peak),
+            self.flushes + other.flushes,
+            self.spills + other.spills,
+            self.spilled_size + other.spilled_size,
+            self.preemptions + other.preemptions,
+        )
+
+
+class BufferOwner(Protocol):
+    """A bucket that has rows in the write buffer."""
+
+    @property
+    def buffer(self) -> SortBuffer: ...
+
+    def flush(self) -> None:
+        """Make a level-0 file of the rows."""
+        ...
+
+
+class WriteBuffer:
+    """The memory of one task, shared by all its buckets: a single one may take all of it (Java MemoryPoolFactory).
+
+    Where rows find no room the bucket that holds most is spilled, so that a bucket gets one sorted run however much is
+    written; without `write-buffer-spillable`, or with `write-buffer-spill.max-disk-size` spent, it is flushed.
+    """
+
+    def __init__(self, context: TableContext) -> None:
+        self.context = context
+        self.spill = SpillDirectory()
+        self._options = context.options
+        self._owners: list[BufferOwner] = []
+        self._lock = threading.Lock()  # buckets are flushed side by side in the end
+        self._held = self._peak = self._flushes = self._spills = self._spilled_size = self._preemptions = 0
+
+    def join(self, owner: BufferOwner) -> None:
+        """From now on the owner may have to give up its memory."""
+        self._owners.append(owner)
+
+    def add(self, owner: BufferOwner, rows: pa.RecordBatch) -> None:
+        """Put rows in key order into the owner's buffer."""
+        for piece in self._fitting(rows):
+            self._make_room(piece.nbytes, owner)
+            owner.buffer.add(piece)
+            with self._lock:
+                self._held += piece.nbytes
+                self._peak = max(self._peak, self._held)
+
+    def _fitting(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Pieces that an empty buffer has room for, as long as a single row has."""
+        if rows.nbytes <= self._options.write_buffer_size or rows.num_rows < 2:
+            yield rows
+            return
+        half = rows.num_rows // 2
+        yield from self._fitting(rows.slice(0, half))
+        yield from self._fitting(rows.slice(half))
+
+    def _make_room(self, size: int, asking: BufferOwner) -> None:
+        while self._held and self._held + size > self._options.write_buffer_size:
+            biggest = max(self._owners, key=lambda owner: owner.buffer.size)
+            self._preemptions += biggest is not asking
+            if self._may_spill():
+                biggest.buffer.spill()
+            else:
+                biggest.flush()
+
+    def _may_spill(self) -> bool:
+        options = self._options
+        return options.write_buffer_spillable and self.spill.size < options.write_buffer_spill_max_disk_size
+
+    def given_back(self, size: int, *, flushed: bool = False, spilled_size: int | None = None) -> None:
+        """A bucket holds so many bytes less, since its rows went into a level-0 file or into a run on disk."""
+        with self._lock:
+            self._held -= size
+            self._flushes += flushed
+            if spilled_size is not None:
+                self._spills += 1
+                self._spilled_size += spilled_size
+
+    @property
+    def use(self) -> BufferUse:
+        return BufferUse(
+            self._options.write_buffer_size, self._peak, self._flushes, self._spills, self._spilled_size, self._preemptions
+        )
+
+    def close(self) -> None:
+        """Remove what was spilled."""
+        self.spill.close()
+
+
+class SortBuffer:
+    """One bucket's part: collects batches in `merge_schema`, each sorted by key, in the order of arrival and flushes them as
+    one sorted run (Java SortBufferWriteBuffer, format section 7.3)."""
+
+    def __init__(self, pool: WriteBuffer, place: str) -> None:
+        self._pool = pool
+        self._place = place
+        self._context = pool.context
+        self._engine = merge_engine(self._context.schema, self._context.options)
+        self._keys = self._context.schema.trimmed_primary_keys
+        self._batches: list[pa.RecordBatch] = []
+        self._runs: list[SpilledRun] = []
+        self.size = 0
+        """Bytes in memory."""
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._batches.append(rows)
+        self.size += rows.nbytes
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._batches or self._runs)
+
+    def spill(self) -> None:
+        """Move the rows in memory to disk, all of them: merging is for the flush, which sees every row of a key."""
+        with self._context.trace.timed("spill", bucket=self._place, bytes=self.size) as facts:
+            batches, size = self._taken()
+            pieces = merge_in_memory(batches, self._keys, Interleave(), rows_of(batches, SPILLED_BATCH_BYTES))
+            run = self._pool.spill.write(pieces, batches[0].schema)
+            self._runs.append(run)
+            facts["spilled_bytes"] = run.size
+        self._pool.given_back(size, spilled_size=run.size)
+
+    def flush(self, writer: DataFileWriter) -> None:
+        """Merge all rows by key and write them; empty afterwards."""
+        if not self._runs:
+            batches, size = self._taken()
+            for batch in merge_in_memory(batches, self._keys, self._engine, rows_of(batches, PIECE_BYTES)):
+                writer.write(batch)
+            self._pool.given_back(size, flushed=True)
+            return
+        if self._batches:
+            self.spill()
+        # What small buffers have left is no room for the big ones of a merge.
+        pa.default_memory_pool().release_unused()
+        runs, self._runs = self._runs, []
+        opened: list[OpenRun] = [run.read for run in runs]
+        most = self._context.options.local_sort_max_file_handles
+        for batch in merge_in_passes(opened, self._keys, self._engine, most, keys_repeat=True):
+            writer.write(batch)
+        for run in runs:
+            self._pool.spill.remove(run)
+        self._pool.given_back(0, flushed=True)
+
+    def _taken(self) -> tuple[list[pa.RecordBatch], int]:
+        taken = self._batches, self.size
+        self._batches, self.size = [], 0
+        return taken
