@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from paimon_cli.cli.messages import note
 from paimon_cli.cli.results import OutputFormat
-from paimon_cli.cli.value_kinds import printable, rfc3339
+from paimon_cli.cli.value_kinds import rfc3339
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
-from paimon_cli.storage.redaction import without_user_info
 from paimon_cli.storage.trace import NoTrace, Step, StepTrace, Trace
 
 TRACE_VARIABLE = "PAIMON_CLI_TRACE"
@@ -51,7 +50,7 @@ class _Lines:
     def tell(self, step: Step) -> None:
         self.counts[step.name] += 1
         with contextlib.suppress(OSError):  # a trace that nobody can read must not stop the work
-            print(without_user_info(self._form(step)), file=sys.stderr, flush=True)
+            note(self._form(step))
 
     def _text(self, step: Step) -> str:
         facts = [f"{name}={_shown(value)}" for name, value in step.facts.items()]
@@ -73,4 +72,4 @@ def _shown(value: Any) -> str:
     if value is None:
         return "-"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return text if text and _PLAIN.issuperset(text) else printable(json.dumps(text, ensure_ascii=False))
+    return text if text and _PLAIN.issuperset(text) else json.dumps(text, ensure_ascii=False)
