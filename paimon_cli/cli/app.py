@@ -12,6 +12,7 @@ import typer
 
 from paimon_cli import __version__
 from paimon_cli.cli import (
+    advise_command,
     alter_command,
     blame_command,
     branch_commands,
@@ -139,6 +140,7 @@ diff_command.register(snapshot_commands.snapshots)
 verify_command.register(app, SAFETY)
 repair_command.register(app, SAFETY)
 doctor_command.register(app, SAFETY)
+advise_command.register(app, SAFETY)
 app.add_typer(lock_commands.locks, name="locks", rich_help_panel=SAFETY)
 simulate_command.register(app, OTHER)
 app.add_typer(lab_commands.lab, name="lab", rich_help_panel=OTHER)

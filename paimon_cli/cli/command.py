@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -67,6 +68,13 @@ class Call:
 
         location = locate_table(table, self.warehouse, self.catalog_options, self.branch)
         return replace(location, allow_unsafe_commit=allow_unsafe_commit)
+
+    def pasted(self, table: str) -> str:
+        """The table as it must be written in a command that does to it what this call would: quoted, with its warehouse."""
+        words = [table]
+        words += [] if self.warehouse is None else ["--warehouse", self.warehouse]
+        words += [] if self.branch is None else ["--branch", self.branch]
+        return shlex.join(words)
 
     def open(self, table: str) -> Table:
         """The table as the user names it, with `--option` over its own options."""

@@ -42,7 +42,7 @@ def doctor(
 
     told = list(examine_machine())
     if table is not None:
-        told += examine_table(call.open(table).context, table)
+        told += examine_table(call.open(table).context, call.pasted(table))
     findings = [item for item in told if not isinstance(item, Fact)]
     if call.output is not OutputFormat.TABLE:
         call.show(Listing("DiagnosisList", table, DIAGNOSIS_COLUMNS, findings))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,11 +109,22 @@ def somebody_compacts(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def only_one_compacts(patient: Patient) -> Iterator[Diagnosis]:
-    """PD014: compactions of several users conflict and start again."""
-    users = Counter(s.commit_user for s in patient.recent if s.commit_kind == COMPACT)
-    writers = {s.commit_user for s in patient.recent if s.commit_kind == APPEND}
-    if not patient.context.options.write_only and len(users.keys() & writers) > 1:
-        message = f"{len(users)} users compact beside each other: {', '.join(sorted(users)[:5])}"
+    """PD014: compactions of several users conflict and start again. One job after the other, each under a name of its own, is
+    not beside each other: commits of one must lie among those of another."""
+    spans: dict[str, tuple[int, int]] = {}
+    for snapshot in patient.recent:
+        first, last = spans.get(snapshot.commit_user, (snapshot.id, snapshot.id))
+        spans[snapshot.commit_user] = min(first, snapshot.id), max(last, snapshot.id)
+    compacting = {s.commit_user for s in patient.recent if s.commit_kind == COMPACT}
+    writing = {s.commit_user for s in patient.recent if s.commit_kind == APPEND}
+
+    def is_beside_another(user: str) -> bool:
+        first, last = spans[user]
+        return any(first < spans[other][1] and spans[other][0] < last for other in compacting & writing if other != user)
+
+    users = sorted(filter(is_beside_another, compacting & writing))
+    if not patient.context.options.write_only and users:
+        message = f"{len(users)} users compact beside each other: {', '.join(users[:5])}"
         command = f"paimon-cli alter {patient.name} set write-only=true"
         yield Diagnosis("PD014", WARNING, "compaction", f"{message}; their compactions may conflict", command)
 

@@ -1,0 +1,121 @@
+"""`advise`: every topic is answered with figures, and what it suggests can be pasted."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.table import advice_rules
+from paimon_cli.table.advice_rules import MB, OK, Advice, Case, advise
+from tests.cli.calling import Run
+from tests.goldens import golden_table
+from tests.tables import make_table, write
+
+COLUMNS = {"id": "INT NOT NULL", "v": "STRING"}
+
+
+def made(folder: Path, commits: int, bucket: int = 1, users: tuple[str, ...] = ("etl",), **options: str) -> TableContext:
+    given = {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
+    context = make_table(folder / "t", COLUMNS, ["id"], bucket=bucket, options=given)
+    for number in range(commits):
+        rows = [{"id": key, "v": "x"} for key in range(number, number + 30)]
+        write(context, rows, commit_user=users[number % len(users)], inline_compaction="write-only" not in given)
+    return context
+
+
+def advice(context: TableContext, *topics: str) -> dict[str, Advice]:
+    found = advise(Case(context, "T"), topics or advice_rules.TOPICS)
+    return {item.subject: item for item in found}
+
+
+def test_every_topic_is_answered_with_figures(tmp_path: Path) -> None:
+    found = advise(Case(made(tmp_path, 12), "T"))
+    assert {item.topic for item in found} == set(advice_rules.TOPICS)
+    assert all(item.figures for item in found) and all(not item.command for item in found if item.severity == OK)
+
+
+def test_too_many_buckets(tmp_path: Path) -> None:
+    found = advice(made(tmp_path, 2, bucket=4), "buckets")["bucket size"]
+    assert (found.code, found.command, found.figures["suggested_buckets"]) == ("PA002", "paimon-cli rescale T --buckets 1", 1)
+    assert "200 MB to 1 GB is good" in found.message
+
+
+@pytest.mark.parametrize(
+    ("per_bucket", "code", "suggested"), [(100 * MB, "PA002", 1), (200 * MB, "", 1), (1024 * MB, "", 4), (1200 * MB, "PA001", 5)]
+)
+def test_the_size_of_a_bucket_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_bucket: int, code: str, suggested: int
+) -> None:
+    context = made(tmp_path, 1, bucket=2)
+    case = Case(context, "T")
+    monkeypatch.setitem(case.__dict__, "partition_sizes", {b"small": MB, b"big": 2 * per_bucket})
+    (found,) = advise(case, ["buckets"])
+    assert (found.code, found.figures["suggested_buckets"]) == (code, suggested)
+    assert found.command == (f"paimon-cli rescale T --buckets {suggested}" if code else "")
+
+
+def test_small_files_and_where_they_come_from(tmp_path: Path) -> None:
+    found = advice(made(tmp_path, 12, bucket=2, write__only="true"), "small-files")["small files"]
+    assert found.command == "paimon-cli compact T --strategy full"
+    assert (found.figures["files"], found.figures["files_per_commit"], found.figures["buckets_per_commit"]) == (24, 2.0, 2.0)
+    assert found.figures["partitions_per_commit"] == 1.0 and found.figures["files_per_day"] > 0
+
+
+def test_nobody_expires(tmp_path: Path) -> None:
+    context = made(tmp_path, 8)
+    assert advice(context, "options")["retention"].severity == OK
+    short = {"snapshot.time-retained": "1 ms", "snapshot.num-retained.min": "2"}
+    aged = replace(context, options=context.options.with_overrides(short))
+    found = advice(aged, "options")["retention"]
+    assert (found.code, found.command) == ("PA003", "paimon-cli expire T") and found.figures["snapshots_that_may_go"] >= 6
+
+
+def test_users_that_compact_beside_each_other(tmp_path: Path) -> None:
+    eager = {"num-sorted-run.compaction-trigger": "1"}
+    beside = make_table(tmp_path / "beside", COLUMNS, ["id"], options=eager)
+    after = make_table(tmp_path / "after", COLUMNS, ["id"], options=eager)
+    for number in range(6):
+        write(beside, [{"id": number, "v": "x"}], commit_user=f"etl-{number % 2}")
+        write(after, [{"id": number, "v": "x"}], commit_user=f"etl-{number}")
+    found = advice(beside, "options")["compaction"]
+    assert (found.code, found.command) == ("PD014", "paimon-cli alter T set write-only=true")
+    assert "compaction" not in advice(after, "options")
+
+
+def test_a_better_trigger_is_suggested_with_both_figures(tmp_path: Path) -> None:
+    options = {"num-sorted-run.compaction-trigger": "1", "compaction.size-ratio": "1000"}
+    context = make_table(tmp_path / "t", COLUMNS, ["id"], options=options)
+    for number in range(12):
+        write(context, [{"id": key, "v": "x"} for key in range(100 * number, 100 * number + 100)])
+    found = advice(context, "compaction")["triggers"]
+    assert found.code == "PA005" and found.command.startswith("paimon-cli alter T set ")
+    assert found.figures["suggested_write_amplification"] < found.figures["write_amplification"]
+
+
+def test_a_short_history_and_an_append_table(tmp_path: Path) -> None:
+    assert "too few to simulate" in advice(made(tmp_path, 2), "compaction")["triggers"].message
+    append = TableContext.open(str(golden_table("java-0.9", "append_unaware", tmp_path)))
+    found = advise(Case(append, "T"))
+    assert all(item.severity == OK for item in found) and {item.topic for item in found} == set(advice_rules.TOPICS)
+    empty = make_table(tmp_path / "empty", COLUMNS, ["id"])
+    assert all(item.severity == OK for item in advise(Case(empty, "T")))
+
+
+def test_commands_can_be_pasted(run: Run, tmp_path: Path) -> None:
+    warehouse = tmp_path / "w h"
+    context = make_table(warehouse / "shop.db" / "orders", COLUMNS, ["id"], bucket=3)
+    write(context, [{"id": 1, "v": "x"}])
+    items: list[dict[str, Any]] = run("advise", "shop.orders", "--warehouse", warehouse, "--only", "buckets", "-o", "json").json[
+        "items"
+    ]
+    command = items[0]["command"]
+    assert command == f"paimon-cli rescale shop.orders --warehouse '{warehouse}' --buckets 1"
+    run(*shlex.split(command)[1:], "--engine", "local", "--yes")
+    again = run("advise", "shop.orders", "--warehouse", warehouse)
+    assert "no suggestions" in again.out and json.loads(json.dumps(items))[0]["figures"]["buckets"] == 3
