@@ -46,6 +46,11 @@ def records(*names: str) -> Records:
     return Records(to_json, str, names=names)
 
 
+def record(*names: str) -> Kind:
+    """One thing with these attributes."""
+    return Kind(lambda row: {name: getattr(row, name) for name in names}, str)
+
+
 def printable(text: str) -> str:
     """Text whose control characters are spelled out: a table's values must not steer the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in text)

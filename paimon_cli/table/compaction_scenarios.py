@@ -108,7 +108,7 @@ def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
     states = bucket_files(context, snapshots[0])
     totals = [state.total_buckets for state in states.values()]
     begin: dict[Hashable, list[tuple[int, RunModel]]] = {
-        place: [(run.level, _model(context, run.files)) for run in sorted_runs(state.files, context.key_of)]
+        place: [(run.level, run_model(context, run.files)) for run in sorted_runs(state.files, context.key_of)]
         for place, state in states.items()
     }
     commits = []
@@ -129,10 +129,11 @@ def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
 
 def _runs_of(context: TableContext, files: Sequence[DataFileMeta]) -> list[RunModel]:
     """Oldest first: so they were flushed."""
-    return [_model(context, run.files) for run in reversed(sorted_runs(files, context.key_of))]
+    return [run_model(context, run.files) for run in reversed(sorted_runs(files, context.key_of))]
 
 
-def _model(context: TableContext, files: Sequence[DataFileMeta]) -> RunModel:
+def run_model(context: TableContext, files: Sequence[DataFileMeta]) -> RunModel:
+    """A sorted run by its files, in key order."""
     run = SortedRun(0, tuple(files))
     return RunModel(run.row_count, run.size, context.key_of(files[0].min_key), context.key_of(files[-1].max_key))
 

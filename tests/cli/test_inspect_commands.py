@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.calling import Run
 from tests.goldens import golden_table
+from tests.tables import make_table, write
 
 NAMES = {
     "snapshots": "id kind time commit_user commit_identifier schema_id delta_record_count total_record_count files_added "
@@ -164,6 +165,32 @@ def test_lsm_tells_the_last_full_compaction(run: Run, partitioned: Path) -> None
     known = [(item["last_full_snapshot"], item["last_full"]) for item in items if item["last_full_snapshot"]]
     assert known and all(compactions[number] == time for number, time in known)
     assert f"snapshot {known[0][0]}" in run("lsm", "show", partitioned).out
+
+
+def test_lsm_explain_compares_both_compactions(run: Run, never_compacted: Path) -> None:
+    item = run("lsm", "explain", never_compacted, "-o", "json").json["item"]
+    universal, leveled = item["strategies"]
+    assert (universal["strategy"], leveled["strategy"], item["replayed"]) == ("universal", "leveled", "history")
+    assert all(row["write_amplification"] > 1 and row["rewritten_bytes"] > 0 for row in item["strategies"])
+    assert "size-amplification" in item["next_compaction"] and item["next_rewrites"] == item["biggest_bucket_bytes"]
+    assert (item["lookup"]["runs"], item["lookup"]["files"], item["lookup"]["comparisons"]) == (9, 9, 9)
+    text = run("lsm", "explain", never_compacted).out
+    assert "sparse index of every run" in text.replace("\n", " ") and "Universal compaction waits for 5 runs" in text
+    assert max(map(len, text.splitlines())) < 100
+
+
+def test_lsm_explain_agrees_with_simulate(run: Run, partitioned: Path) -> None:
+    item = run("lsm", "explain", partitioned, "-o", "json").json["item"]
+    as_is = run("simulate", partitioned, "-o", "json").json["items"][0]
+    for name in ("write_amplification", "read_amplification", "most_runs", "space_amplification", "compactions"):
+        assert item["strategies"][0][name] == as_is[name]
+
+
+def test_lsm_explain_without_a_history(run: Run, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"])
+    assert "the table has no files" in run("lsm", "explain", context.url, code=2).err
+    write(context, [{"id": 1}])
+    assert run("lsm", "explain", context.url, "-o", "json").json["item"]["replayed"] == "runs"
 
 
 def test_lsm_of_an_append_table_is_refused(run: Run, tmp_path: Path) -> None:
