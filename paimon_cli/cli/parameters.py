@@ -128,7 +128,16 @@ CommitId = Annotated[
         "--commit-id",
         metavar="N",
         min=0,
-        help="Identifier within the user: a commit made before is not made again.",
+        help="Identifier within the user, rising from commit to commit: one that was made before is not made again, also after "
+        "its snapshot has expired. Where that can no longer be told the commit is refused (7).",
+        rich_help_panel=COMMIT_PANEL,
+    ),
+]
+AssumeNew = Annotated[
+    bool,
+    typer.Option(
+        "--assume-new",
+        help="With --commit-id: where it can no longer be told whether the commit was made before, make it.",
         rich_help_panel=COMMIT_PANEL,
     ),
 ]

@@ -40,7 +40,8 @@ def repair(
         typer.Option(
             "--only",
             metavar="KIND,...",
-            help="Only these: damaged-versions, chain, hints, dead-files, damaged-files (all rows), dv, lost-commits.",
+            help="Only these: damaged-versions, resurrected-snapshots, chain, hints, dead-files, damaged-files (all rows), dv, "
+            "lost-commits.",
         ),
     ] = None,
     older_than: Annotated[

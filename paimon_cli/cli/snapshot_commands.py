@@ -38,6 +38,8 @@ SNAPSHOT_DETAILS = (
     Column("index_manifest", "Index manifest"),
     Column("changelog_record_count", "Changelog rows", COUNT),
     Column("statistics", "Statistics"),
+    Column("attempts", "Attempts", COUNT),
+    Column("duration_ms", "Commit took (ms)", COUNT),
     Column("properties", "Properties", JSON),
     Column("uuid", "UUID"),
     Column("version", "Version", ID),
@@ -86,7 +88,7 @@ def show_snapshot(
     table: TableName,
     snapshot: Annotated[str, typer.Argument(metavar="ID|latest|earliest", help="Which snapshot.")] = "latest",
 ) -> None:
-    """Show all fields of one snapshot."""
+    """Show all fields of one snapshot; for commits of paimon-cli also how many attempts they took, and how long."""
     from paimon_cli.table.snapshot_report import snapshot_details
 
     opened = call.open(table)

@@ -11,6 +11,7 @@ from paimon_cli.cli.messages import say
 from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
     AllowUnsafeCommit,
+    AssumeNew,
     CommitId,
     CommitUser,
     ConflictGranularity,
@@ -75,6 +76,7 @@ def update(
     max_attempts: MaxAttempts = 100,
     commit_user: CommitUser = None,
     commit_id: CommitId = None,
+    assume_new: AssumeNew = False,
     data_conflict_check: DataConflictCheck = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
@@ -90,7 +92,7 @@ def update(
     """
     from paimon_cli.jobs.update_job import UpdateRequest
 
-    request = UpdateRequest(where, tuple(assignments), commit_user, commit_id, max_attempts)
+    request = UpdateRequest(where, tuple(assignments), commit_user, commit_id, assume_new, max_attempts)
     checked = _under_check(call, data_conflict_check)
     _run(checked, checked.locate(table, allow_unsafe_commit), request, "changed")
 
@@ -102,6 +104,7 @@ def delete(
     max_attempts: MaxAttempts = 100,
     commit_user: CommitUser = None,
     commit_id: CommitId = None,
+    assume_new: AssumeNew = False,
     data_conflict_check: DataConflictCheck = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
@@ -113,7 +116,7 @@ def delete(
     """
     from paimon_cli.jobs.update_job import UpdateRequest
 
-    request = UpdateRequest(where, (), commit_user, commit_id, max_attempts)
+    request = UpdateRequest(where, (), commit_user, commit_id, assume_new, max_attempts)
     checked = _under_check(call, data_conflict_check)
     _run(checked, checked.locate(table, allow_unsafe_commit), request, "deleted")
 

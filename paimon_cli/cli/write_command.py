@@ -12,6 +12,7 @@ from paimon_cli.cli.messages import note, say, warn
 from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
     AllowUnsafeCommit,
+    AssumeNew,
     CommitId,
     CommitUser,
     DataConflictCheck,
@@ -101,6 +102,7 @@ def write(
     ] = None,
     commit_user: CommitUser = None,
     commit_id: CommitId = None,
+    assume_new: AssumeNew = False,
     data_conflict_check: DataConflictCheck = None,
     read_snapshot: Annotated[
         int | None,
@@ -163,6 +165,7 @@ def write(
         static_partition=_static_partition(partition, overwrite),
         commit_user=commit_user,
         commit_id=commit_id,
+        assume_new=assume_new,
         read_snapshot=read_snapshot,
         parallelism=parallelism,
         compaction="none" if compact is CompactWhen.AFTER else (compact or CompactWhen.INLINE).value,

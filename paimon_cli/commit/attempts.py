@@ -19,14 +19,14 @@ class Attempts:
     def __init__(self, context: TableContext) -> None:
         self._context = context
         self._begin = context.clock.now_millis()
-        self._made = 0
+        self.made = 0
 
     def __iter__(self) -> Iterator[int]:
         options, context = self._context.options, self._context
         for retry in range(options.commit_max_retries + 1):
-            self._made = retry + 1
-            yield self._made
-            if options.commit_timeout is not None and self._elapsed_millis > options.commit_timeout:
+            self.made = retry + 1
+            yield self.made
+            if options.commit_timeout is not None and self.elapsed_millis > options.commit_timeout:
                 return
             if retry < options.commit_max_retries:
                 wait = min(options.commit_min_retry_wait * 2**retry, options.commit_max_retry_wait)
@@ -34,7 +34,8 @@ class Attempts:
                     context.clock.sleep(wait * (1 + _JITTER * context.names.jitter()) / 1000)
 
     @property
-    def _elapsed_millis(self) -> int:
+    def elapsed_millis(self) -> int:
+        """Since the first attempt began."""
         return self._context.clock.now_millis() - self._begin
 
     def spent(self) -> StorageUnavailable:
@@ -45,10 +46,10 @@ class Attempts:
             limits += f", commit.timeout={options.commit_timeout} ms"
         return StorageUnavailable(
             f"the commit to {self._context.url} was not made",
-            f"other commits were faster in all {self._made} attempts, {self._elapsed_millis / 1000:.1f} s ({limits})",
+            f"other commits were faster in all {self.made} attempts, {self.elapsed_millis / 1000:.1f} s ({limits})",
             "run the job again, or raise commit.max-retries and commit.timeout",
-            attempts=self._made,
-            elapsed_millis=self._elapsed_millis,
+            attempts=self.made,
+            elapsed_millis=self.elapsed_millis,
             max_retries=options.commit_max_retries,
             timeout_millis=options.commit_timeout,
         )

@@ -136,7 +136,7 @@ class Committer:
                     if delta is None or delta.changes is not changes:
                         discard(context, delta.files if delta else ())
                         delta = DeltaManifests.write(changes, writer)
-                    prepared = prepare_snapshot(context, latest, delta, identity, watermark, writer)
+                    prepared = prepare_snapshot(context, latest, delta, identity, watermark, writer, attempts)
             except SnapshotGone:
                 writer, delta = MetadataWriter(context), None
                 continue

@@ -12,10 +12,16 @@ BATCH_IDENTIFIER = 2**63 - 1
 
 @dataclass(frozen=True)
 class CommitIdentity:
-    """Identifiers of one user must rise from commit to commit; repeating one is recognised and does nothing."""
+    """Identifiers of one user must rise from commit to commit; repeating one is recognised and does nothing.
+
+    `newer_than`: no snapshot up to this one can hold the commit. `assume_new`: where the history no longer tells whether the
+    commit was made before, it was not.
+    """
 
     user: str
     identifier: int = BATCH_IDENTIFIER
+    newer_than: int = 0
+    assume_new: bool = False
 
     @property
     def is_repeatable(self) -> bool:

@@ -1,11 +1,18 @@
-"""Was this very commit made before, by an earlier run or by a twin of this process? (exactly once, format section 10.2)"""
+"""Was this very commit made before, by an earlier run or by a twin of this process? (exactly once, format section 10.2)
+
+The snapshots tell, and behind them what they remember of those that have expired (`metadata/commit_users`).
+"""
 
 from __future__ import annotations
 
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity
-from paimon_cli.errors import Conflict
+from paimon_cli.errors import Conflict, Refused
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.commit_users import MOST_USERS, CommitUsers
 from paimon_cli.metadata.snapshot import Snapshot
+
+_LOOK_BACK = 32
+"""Snapshots of other tools behind which a commit that is never repeated still looks for what ours remembered."""
 
 
 class OwnCommits:
@@ -17,18 +24,51 @@ class OwnCommits:
         self._seen = 0
 
     def made_before(self) -> bool:
-        """Whether the newest snapshot of this user has reached the identifier (Java filterCommitted).
+        """Whether this user has committed the identifier, or a higher one (Java filterCommitted).
+
+        The newest snapshot of the user tells, or the newest one that remembers the users of expired snapshots. Beyond a gap, or
+        below EARLIEST, a snapshot proves nothing: nobody has built on it. Raises `Refused` if it cannot be told.
 
         An identity whose APPEND was published counts as made even if its COMPACT was not: the rows are there, and what the
         compaction would have merged can be merged again. Snapshots without an identifier of their own say nothing.
         """
-        if not self._identity.is_repeatable:
+        identity = self._identity
+        if not identity.is_repeatable:
             return False
-        for snapshot in self._context.snapshots.newest_first():
+        oldest = 1
+        for snapshot in self._context.snapshots.unbroken(self._context.snapshots.latest()):
             self._seen = max(self._seen, snapshot.id)
+            oldest = snapshot.id
+            if oldest <= identity.newer_than:
+                return False
             if self._is_of_user(snapshot):
-                return snapshot.commit_identifier >= self._identity.identifier
+                return snapshot.commit_identifier >= identity.identifier
+            users = CommitUsers.from_properties(snapshot.properties)
+            if users is not None:
+                return self._was_remembered(users)
+        if oldest > max(identity.newer_than + 1, 1):
+            self._assume_new(f"snapshots before {oldest} have expired, and those that are left do not say who committed in them")
         return False
+
+    def _was_remembered(self, users: CommitUsers) -> bool:
+        highest = users.identifier_of(self._identity.user)
+        if highest is not None:
+            return highest >= self._identity.identifier
+        if users.may_know(self._identity.user):
+            self._assume_new(f"the table knows its last {MOST_USERS} users by name, and this is probably an older one")
+        elif users.since > self._identity.newer_than + 1:
+            self._assume_new(f"who committed before snapshot {users.since} had expired from the table when it was noted first")
+        return False
+
+    def _assume_new(self, why: str) -> None:
+        if not self._identity.assume_new:
+            raise Refused(
+                f"it cannot be told whether commit {self._identity.identifier} of user {self._identity.user} was made before",
+                why,
+                "look for its rows; if they are not there, run it again with --assume-new",
+                commit_user=self._identity.user,
+                commit_identifier=str(self._identity.identifier),
+            )
 
     def made_meanwhile(self, latest: Snapshot | None, kind: str) -> bool:
         """The same of the snapshots up to `latest` that are new since the last look, by user, identifier and kind.
@@ -74,3 +114,33 @@ class OwnCommits:
             commit_user=user,
             commit_identifier=str(snapshot.commit_identifier),
         )
+
+
+def users_behind(context: TableContext, latest: Snapshot | None, identity: CommitIdentity) -> CommitUsers | None:
+    """What a snapshot of this identity on top of `latest` has to remember; None if nobody has noted any users so far.
+
+    Commits that are never repeated only hand on what they find near by; the first repeatable one looks through all snapshots.
+    """
+    users, passed = _remembered(context, latest, None if identity.is_repeatable else _LOOK_BACK)
+    if users is None:
+        return None
+    for snapshot in reversed(passed):
+        if snapshot.commit_identifier != BATCH_IDENTIFIER:
+            users = users.with_commit(snapshot.commit_user, snapshot.commit_identifier)
+    return users.with_commit(identity.user, identity.identifier) if identity.is_repeatable else users
+
+
+def _remembered(
+    context: TableContext, latest: Snapshot | None, most: int | None
+) -> tuple[CommitUsers | None, list[Snapshot]]:
+    """The newest note, and the snapshots behind it, newest first; the beginning of the table, or of what is left, is one, too."""
+    passed: list[Snapshot] = []
+    for snapshot in context.snapshots.unbroken(latest):
+        users = CommitUsers.from_properties(snapshot.properties)
+        if users is not None:
+            return users, passed
+        if len(passed) == most:
+            return None, []
+        passed.append(snapshot)
+    oldest = passed[-1].id if passed else 1
+    return (CommitUsers(oldest), passed) if most is None or oldest == 1 else (None, [])

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from paimon_cli.commit.attempts import Attempts
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.commit.index_changes import apply_index_changes
 from paimon_cli.commit.manifest_merging import merge_manifests
 from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.commit.own_commits import users_behind
 from paimon_cli.commit.snapshot_changes import SnapshotChanges
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.commit_users import PROPERTY as USERS_PROPERTY
+from paimon_cli.metadata.commit_users import CommitUsers
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot
 
 ListName = tuple[str, int]
 """Name and size of a manifest list."""
@@ -52,8 +56,9 @@ def prepare_snapshot(
     identity: CommitIdentity,
     watermark: int | None,
     writer: MetadataWriter,
+    attempts: Attempts,
 ) -> PreparedSnapshot:
-    """Write base list and index manifest of the snapshot behind `latest`."""
+    """Write base list and index manifest of the snapshot on top of `latest`, in the present one of these attempts."""
     already = len(writer.written)
     changes = delta.changes
     previous = context.manifests.manifests_of(latest) if latest else []
@@ -83,9 +88,16 @@ def prepare_snapshot(
         changelog_record_count=_records(changes.changelog) if changes.changelog else None,
         watermark=_latest_watermark(watermark, latest),
         statistics=latest.statistics if latest and latest.schema_id == schema_id else None,
+        properties=_properties(users_behind(context, latest, identity), attempts),
         uuid=context.names.uuid(),
     )
     return PreparedSnapshot(snapshot, tuple(writer.written[already:]))
+
+
+def _properties(users: CommitUsers | None, attempts: Attempts) -> dict[str, str]:
+    """What paimon-cli notes of a commit; others ignore it."""
+    properties = {ATTEMPTS_PROPERTY: str(attempts.made), DURATION_PROPERTY: str(attempts.elapsed_millis)}
+    return properties if users is None else {**properties, USERS_PROPERTY: users.to_text()}
 
 
 def _records(entries: Iterable[ManifestEntry]) -> int:

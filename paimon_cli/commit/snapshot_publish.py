@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
-from paimon_cli.errors import CommitUnknown, DamagedFile, StorageUnavailable
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
@@ -118,12 +118,25 @@ def _withdrawn(context: TableContext, snapshot: Snapshot) -> bool:
 
 
 def _has_expired_in_its_turn(context: TableContext, snapshot: Snapshot) -> bool:
-    """Our successor has expired. Expiry would have taken our file before it, unless we put it there behind its back."""
+    """Our successor has expired. Expiry would have taken our file before it, unless we put it there behind its back.
+
+    Where our file is gone, too, what is left of the history has to show that it was built on ours: an expiry also removes files
+    that came back from the dead.
+    """
     path = context.layout.snapshot(snapshot.id)
-    if not context.storage.exists(path):
+    if context.storage.exists(path):
+        context.storage.delete(path)
+        return False
+    oldest = context.snapshots.earliest_id()
+    left = None if oldest is None else context.snapshots.find(oldest)
+    try:
+        inherited = set() if left is None else {meta.file_name for meta in context.manifests.manifests_of(left)}
+        own = {meta.file_name for meta in context.manifests.manifest_list(snapshot.delta_manifest_list)}
+    except (NotFound, DamagedFile):
+        own, inherited = {snapshot.delta_manifest_list}, set()
+    if own <= inherited:
         return True
-    context.storage.delete(path)
-    return False
+    raise _unknown(context, snapshot, "it is gone already, expired or taken for dead, and what is left does not show its changes")
 
 
 def _unknown(context: TableContext, snapshot: Snapshot, why: str) -> CommitUnknown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -41,11 +42,13 @@ class SnapshotHistory:
         return newest
 
     def earliest_id(self) -> int | None:
-        """The oldest snapshot that is still there."""
-        hint = self._hint(self.layout.earliest_hint)
-        if hint is not None and self._exists(hint):
-            return hint
-        return min(self.ids(), default=None)
+        """The oldest snapshot of the history that is still there."""
+        oldest = self._hint(self.layout.earliest_hint)
+        if oldest is None or not self._exists(oldest):
+            return min(self.ids(), default=None)
+        while oldest > 1 and self._exists(oldest - 1):
+            oldest -= 1
+        return oldest
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot; looks again if a roll-back or expiry takes it away while it is read."""
@@ -75,10 +78,17 @@ class SnapshotHistory:
 
     def get(self, snapshot_id: int) -> Snapshot:
         """That snapshot; `NotFound` tells whether it expired or was never there."""
-        snapshot = self.find(snapshot_id)
+        snapshot = self.in_history(snapshot_id)
         if snapshot is None:
             raise self.missing(snapshot_id)
         return snapshot
+
+    def in_history(self, snapshot_id: int) -> Snapshot | None:
+        """That snapshot as a reader may take it: None also if it is resurrected."""
+        snapshot = self.find(snapshot_id)
+        if snapshot is None or snapshot_id >= (self._hint(self.layout.earliest_hint) or 0):
+            return snapshot
+        return None if snapshot_id in self.resurrected_ids() else snapshot
 
     def missing(self, snapshot_id: int) -> NotFound:
         """The error for a snapshot that is not there (any more)."""
@@ -92,9 +102,36 @@ class SnapshotHistory:
         return NotFound(what, why, "see `paimon-cli snapshots ls`", snapshot_id=snapshot_id)
 
     def ids(self) -> list[int]:
-        """All ids in ascending order; foreign names are ignored."""
+        """All ids of the history in ascending order; foreign names and resurrected snapshots are left out."""
+        return self._listed()[1]
+
+    def resurrected_ids(self) -> list[int]:
+        """Snapshots that expired under another content and came back when a slow writer put its own there, ascending.
+
+        The writer takes it back, unless it dies first. They lie below a gap below EARLIEST: nothing was built on them, and what
+        they name may be gone.
+        """
+        return self._listed()[0]
+
+    def _listed(self) -> tuple[list[int], list[int]]:
         entries = self.storage.list_directory(self.layout.snapshot_directory)
-        return sorted(number for entry in entries if (number := parse_numbered(SNAPSHOT_PREFIX, entry.name)) is not None)
+        ids = sorted(number for entry in entries if (number := parse_numbered(SNAPSHOT_PREFIX, entry.name)) is not None)
+        if not ids or ids[-1] - ids[0] < len(ids):
+            return [], ids
+        earliest = self._hint(self.layout.earliest_hint)
+        if earliest is None or (place := bisect_left(ids, earliest)) == len(ids) or ids[place] != earliest:
+            return [], ids
+        while place and ids[place - 1] == ids[place] - 1:
+            place -= 1
+        return ids[:place], ids[place:]
+
+    def unbroken(self, newest: Snapshot | None) -> Iterator[Snapshot]:
+        """Snapshots from `newest` down, ending at EARLIEST or the first gap: each was built on the next one that comes."""
+        snapshot, earliest = newest, None
+        while snapshot is not None:
+            yield snapshot
+            earliest = earliest or self._hint(self.layout.earliest_hint) or 1
+            snapshot = self.find(snapshot.id - 1) if snapshot.id not in (1, earliest) else None
 
     def likely_ids(self, first: int, last: int) -> list[int]:
         """The numbers from `first` to `last` that may be snapshots: those listed, and those in gaps of a likely size."""

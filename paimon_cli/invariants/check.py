@@ -30,6 +30,7 @@ StepCheck = Callable[[Version, Version], Iterator[Violation]]
 READABLE = snapshot_checks.metadata_is_readable
 TABLE_CHECKS: tuple[HistoryCheck, ...] = (
     snapshot_checks.ids_have_no_gap,
+    snapshot_checks.no_snapshot_has_come_back,
     snapshot_checks.hints_are_not_ahead,
     snapshot_checks.schemas_are_readable,
 )

@@ -2,7 +2,7 @@
 
 Nothing is mended in place: snapshots and manifests stay as they are, a new snapshot leaves out what is lost. Two things
 are made anew because their content follows from what is there: hint files, and snapshot files that are missing between
-two others. Version files that cannot be read are set aside, as a copy.
+two others. Version files that cannot be read are set aside, as a copy. Snapshots that came back after they had expired go.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, parse_hint
 
 VERSIONS, HINTS, CHAIN, VECTORS, LOST_COMMITS = "damaged-versions", "hints", "chain", "dv", "lost-commits"
 DEAD_FILES, DAMAGED_FILES = "dead-files", "damaged-files"
-KINDS = (VERSIONS, CHAIN, HINTS, DEAD_FILES, DAMAGED_FILES, VECTORS, LOST_COMMITS)
+RESURRECTED = "resurrected-snapshots"
+KINDS = (VERSIONS, RESURRECTED, CHAIN, HINTS, DEAD_FILES, DAMAGED_FILES, VECTORS, LOST_COMMITS)
 BY_HAND = "by-hand"
 
 
@@ -49,6 +50,7 @@ class RepairPlan:
     steps: list[RepairStep] = field(default_factory=list)
     set_aside: list[DamagedVersion] = field(default_factory=list)
     hints: dict[str, int] = field(default_factory=dict)
+    resurrected: list[int] = field(default_factory=list)
     missing_snapshots: list[int] = field(default_factory=list)
     messages: dict[Place, CommitMessage] = field(default_factory=dict)
     lost: list[LostCommit] = field(default_factory=list)
@@ -73,6 +75,8 @@ def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis:
         _plan_set_aside(plan, damaged)
     unreadable = {version_file.snapshot_id for version_file in damaged}
     ids = [number for number in listed if number not in unreadable]
+    if RESURRECTED in wanted:
+        _plan_removal(context, plan)
     if CHAIN in wanted:
         _plan_chain(context, plan, ids, set(listed) - set(ids))
     if HINTS in wanted:
@@ -111,6 +115,13 @@ def _newest_readable(context: TableContext) -> Snapshot | None:
         except DamagedFile:
             continue
     return None
+
+
+def _plan_removal(context: TableContext, plan: RepairPlan) -> None:
+    for number in context.snapshots.resurrected_ids():
+        action = "delete it: it came back after it had expired, and no later snapshot was built on it"
+        plan.resurrected.append(number)
+        plan.steps.append(RepairStep(RESURRECTED, context.layout.snapshot(number), action))
 
 
 def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unreadable: set[int]) -> None:

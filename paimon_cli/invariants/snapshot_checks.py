@@ -51,6 +51,17 @@ def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
             yield Violation("PV003", path, f"says {hint}, the {what} snapshot is {limit}")
 
 
+def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
+    """PV008. A slow writer that dies before it withdraws a number that has expired leaves a snapshot that nobody built on."""
+    for number in context.snapshots.resurrected_ids():
+        yield Violation(
+            "PV008",
+            context.layout.snapshot(number),
+            "came back after it had expired: a writer put it there too late and died; its rows were never in the table, "
+            "`paimon-cli expire` or `repair --apply` removes it",
+        )
+
+
 def times_do_not_go_back(before: Version, version: Version) -> Iterator[Violation]:
     """PV004. Time travel searches by bisection."""
     if version.snapshot.time_millis < before.snapshot.time_millis:

@@ -37,6 +37,7 @@ INVARIANTS = (
     Invariant("PV005", METADATA, META, "every manifest and manifest list is there and readable"),
     Invariant("PV006", SCHEMAS, META, "the schema of every snapshot and data file is there"),
     Invariant("PV007", SCHEMAS, META, "every schema file holds its own schema, with field ids that are its own"),
+    Invariant("PV008", CHAIN, META, "no expired snapshot has come back"),
     Invariant("PV010", CHAIN, META, "the base of a snapshot is what lived in the one before"),
     Invariant("PV011", CHAIN, META, "a commit deletes only what lives and adds only what is new"),
     Invariant("PV012", STORED, FILES, "every live data file exists"),

@@ -76,7 +76,7 @@ def _snapshots(context: TableContext, request: ExpireRequest, progress: Progress
         plan = plan_expiry(context, retention, progress.advance)
     finally:
         progress.finish()
-    names = () if plan is None else tuple(str(snapshot.id) for snapshot in plan.snapshots)
+    names = () if plan is None else tuple(map(str, plan.snapshot_ids))
 
     def files() -> list[DoomedFile]:
         return [] if plan is None else measured(context, doomed_now(context, plan))

@@ -33,6 +33,8 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
     """Damaged versions first, then missing ones, hints, commits. Errors as `Committer.commit`: then the rest is not done."""
     for damaged in plan.set_aside:
         set_aside(context, damaged)
+    for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
+        context.storage.delete(context.layout.snapshot(number))
     made = [restore_snapshot(context, number) for number in plan.missing_snapshots]
     for path, number in plan.hints.items():
         context.storage.overwrite(path, str(number).encode())

@@ -73,12 +73,12 @@ def stage_write(
     if file.exists():
         raise UsageError(f"{file.name} exists", "it may hold a commit that is not decided", "name another file")
     identity = _identity(context, request)
-    if Committer(context).is_committed(identity):
-        raise UsageError(f"commit {identity.identifier} of user {identity.user} was made before", "there is nothing to stage")
+    _refuse_repeated(context, identity)
     plan = plan_write(context, replace(request, compaction=NO_COMPACTION))
     engine.prepare(work_of(plan.splits), progress)
     messages = write_files(plan, engine, progress).messages
     try:
+        _refuse_repeated(context, identity)  # whoever commits it looks no further back than the snapshot that was read
         if request.overwrite:
             overwritten(context, messages, request.static_partition)  # rows outside of it are refused now, not at the commit
         staged = StagedCommit(
@@ -102,15 +102,25 @@ def stage_write(
     return staged
 
 
+def _refuse_repeated(context: TableContext, identity: CommitIdentity) -> None:
+    if Committer(context).is_committed(identity):
+        raise UsageError(f"commit {identity.identifier} of user {identity.user} was made before", "there is nothing to stage")
+
+
+def _staged_identity(staged: StagedCommit) -> CommitIdentity:
+    """Nobody had committed it when its rows were written."""
+    return CommitIdentity(staged.commit_user, staged.commit_identifier, newer_than=staged.read_snapshot_id or 0)
+
+
 def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
     """One that can be recognised: without a name of its own each staged commit is a user with one commit."""
     if request.commit_user is None and request.commit_id is None:
-        return CommitIdentity(fresh_identity(context).user, 0)
+        return CommitIdentity(fresh_identity(context).user, 0, assume_new=True)
     if request.commit_user is None or request.commit_id in (None, BATCH_IDENTIFIER):
         raise UsageError(
             "a staged commit needs --commit-user and --commit-id, or neither", "by them it is recognised when it is repeated"
         )
-    return identity_of(context, request.commit_user, request.commit_id)
+    return identity_of(context, request.commit_user, request.commit_id, request.assume_new)
 
 
 def commit_stage(context: TableContext, file: StageFile, staged: StagedCommit) -> CommitResult:
@@ -136,7 +146,7 @@ def commit_stage(context: TableContext, file: StageFile, staged: StagedCommit) -
 
 
 def _commit(context: TableContext, staged: StagedCommit) -> CommitResult:
-    identity = CommitIdentity(staged.commit_user, staged.commit_identifier)
+    identity = _staged_identity(staged)
     check = {DATA_CONFLICT_CHECK: staged.data_conflict_check}
     dynamic = {"dynamic-partition-overwrite": str(staged.dynamic_overwrite).lower()}
     context = replace(context, options=context.options.with_overrides({**check, **dynamic}))
@@ -201,7 +211,7 @@ def _check_files(context: TableContext, file: StageFile, staged: StagedCommit) -
             ) from None
         if found != size:
             raise DamagedFile(f"{path} of {file.name} is damaged", f"it has {found} bytes, {size} were written", path=path)
-    identity = CommitIdentity(staged.commit_user, staged.commit_identifier)
+    identity = _staged_identity(staged)
     if Committer(context).is_committed(identity):
         raise Conflict(
             f"user {identity.user} has committed more than {identity.identifier} by now",

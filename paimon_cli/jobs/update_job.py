@@ -42,6 +42,7 @@ class UpdateRequest:
     assignments: tuple[str, ...] = ()
     commit_user: str | None = None
     commit_id: int | None = None
+    assume_new: bool = False
     max_attempts: int = MAX_ATTEMPTS
 
 
@@ -70,7 +71,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     started = context.clock.now_millis()
     check_writable_table(context)
     checked = _under_check(context)
-    identity = identity_of(checked, request.commit_user, request.commit_id)
+    identity = identity_of(checked, request.commit_user, request.commit_id, request.assume_new)
     if Committer(checked).is_committed(identity):
         return UpdateSummary(already_committed=True, engine=engine.name)
     new_values = parse_set_clause(request.assignments, checked.schema) if request.assignments else None

@@ -47,6 +47,7 @@ class WriteRequest:
     static_partition: dict[str, str] | None = None
     commit_user: str | None = None
     commit_id: int | None = None
+    assume_new: bool = False
     read_snapshot: int | None = None
     parallelism: int | None = None
     compaction: str = INLINE_COMPACTION
@@ -92,7 +93,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     """Write the sources as one commit. When it fails before the commit, the table is as it was and no file stays behind."""
     started = context.clock.now_millis()
     check_writable_table(context)
-    identity = identity_of(context, request.commit_user, request.commit_id)
+    identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
     committer = Committer(context)
     if committer.is_committed(identity):
         return WriteSummary(already_committed=True, engine=engine.name)
@@ -176,8 +177,12 @@ def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int
     return newest if given is None else given
 
 
-def identity_of(context: TableContext, commit_user: str | None, commit_id: int | None) -> CommitIdentity:
+def identity_of(
+    context: TableContext, commit_user: str | None, commit_id: int | None, assume_new: bool = False
+) -> CommitIdentity:
     """Who commits, as the user said or under a fresh name."""
+    if assume_new and commit_id is None:
+        raise UsageError("--assume-new without --commit-id", "without an identifier every commit is new", "leave it out")
     if commit_id is not None and commit_user is None:
         raise UsageError("--commit-id without --commit-user", "an identifier counts within one user", "add --commit-user")
     if commit_id is not None and commit_id > BATCH_IDENTIFIER:
@@ -186,7 +191,7 @@ def identity_of(context: TableContext, commit_user: str | None, commit_id: int |
         raise UsageError("--commit-user is empty", "commits of all who leave it empty would count as one user's", "name a user")
     if commit_user is None:
         return fresh_identity(context)
-    return CommitIdentity(commit_user, BATCH_IDENTIFIER if commit_id is None else commit_id)
+    return CommitIdentity(commit_user, BATCH_IDENTIFIER if commit_id is None else commit_id, assume_new=assume_new)
 
 
 def work_of(splits: Sequence[SourceSplit]) -> Work:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
@@ -52,13 +52,22 @@ class ExpirySummary:
 
 @dataclass(frozen=True)
 class ExpiryPlan:
-    """What may go: `dead[i]` are data files that snapshot i made dead; `kept` is the oldest snapshot that stays."""
+    """What may go: `dead[i]` are data files that snapshot i made dead; `kept` is the oldest snapshot that stays.
+
+    `resurrected`: snapshots that expired before and that a slow writer brought back. What they name is orphan cleaning's.
+    """
 
     snapshots: tuple[Snapshot, ...]
     kept: Snapshot
     dead: dict[int, list[ManifestEntry]]
     changelogs: list[ManifestEntry]
     metadata: list[DoomedFile]
+    resurrected: tuple[int, ...] = ()
+
+    @property
+    def snapshot_ids(self) -> tuple[int, ...]:
+        """All snapshot files that go."""
+        return (*self.resurrected, *(snapshot.id for snapshot in self.snapshots))
 
     def data_files(self, context: TableContext, now: Protections) -> Iterator[DoomedFile]:
         """Dead files, but for those that live in the nearest tag below (older tags hold no other of them) or elsewhere."""
@@ -95,9 +104,13 @@ def expire_snapshots(context: TableContext, retention: Retention | None = None) 
 
 def plan_expiry(context: TableContext, retention: Retention, on_read: OnRead | None = None) -> ExpiryPlan | None:
     """Read what goes; nothing is changed. None: nothing may go, or somebody else is expiring further than we would."""
-    expiring = expiring_range(context, retention)
+    expiring, resurrected = expiring_range(context, retention), tuple(context.snapshots.resurrected_ids())
     kept = context.snapshots.find(expiring.stop) if expiring else None
-    return None if kept is None else _find_doomed(context, expiring, kept, on_read)
+    if kept is not None:
+        return replace(_find_doomed(context, expiring, kept, on_read), resurrected=resurrected)
+    oldest = context.snapshots.earliest_id() if resurrected else None
+    kept = None if oldest is None else context.snapshots.find(oldest)
+    return None if kept is None else ExpiryPlan((), kept, {}, [], [], resurrected)
 
 
 def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFiles) -> ExpirySummary:
@@ -113,8 +126,7 @@ def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFile
     metadata_files = delete(file.path for file in metadata)
     if context.options.snapshot_clean_empty_directories:
         _remove_emptied(context, data)
-    gone = tuple(snapshot.id for snapshot in plan.snapshots)
-    return ExpirySummary(gone, data_files, metadata_files, total_size(data) + total_size(metadata))
+    return ExpirySummary(plan.snapshot_ids, data_files, metadata_files, total_size(data) + total_size(metadata))
 
 
 def _remove_emptied(context: TableContext, data: list[DoomedFile]) -> None:
@@ -141,7 +153,7 @@ def point_at_earliest(context: TableContext, snapshot_id: int) -> None:
 def doomed_now(context: TableContext, plan: ExpiryPlan) -> list[DoomedFile]:
     """All that `carry_out` would delete if it ran now, snapshot files first."""
     now = _protections_now(context)
-    snapshots = [DoomedFile(context.layout.snapshot(snapshot.id), "snapshot") for snapshot in plan.snapshots]
+    snapshots = [DoomedFile(context.layout.snapshot(number), "snapshot") for number in plan.snapshot_ids]
     return [*snapshots, *plan.data_files(context, now), *plan.metadata_files(context, now)]
 
 
@@ -156,6 +168,8 @@ def _protections_now(context: TableContext) -> Protections:
 def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
     """A snapshot whose changes are to outlive it becomes a long-lived changelog first."""
     storage, layout = context.storage, context.layout
+    for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
+        storage.delete(layout.snapshot(number))
 
     def forget(snapshot: Snapshot) -> None:
         if context.options.changelogs_outlive_snapshots:
@@ -166,7 +180,8 @@ def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
         continue
     if context.options.changelogs_outlive_snapshots and plan.snapshots:
         storage.overwrite(layout.latest_changelog_hint, str(plan.snapshots[-1].id).encode())
-    point_at_earliest(context, plan.kept.id)
+    if plan.snapshots:
+        point_at_earliest(context, plan.kept.id)
 
 
 def _find_doomed(context: TableContext, expiring: range, kept: Snapshot, on_read: OnRead | None = None) -> ExpiryPlan:

@@ -53,7 +53,7 @@ class RollbackTarget:
 def rollback_target(context: TableContext, snapshot_id: int | None = None, tag: str | None = None) -> RollbackTarget:
     """The snapshot of that id (also if only a tag still holds it), or that tag's; `NotFound` if there is none."""
     if tag is None and snapshot_id is not None:
-        found = context.snapshots.find(snapshot_id)
+        found = context.snapshots.in_history(snapshot_id)
         if found is not None:
             return RollbackTarget(found)
         tag = next((name for name, held in context.tags.all().items() if held.snapshot.id == snapshot_id), None)

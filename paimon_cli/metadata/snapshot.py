@@ -16,6 +16,10 @@ APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE
 
 _KINDS = (APPEND, COMPACT, OVERWRITE, ANALYZE)
 _NO_WATERMARK = -(2**63)
+_LONGEST_NUMBER = 19
+
+ATTEMPTS_PROPERTY, DURATION_PROPERTY = "paimon-cli.commit-attempts", "paimon-cli.commit-duration-ms"
+"""Of paimon-cli's commits: how often they were tried, and the time from the first attempt to the publication."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,19 @@ class Snapshot:
     properties: Mapping[str, str] | None = None
     uuid: str | None = None
     version: int = CURRENT_VERSION
+
+    @property
+    def commit_attempts(self) -> int | None:
+        """None where another tool has committed."""
+        return self._noted(ATTEMPTS_PROPERTY)
+
+    @property
+    def commit_duration_millis(self) -> int | None:
+        return self._noted(DURATION_PROPERTY)
+
+    def _noted(self, key: str) -> int | None:
+        text = (self.properties or {}).get(key, "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER else None
 
     def to_json(self) -> str:
         """Text of the snapshot file in Java's layout; what is None is left out, as newer Java does and all readers accept."""

@@ -115,7 +115,7 @@ def _moment(text: str) -> int:
 
 
 def _there(context: TableContext, number: int) -> Snapshot:
-    found = context.snapshots.find(number)
+    found = context.snapshots.in_history(number)
     if found is None:
         earliest = context.snapshots.earliest_id()
         raise NotFound(f"snapshot {number} has expired", f"the oldest that is left is {earliest}", f"begin with {earliest}")

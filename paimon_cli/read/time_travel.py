@@ -45,7 +45,7 @@ def travel(
 
 def snapshot_or_tagged(context: TableContext, snapshot_id: int) -> Snapshot:
     """That snapshot; one that has expired may live on in a tag. NotFound."""
-    snapshot = context.snapshots.find(snapshot_id)
+    snapshot = context.snapshots.in_history(snapshot_id)
     if snapshot is not None:
         return snapshot
     tagged = [tag.snapshot for tag in context.tags.all().values() if tag.snapshot.id == snapshot_id]

@@ -32,7 +32,7 @@ class SnapshotRow:
 
 @dataclass(frozen=True)
 class SnapshotDetails(SnapshotRow):
-    """A snapshot with the files it names."""
+    """A snapshot with the files it names. `attempts`, `duration_ms`: of paimon-cli's commits, None of others'."""
 
     base_manifest_list: str
     delta_manifest_list: str
@@ -40,6 +40,8 @@ class SnapshotDetails(SnapshotRow):
     index_manifest: str | None
     changelog_record_count: int | None
     statistics: str | None
+    attempts: int | None
+    duration_ms: int | None
     properties: Mapping[str, str] | None
     uuid: str | None
     version: int | None
@@ -61,6 +63,8 @@ def snapshot_details(table: Table, snapshot: Snapshot) -> SnapshotDetails:
         index_manifest=snapshot.index_manifest,
         changelog_record_count=snapshot.changelog_record_count,
         statistics=snapshot.statistics,
+        attempts=snapshot.commit_attempts,
+        duration_ms=snapshot.commit_duration_millis,
         properties=snapshot.properties,
         uuid=snapshot.uuid,
         version=snapshot.version,

@@ -13,9 +13,16 @@ import pytest
 
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.errors import Conflict, FilesConflict
+from paimon_cli.errors import Conflict, FilesConflict, Refused
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.branches import create_branch
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
+from paimon_cli.maintain.side_by_side import delete_files
+from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.commit_users import CommitUsers
 from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
@@ -200,3 +207,129 @@ def test_processes_that_repeat_the_same_commits_make_each_once(tmp_path: Path) -
     assert made == {f"job-{n}": 1 for n in range(COMMITS)}
     assert [sum(not answer[n] for answer in answers) for n in range(COMMITS)] == [1] * COMMITS
     assert manifest_files(context) == named_manifest_files(context)
+
+
+OTHER = CommitIdentity("other")
+
+
+def expire_all_but_one(context: TableContext) -> None:
+    expire_snapshots(context, Retention(at_least=1, at_most=1, millis=0, limit=None))
+
+
+def forget_users(context: TableContext) -> None:
+    """As other tools leave snapshots: without what ours remember."""
+    for number in context.snapshots.ids():
+        snapshot = context.snapshots.get(number)
+        Path(context.layout.snapshot(number)).write_text(replace(snapshot, properties=None).to_json())
+
+
+def test_a_commit_is_recognised_after_its_snapshot_has_expired(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    append(context, "mine")
+    for number in range(3):
+        append(context, f"other-{number}", OTHER)
+    expire_all_but_one(context)
+    assert context.snapshots.ids() == [4]
+    for identifier in (1, 7):
+        assert append(context, "again", CommitIdentity("job", identifier)).already_committed
+    assert not append(context, "next", CommitIdentity("job", 8)).already_committed
+    assert not append(context, "someone", CommitIdentity("someone", 0)).already_committed
+    expire_all_but_one(context)
+    assert append(context, "again", CommitIdentity("job", 8)).already_committed
+
+
+def test_snapshots_of_other_tools_in_between_change_nothing_as_long_as_they_are_few(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    append(context, "mine")
+    kept = context.snapshots.get(1)
+    append(context, "java-1", CommitIdentity("java", 3))
+    append(context, "java-2", OTHER)
+    forget_users(context)
+    Path(context.layout.snapshot(1)).write_text(kept.to_json())
+    append(context, "ours", OTHER)
+    expire_all_but_one(context)
+    assert append(context, "again").already_committed
+    assert append(context, "again", CommitIdentity("java", 3)).already_committed
+
+
+def test_what_nobody_remembers_is_refused_unless_it_is_said_to_be_new(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    append(context, "mine")
+    append(context, "other", OTHER)
+    forget_users(context)
+    expire_all_but_one(context)
+    before = manifest_files(context)
+    with pytest.raises(Refused, match="cannot be told whether commit 7 of user job") as refusal:
+        append(context, "again")
+    assert refusal.value.exit_code == 7 and "--assume-new" in refusal.value.hint and manifest_files(context) == before
+    assert not append(context, "new", replace(JOB, assume_new=True)).already_committed
+    append(context, "other-2", OTHER)
+    expire_all_but_one(context)
+    assert append(context, "again").already_committed
+    with pytest.raises(Refused, match="of user stranger"):
+        append(context, "stranger", CommitIdentity("stranger", 0))
+
+
+def test_a_commit_made_up_later_than_what_expired_is_new(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    for number in range(3):
+        append(context, f"other-{number}", OTHER)
+    forget_users(context)
+    expire_all_but_one(context)
+    with pytest.raises(Refused):
+        append(context, "mine", replace(JOB, newer_than=1))
+    assert not append(context, "mine", replace(JOB, newer_than=2)).already_committed
+
+
+def test_users_without_identifiers_are_not_noted(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    for number in range(3):
+        append(context, f"f{number}", CommitIdentity(f"user-{number}"))
+    latest = context.snapshots.latest()
+    assert latest is not None and CommitUsers.from_properties(latest.properties) == CommitUsers()
+
+
+def test_a_roll_back_takes_back_what_was_remembered(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    append(context, "before", OTHER)
+    append(context, "mine")
+    append(context, "after", OTHER)
+    roll_back(context, plan_rollback(context, rollback_target(context, snapshot_id=1)), delete_files(context))
+    assert not append(context, "mine again").already_committed
+
+
+def test_a_branch_knows_what_its_snapshot_knew(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    append(context, "mine")
+    append(context, "after", OTHER)
+    create_tag(context, "t", 2)
+    create_branch(context, "dev", tag="t")
+    branch = context.at_branch("dev")
+    assert branch.snapshots.ids() == [2]
+    assert append(branch, "again").already_committed
+
+
+def test_a_snapshot_below_a_gap_proves_nothing(tmp_path: Path) -> None:
+    """A slow writer brought an expired number back and died: its rows are nowhere."""
+    context = make_table(tmp_path / "t")
+    append(context, "first", OTHER)
+    late = context.snapshots.get(1)
+    for number in range(3):
+        append(context, f"other-{number}", OTHER)
+    expire_all_but_one(context)
+    ours = replace(late, id=2, commit_user="job", commit_identifier=7)
+    Path(context.layout.snapshot(2)).write_text(ours.to_json())
+    assert not append(context, "mine").already_committed
+    assert "mine@0" in live_names(context)
+
+
+def test_a_snapshot_next_to_but_below_the_earliest_proves_nothing(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    for number in range(4):
+        append(context, f"other-{number}", OTHER)
+    late = replace(context.snapshots.get(3), commit_user="job", commit_identifier=7)
+    expire_all_but_one(context)
+    Path(context.layout.snapshot(3)).write_text(late.to_json())
+    assert not append(context, "mine").already_committed
+    expire_all_but_one(context)
+    assert context.snapshots.ids() == [5]

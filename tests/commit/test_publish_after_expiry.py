@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.errors import CommitUnknown
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.storage.local_storage import LocalStorage
@@ -65,19 +70,49 @@ def test_all_of_it_expired_before_the_writer_looks(tmp_path: Path) -> None:
     assert live_names(context) == ["after-1@0", "after-2@0", "before@0", "mine@0"]
 
 
-def test_the_successor_expires_while_the_writer_reads_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own_list_stays", [True, False])
+def test_the_successor_expires_while_the_writer_reads_it(tmp_path: Path, own_list_stays: bool) -> None:
+    """What is left shows that it was built on ours, unless nothing tells any more which manifests those were."""
     commit_as_others(tmp_path, "before")
+    own: list[str] = []
 
     def others() -> None:
+        own.extend(snapshot.delta_manifest_list for snapshot in make_table(tmp_path).snapshots.newest_first(1))
         commit_as_others(tmp_path, "after-1", "after-2")
         expire(tmp_path, 1)
 
     def later() -> None:
-        manifests = [path for path in (tmp_path / "manifest").iterdir() if path.name.startswith("manifest-list")]
+        newest = make_table(tmp_path).snapshots.get(4)
         expire(tmp_path, 2, 3)
-        for path in manifests:
-            path.unlink()
+        needed = {newest.base_manifest_list, newest.delta_manifest_list, *(own if own_list_stays else ())}
+        for path in (tmp_path / "manifest").glob("manifest-list-*"):
+            if path.name not in needed:
+                path.unlink()
 
     context = make_table(tmp_path, storage=SleepyStorage(others, later))
-    result = Committer(context).commit([message("mine")], CommitIdentity("me"))
-    assert [snapshot.id for snapshot in result.snapshots] == [2]
+    if own_list_stays:
+        result = Committer(context).commit([message("mine")], CommitIdentity("me"))
+        assert [snapshot.id for snapshot in result.snapshots] == [2]
+    else:
+        with pytest.raises(CommitUnknown, match="may or may not"):
+            Committer(context).commit([message("mine")], CommitIdentity("me"))
+
+
+def test_a_late_snapshot_that_an_expiry_has_swept_away_is_no_success(tmp_path: Path) -> None:
+    """The number was others', and had expired, when ours was put there; before we looked, an expiry removed it as a stranger."""
+    commit_as_others(tmp_path, "before")
+
+    class LateStorage(LocalStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            if not path.endswith("snapshot-2"):
+                return super().put_if_absent(path, data)
+            commit_as_others(tmp_path, "after-1", "after-2", "after-3")
+            expire_snapshots(make_table(tmp_path), Retention(1, 1, 0, None))
+            outcome = super().put_if_absent(path, data)
+            expire_snapshots(make_table(tmp_path), Retention(1, 1, 0, None))
+            assert not self.exists(path)
+            return outcome
+
+    with pytest.raises(CommitUnknown):
+        Committer(make_table(tmp_path, storage=LateStorage())).commit([message("mine")], CommitIdentity("me"))
+    assert live_names(make_table(tmp_path)) == ["after-1@0", "after-2@0", "after-3@0", "before@0"]

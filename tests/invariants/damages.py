@@ -84,6 +84,12 @@ def a_hint_is_no_number(bench: Bench) -> None:
     (bench.root / "snapshot/EARLIEST").write_text("one")
 
 
+@damage("PV008")
+def a_late_writer_brought_an_expired_snapshot_back(bench: Bench) -> None:
+    (bench.root / "snapshot/EARLIEST").write_text("3")
+    (bench.root / "snapshot/snapshot-2").unlink()
+
+
 @damage("PV004")
 def time_goes_back(bench: Bench) -> None:
     bench.reforge(time_millis=1)

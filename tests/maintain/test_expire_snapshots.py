@@ -11,9 +11,10 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.expire_snapshots import carry_out, doomed_now, expire_snapshots, plan_expiry, point_at_earliest
 from paimon_cli.maintain.protections import tagged_snapshots
 from paimon_cli.maintain.retention import Retention, expiring_range
+from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.maintain.snapshot_files import file_paths, metadata_paths
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.tables import compact, make_table, rows, write
@@ -96,7 +97,48 @@ def test_tags_protect_their_files(tmp_path: Path, tagged: int) -> None:
     expire_snapshots(context, KEEP_ONE)
     assert files_of(context) == named_files(context)
     Path(context.layout.snapshot(tagged)).write_bytes(tag.read_bytes())
+    Path(context.layout.earliest_hint).unlink()
     assert rows(context, snapshot_id=tagged) == before
+
+
+def test_a_snapshot_that_came_back_goes_alone(tmp_path: Path) -> None:
+    """A writer that slept through the expiry of its number put its snapshot there, and died before it took it back."""
+    context = table_of_five(tmp_path)
+    late = Path(context.layout.snapshot(2))
+    content = late.read_bytes()
+    expire_snapshots(context, KEEP_ONE)
+    late.write_bytes(content)
+    before = files_of(context)
+    assert context.snapshots.resurrected_ids() == [2] and context.snapshots.ids() == [5]
+    plan = plan_expiry(context, KEEP_ONE)
+    assert plan is not None and [file.path for file in doomed_now(context, plan)] == [str(late)]
+    assert expire_snapshots(context, KEEP_ONE).snapshots == (2,)
+    assert not late.exists() and files_of(context) == before
+    assert expire_snapshots(context, KEEP_ONE).snapshots == ()
+
+
+def test_a_snapshot_that_came_back_goes_with_those_that_expire(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    late = Path(context.layout.snapshot(1))
+    content = late.read_bytes()
+    expire_snapshots(context, Retention(3, 3, 0, None))
+    late.write_bytes(content)
+    assert expire_snapshots(context, KEEP_ONE).snapshots == (1, 3, 4)
+    assert context.snapshots.ids() == [5] and not context.snapshots.resurrected_ids()
+    assert files_of(context) == named_files(context)
+
+
+def test_what_was_planned_stays_if_it_is_no_longer_a_stranger(tmp_path: Path) -> None:
+    """A roll-back to a tag of the expired snapshot came in between."""
+    context = table_of_five(tmp_path)
+    late = Path(context.layout.snapshot(2))
+    content = late.read_bytes()
+    expire_snapshots(context, KEEP_ONE)
+    late.write_bytes(content)
+    plan = plan_expiry(context, KEEP_ONE)
+    point_at_earliest(context, 2)
+    assert carry_out(context, plan, delete_files(context)).data_files == 0
+    assert late.exists()
 
 
 def test_a_crash_at_any_call_leaves_no_dangling_name(tmp_path: Path) -> None:

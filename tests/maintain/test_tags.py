@@ -70,6 +70,7 @@ def test_files_go_with_the_last_tag_that_holds_them(tmp_path: Path) -> None:
     assert files_on_disk(context) == named_files(context)
     check_versions(context)
     Path(context.layout.snapshot(3)).write_bytes(Path(context.layout.tag("of-expired")).read_bytes())
+    Path(context.layout.earliest_hint).unlink()
     assert rows(context, snapshot_id=3) == before[3]
     Path(context.layout.snapshot(3)).unlink()
     assert remove(context, "of-expired") > 0 and files_on_disk(context) == named_files(context)
