@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_cli.errors import DamagedFile
@@ -47,7 +47,7 @@ class Snapshot:
     changelog_record_count: int | None = None
     watermark: int | None = None
     statistics: str | None = None
-    properties: Mapping[str, str] | None = None
+    properties: Mapping[str, str] | None = field(default=None, hash=False)
     uuid: str | None = None
     version: int = CURRENT_VERSION
 

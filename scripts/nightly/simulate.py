@@ -46,6 +46,7 @@ TWO_ACTORS = (
     "upgrades",
     "upgrades-expiry",
     "slow-writer",
+    "slow-writer-restart",
 )
 THREE_ACTORS = ("three-writers", "writers-compactor", "writer-compactors")
 """Complete without faults; with one fault and two interruptions."""

@@ -236,6 +236,24 @@ def repeated_commit_looked_for_in_the_newest_snapshot_only() -> Patch:
     return patch.object(own_commits.OwnCommits, "made_before", newest)
 
 
+@planted_in("slow-writer-restart")
+def a_snapshot_below_a_gap_counts_as_made() -> Patch:
+    """A slow writer put its snapshot under an expired number and died; its rows are nowhere."""
+
+    def over_gaps(self: Any, newest: Snapshot | None) -> Iterator[Snapshot]:
+        entries = self.storage.list_directory(self.layout.snapshot_directory)
+        numbers = [int(e.name.removeprefix("snapshot-")) for e in entries if e.name.startswith("snapshot-")]
+        found = (self.find(number) for number in sorted(numbers, reverse=True))
+        return (replace(snapshot, properties=None) for snapshot in found if snapshot is not None)
+
+    return patch.object(snapshot_history.SnapshotHistory, "unbroken", over_gaps)
+
+
+@planted_in("slow-writer-restart")
+def users_are_forgotten_with_their_snapshots() -> Patch:
+    return patch.object(own_commits.CommitUsers, "with_commit", lambda self, user, identifier: self)
+
+
 @planted_in("twins")
 def twins_commit_not_seen_between_attempts() -> Patch:
     return patch.object(own_commits.OwnCommits, "made_meanwhile", lambda self, latest, kind: False)

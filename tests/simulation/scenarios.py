@@ -209,6 +209,15 @@ def _() -> Scenario:
     return after(made, (writer("first", rows(0, 1)),))
 
 
+@_scenario("slow-writer-restart")
+def _() -> Scenario:
+    """The same, and what crashes is run again under its user and identifier, when its snapshot may have come back or expired."""
+    rivals = in_turn(writer("b", rows(1, 11), rows(1, 12), rows(1, 13), repeatable=True), expirer())
+    jobs = (writer("a", rows(0, 1, value="a"), repeatable=True), rivals)
+    made = Scenario("slow-writer-restart", jobs, faults=CRASHES, most_faults=1, most_restarts=1, files_vanish=True)
+    return after(made, (writer("first", rows(0, 1)),))
+
+
 # three and four actors
 
 

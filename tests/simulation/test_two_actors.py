@@ -65,3 +65,10 @@ def test_a_writer_so_slow_that_its_number_has_expired() -> None:
     result = explore(scenario("slow-writer"), most_switches=1)
     assert not result.findings, explain(result.findings)
     assert result.complete
+
+
+def test_a_slow_writer_that_crashes_and_is_run_again() -> None:
+    """It counts once, whether its snapshot came back below a gap or expired in its turn; completely at night."""
+    result = explore(scenario("slow-writer-restart"), most_switches=1, most_schedules=400)
+    assert not result.findings, explain(result.findings)
+    assert result.schedules == 400
