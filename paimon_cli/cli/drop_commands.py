@@ -11,7 +11,7 @@ import typer
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.expire_command import show_doomed
 from paimon_cli.cli.messages import confirm, say, warn
-from paimon_cli.cli.parameters import AllowUnsafeCommit, CommitId, CommitUser, DryRun, TableName, Yes, split_partitions
+from paimon_cli.cli.parameters import AllowUnsafeCommit, AssumeNew, CommitId, CommitUser, DryRun, TableName, Yes, split_partitions
 from paimon_cli.cli.results import Column, Item, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, NAMES, SIZE, SNAPSHOT_IDS, counted, human_size
 from paimon_cli.errors import UsageError
@@ -59,13 +59,14 @@ def truncate(
     yes: Yes = False,
     commit_user: CommitUser = None,
     commit_id: CommitId = None,
+    assume_new: AssumeNew = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Delete all rows, as one commit: older snapshots keep them until they expire.
 
     paimon-cli truncate ./wh/shop.db/orders --dry-run
     """
-    _drop(call, table, [], dry_run, yes, commit_user, commit_id, allow_unsafe_commit)
+    _drop(call, table, [], dry_run, yes, commit_user, commit_id, assume_new, allow_unsafe_commit)
 
 
 def drop_partition(
@@ -79,13 +80,15 @@ def drop_partition(
     yes: Yes = False,
     commit_user: CommitUser = None,
     commit_id: CommitId = None,
+    assume_new: AssumeNew = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Delete all rows of partitions, as one commit: older snapshots keep them until they expire.
 
     paimon-cli drop-partition ./wh/shop.db/orders dt=2026-11-20
     """
-    _drop(call, table, split_partitions(partitions, flag=""), dry_run, yes, commit_user, commit_id, allow_unsafe_commit)
+    chosen = split_partitions(partitions, flag="")
+    _drop(call, table, chosen, dry_run, yes, commit_user, commit_id, assume_new, allow_unsafe_commit)
 
 
 def _drop(
@@ -96,6 +99,7 @@ def _drop(
     yes: bool,
     commit_user: str | None,
     commit_id: int | None,
+    assume_new: bool,
     allow_unsafe_commit: bool,
 ) -> None:
     from paimon_cli.jobs.drop_job import plan_drop, run_drop
@@ -105,7 +109,7 @@ def _drop(
     plan = plan_drop(opened.context, partitions)
     if plan.files and not dry_run:
         confirm(f"{_content(plan)} of {opened.name} will be deleted", yes)
-    done = plan if dry_run else run_drop(opened.context, partitions, plan, commit_user, commit_id)
+    done = plan if dry_run else run_drop(opened.context, partitions, plan, commit_user, commit_id, assume_new)
     if call.output is OutputFormat.TABLE:
         say(_summary_text(done, dry_run))
     else:

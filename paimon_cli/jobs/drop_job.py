@@ -35,10 +35,11 @@ def run_drop(
     plan: Dropped,
     commit_user: str | None = None,
     commit_id: int | None = None,
+    assume_new: bool = False,
 ) -> Dropped:
     """Commit; what others add meanwhile goes, too."""
-    chosen = _chosen(context, partitions)
-    result = Committer(context).overwrite([], identity_of(context, commit_user, commit_id), keep_partition=chosen.matches)
+    chosen, identity = _chosen(context, partitions), identity_of(context, commit_user, commit_id, assume_new)
+    result = Committer(context).overwrite([], identity, keep_partition=chosen.matches)
     return replace(plan, snapshots=result.snapshots)
 
 
