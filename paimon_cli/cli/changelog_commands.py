@@ -36,4 +36,4 @@ def read_changelog(
     opened = call.open(table)
     increment = Increment(str(begin - 1), "" if end is None else str(end))
     request = ReadRequest(select, where, limit, keep_kinds=True, increment=increment)
-    print_rows(plan_rows(opened, request), opened.name, call.output)
+    print_rows(plan_rows(opened, request), opened.name, call.output, call.view)

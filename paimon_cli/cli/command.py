@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -25,13 +24,15 @@ from paimon_cli.cli.parameters import (
     SparkSettings,
     SparkThreshold,
     Trace,
+    Vertical,
     WarehouseUrl,
+    Wide,
     split_pairs,
 )
 from paimon_cli.cli.result_view import show
 from paimon_cli.cli.results import Item, Listing, OutputFormat
 from paimon_cli.cli.trace_output import is_traced, trace_on_stderr
-from paimon_cli.cli.value_kinds import printable
+from paimon_cli.cli.value_kinds import View
 from paimon_cli.errors import UsageError
 from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.storage.trace import NoTrace
@@ -53,6 +54,7 @@ class Call:
     """
 
     output: OutputFormat = OutputFormat.TABLE
+    view: View = field(default_factory=View)
     warehouse: str | None = None
     branch: str | None = None
     options: dict[str, str] = field(default_factory=dict)
@@ -133,12 +135,8 @@ class Call:
         finally:
             engine.stop()
 
-    def warn(self, warnings: Iterable[str]) -> None:
-        for warning in warnings:
-            print(f"warning: {printable(warning)}", file=sys.stderr)
-
     def show(self, result: Listing | Item) -> None:
-        show(result, self.output)
+        show(result, self.output, self.view)
 
 
 class HelpfulGroup(TyperGroup):
@@ -154,16 +152,18 @@ def group(help_text: str) -> typer.Typer:
 
 
 def command(
-    app: typer.Typer, name: str, *, runs_jobs: bool = False, **settings: Any
+    app: typer.Typer, name: str, *, runs_jobs: bool = False, output: Any = Output, **settings: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register `function(call, ...)` as a command with the shared options; `runs_jobs` adds those of the engine.
+    """Register `function(call, ...)` as a command with the shared options; `runs_jobs` adds those of the engine, `output`
+    declares `-o`.
 
     A command with a parameter `table` or `tables`, or below one (`context`), takes `--branch`, too.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         takes_table = not _NAMES_A_TABLE.isdisjoint(inspect.signature(function).parameters)
-        shared = [*_SHARED, *([_BRANCH] if takes_table else []), *(_OF_JOBS if runs_jobs else [])]
+        form = _parameter("output", output, OutputFormat.TABLE)
+        shared = [form, *_SHARED, *([_BRANCH] if takes_table else []), *(_OF_JOBS if runs_jobs else [])]
         wrapped = _with_shared_options(function, shared)
         app.command(name, **settings)(wrapped)
         if name in HIDDEN_ALIASES and "hidden" not in settings:
@@ -201,6 +201,7 @@ def _with_shared_options(function: Callable[..., None], shared: list[inspect.Par
 
 
 def _call(given: dict[str, Any]) -> Call:
+    given["view"] = View(given.pop("wide"), given.pop("vertical"))
     given["catalog_options"], given["options"] = split_options(split_pairs(given.pop("option"), "--option"))
     if "spark_conf" in given:
         given["spark_conf"] = split_pairs(given["spark_conf"], "--spark-conf")
@@ -213,7 +214,8 @@ def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Param
 
 
 _SHARED = [
-    _parameter("output", Output, OutputFormat.TABLE),
+    _parameter("wide", Wide, False),
+    _parameter("vertical", Vertical, False),
     _parameter("warehouse", WarehouseUrl),
     _parameter("option", OptionPairs),
     _parameter("trace", Trace, False),

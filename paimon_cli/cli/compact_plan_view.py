@@ -41,14 +41,14 @@ LINE_COLUMNS = (
     Column("partition", "Partition"),
     Column("buckets", "Bucket", ID),
     Column("reason", "Reason"),
-    Column("picked", "Runs in"),
+    Column("picked", "Runs in", hide=4),
     Column("level", "->"),
-    Column("read", "Read", ID),
-    Column("write", "Write", ID),
+    Column("read", "Read", ID, hide=6),
+    Column("write", "Write", ID, hide=5),
     Column("read_amplification", "Read amp"),
-    Column("space_amplification", "Space amp"),
-    Column("rewrite", "Rewrite/new", ID),
-    Column("figures", "Figures", TEXT),
+    Column("space_amplification", "Space amp", hide=3),
+    Column("rewrite", "Rewrite/new", ID, hide=2),
+    Column("figures", "Figures", TEXT, hide=1),
 )
 
 

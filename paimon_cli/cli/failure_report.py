@@ -16,6 +16,8 @@ from paimon_cli.cli.value_kinds import printable
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
 from paimon_cli.storage.redaction import without_user_info
 
+MEANT = {(" read", "-n"): "-l N shows at most N rows (-n is --dry-run elsewhere)"}
+"""What somebody meant who typed an option that a command does not have."""
 SEVERAL_WORDS = "unexpected extra argument"
 COMMAND_LINE_ERROR: type[BaseException] = typer.BadParameter.__mro__[1]
 """What Typer raises for any wrong command line; it exports only this leaf of the family."""
@@ -61,10 +63,13 @@ def _command_line_error(error: Any) -> UsageError:
     message = error.format_message().replace("\n", " ")
     if SEVERAL_WORDS in message:
         return UsageError(message, "what holds blanks is one argument only in quotes, such as 'price INT'", f"{command} --help")
-    return UsageError(message, hint=f"{command} --help")
+    meant = next((hint for (name, flag), hint in MEANT.items() if command.endswith(name) and message.endswith(f": {flag}")), "")
+    return UsageError(message, hint=meant or f"{command} --help")
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
     """Whether `-o json` stands on the command line, parsed or not: a wrong command line fails before parsing is done."""
     text = f" {' '.join(arguments)} "
-    return any(f" {spelling} " in text for spelling in ("-o json", "-ojson", "--output json", "--output=json"))
+    return any(
+        f" {spelling} " in text for spelling in ("-o json", "-ojson", "--output json", "--output=json", "--output-format json")
+    )

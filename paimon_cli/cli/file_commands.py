@@ -29,28 +29,28 @@ MANIFEST_COLUMNS = (
     Column("size", "Size", SIZE),
     Column("added", "Added", COUNT),
     Column("deleted", "Deleted", COUNT),
-    Column("schema_id", "Schema", ID),
+    Column("schema_id", "Schema", ID, hide=1),
     Column("min_bucket", None, ID),
     Column("max_bucket", None, ID),
     Column("min_level", None, ID),
     Column("max_level", None, ID),
 )
 FILE_COLUMNS = (
-    Column("partition", "Partition"),
-    Column("bucket", "Bucket", ID),
-    Column("level", "Level", ID),
+    Column("partition", "Partition", hide=10),
+    Column("bucket", "Bucket", ID, hide=11),
+    Column("level", "Level", ID, hide=12),
     Column("file", "File"),
     Column("rows", "Rows", COUNT),
-    Column("delete_rows", "Deletes", COUNT),
+    Column("delete_rows", "Deletes", COUNT, hide=7),
     Column("size", "Size", SIZE),
-    Column("min_key", "Min key", KEY),
-    Column("max_key", "Max key", KEY),
-    Column("min_seq", "Min seq", LONG),
-    Column("max_seq", "Max seq", LONG),
-    Column("source", "Source"),
-    Column("schema_id", "Schema", ID),
-    Column("created", "Created", WALL_CLOCK),
-    Column("dv_cardinality", "DV", COUNT),
+    Column("min_key", "Min key", KEY, hide=8),
+    Column("max_key", "Max key", KEY, hide=9),
+    Column("min_seq", "Min seq", LONG, hide=5),
+    Column("max_seq", "Max seq", LONG, hide=6),
+    Column("source", "Source", hide=3),
+    Column("schema_id", "Schema", ID, hide=2),
+    Column("created", "Created", WALL_CLOCK, hide=4),
+    Column("dv_cardinality", "DV", COUNT, hide=1),
 )
 ENTRY_COLUMNS = (Column("kind", "Kind"), *FILE_COLUMNS[:-1], Column("total_buckets", "Buckets", ID))
 FILE_DETAILS = (
@@ -66,20 +66,20 @@ PARTITION_COLUMNS = (
     Column("files", "Files", COUNT),
     Column("rows", "Rows", COUNT),
     Column("size", "Size", SIZE),
-    Column("updated", "Updated", WALL_CLOCK),
+    Column("updated", "Updated", WALL_CLOCK, hide=1),
 )
 BUCKET_COLUMNS = (
     Column("partition", "Partition"),
     Column("bucket", "Bucket", ID),
-    Column("total_buckets", "Of", ID),
+    Column("total_buckets", "Of", ID, hide=5),
     Column("files", "Files", COUNT),
     Column("rows", "Rows", COUNT),
-    Column("delete_rows", "Deletes", COUNT),
+    Column("delete_rows", "Deletes", COUNT, hide=2),
     Column("size", "Size", SIZE),
     Column("sorted_runs", "Runs", COUNT),
-    Column("max_level", "Top level", ID),
-    Column("max_seq", "Max seq", LONG),
-    Column("updated", "Updated", WALL_CLOCK),
+    Column("max_level", "Top level", ID, hide=4),
+    Column("max_seq", "Max seq", LONG, hide=1),
+    Column("updated", "Updated", WALL_CLOCK, hide=3),
 )
 
 
@@ -131,6 +131,7 @@ def list_files(
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="NAMES", help="Only these columns, such as file,size,rows.")
     ] = None,
+    limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="Only the first N.")] = None,
 ) -> None:
     """List live data files by partition, bucket and level."""
     from paimon_cli.table.file_report import FileFilter, file_rows
@@ -141,6 +142,8 @@ def list_files(
     rows = file_rows(opened.context, found, FileFilter(partition_filter(opened, partition), bucket, level))
     row_count, size = sum(row.rows for row in rows), sum(row.size for row in rows)
     footer = f"{counted(len(rows), 'file')}, {counted(row_count, 'row')}, {human_size(size)}"
+    if limit is not None and limit < len(rows):
+        rows, footer = rows[:limit], f"the first {limit} of {footer}"
     call.show(Listing("FileList", opened.name, chosen, rows, footer=footer))
 
 

@@ -56,14 +56,14 @@ LSM_COLUMNS = (
 RUN_COLUMNS = (
     Column("run", "Run", ID),
     Column("level", "Level", LEVEL),
-    Column("files", "Files", COUNT),
+    Column("files", "Files", COUNT, hide=5),
     Column("size", "Size", SIZE),
     Column("rows", "Rows", COUNT),
-    Column("delete_rows", "Deletes", COUNT),
-    Column("min_key", "Min key", KEY),
-    Column("max_key", "Max key", KEY),
+    Column("delete_rows", "Deletes", COUNT, hide=2),
+    Column("min_key", "Min key", KEY, hide=4),
+    Column("max_key", "Max key", KEY, hide=3),
     Column("span", "Key range", SPAN),
-    Column("overlap", "Overlap", COUNT),
+    Column("overlap", "Overlap", COUNT, hide=1),
     Column("picked", "Picked", FLAG),
 )
 

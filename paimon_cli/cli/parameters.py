@@ -58,6 +58,10 @@ OptionPairs = Annotated[
         rich_help_panel=COMMON_PANEL,
     ),
 ]
+Wide = Annotated[bool, typer.Option("--wide", help="All columns, however narrow the terminal.", rich_help_panel=COMMON_PANEL)]
+Vertical = Annotated[
+    bool, typer.Option("--vertical", help="One line a value instead of one a row.", rich_help_panel=COMMON_PANEL)
+]
 Trace = Annotated[
     bool,
     typer.Option(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import enum
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.messages import say
-from paimon_cli.cli.parameters import SnapshotId, TableName
+from paimon_cli.cli.messages import say, warn
+from paimon_cli.cli.parameters import COMMON_PANEL, SnapshotId, TableName
 from paimon_cli.cli.results import Column, Item, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, TEXT, counted, human_size, ran, records
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from paimon_cli.jobs.export_job import ExportSummary
+    from paimon_cli.jobs.row_files import FileForm, OutputRequest
     from paimon_cli.table.row_scan import Increment, RowScan
     from paimon_cli.table.table import Table
 
@@ -40,8 +43,24 @@ class IncrementMode(str, enum.Enum):
     DIFF = "diff"
 
 
+class FileFormat(str, enum.Enum):
+    """Choices of `--format`."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    ARROW = "arrow"
+    NDJSON = "ndjson"
+
+
+FILE_SIZE = "128 mb"
+Form = Annotated[
+    OutputFormat, typer.Option("-o", "--output-format", help="Form of what is printed.", rich_help_panel=COMMON_PANEL)
+]
+"""`--output` names a file here."""
+
+
 def register(app: typer.Typer, panel: str) -> None:
-    command(app, "read", runs_jobs=True, rich_help_panel=panel)(read)
+    command(app, "read", runs_jobs=True, output=Form, rich_help_panel=panel)(read)
 
 
 def read(
@@ -55,6 +74,10 @@ def read(
         typer.Option("-w", "--where", metavar="SQL", help="Only rows that match, such as \"id > 7 AND name LIKE 'a%'\"."),
     ] = None,
     limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="At most N rows.")] = None,
+    order_by: Annotated[
+        str | None,
+        typer.Option("--order-by", metavar="SQL", help='In this order, such as "dep_delay DESC, id"; nulls come last.'),
+    ] = None,
     snapshot: SnapshotId = None,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="At this tag.")] = None,
     as_of: Annotated[
@@ -80,35 +103,67 @@ def read(
     row_kind: Annotated[bool, typer.Option("--row-kind", help="Show deleted keys too, with the kind of each row.")] = False,
     count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Only show what would be read and what is skipped.")] = False,
+    output_file: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            metavar="FILE|DIR/",
+            help="Write the rows into this file (.parquet, .csv, .arrow, .ndjson; .gz or .zst behind text), or into files "
+            "of --file-size in this directory, in their order.",
+        ),
+    ] = None,
+    file_format: Annotated[
+        FileFormat | None, typer.Option("--format", help="Of --output; else as its name ends, parquet in a directory.")
+    ] = None,
+    file_size: Annotated[
+        str | None, typer.Option("--file-size", metavar="SIZE", help="Of each file in a directory; 128 MB if not given.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --output if it exists.")] = False,
     output_path: Annotated[
-        str | None, typer.Option("--output-path", metavar="DIR", help="Write parquet files into this directory instead.")
+        str | None,
+        typer.Option("--output-path", metavar="DIR", help="Write parquet files into this directory, in parallel."),
     ] = None,
 ) -> None:
     """Read rows, merged by key.
 
-    paimon-cli read ./wh/shop.db/orders -s id,amount -w "amount > 100" -l 10
+    Conditions: = != < <= > >= IN BETWEEN LIKE IS NULL, AND OR NOT, over columns, fields (a.b), + - * / %, ||, concat, upper,
+    lower, length, coalesce, abs, round, floor, ceil. NaN is equal to nothing, not even to itself: isnan(x) finds it.
+
+    paimon-cli read ./wh/shop.db/orders -s id,amount -w "amount * 2 > 100" --order-by "amount DESC" -l 10
+
+    paimon-cli read ./wh/shop.db/orders --output orders.csv.gz
     """
     from paimon_cli.cli.row_output import print_rows
+    from paimon_cli.jobs.row_files import OutputRequest
     from paimon_cli.table.row_scan import ReadRequest, plan_rows
 
     if incremental is not None and not (snapshot is None and tag is None and as_of is None):
         raise UsageError("--incremental does not go with --snapshot, --tag or --as-of", "it names its own snapshots")
-    if count + explain + (output_path is not None) > 1:
-        raise UsageError("choose one of --count, --explain and --output-path")
+    if count + explain + (output_path is not None) + (output_file is not None) > 1:
+        raise UsageError("choose one of --count, --explain, --output and --output-path")
+    if output_file is None and (file_format is not None or file_size is not None or force):
+        raise UsageError("--format, --file-size and --force say how --output is written", "there is no --output")
+    if order_by is not None and (count or output_path is not None):
+        flag = "--count" if count else "--output-path"
+        raise UsageError(f"--order-by does not go with {flag}", "the rows come in no order there", "use --output DIR/")
+    form = None if output_file is None else _file_form(output_file, file_format, file_size)
     if incremental is None and incremental_mode is not IncrementMode.AUTO:
         raise UsageError(f"--incremental-mode {incremental_mode.value} without --incremental", "nothing says between what")
     opened = call.open(table)
     increment = None if incremental is None else _increment(incremental, incremental_mode)
-    scan = plan_rows(opened, ReadRequest(select, where, limit, snapshot, tag, as_of, row_kind, increment))
-    call.warn(scan.predicate.warnings if scan.predicate else ())
+    scan = plan_rows(opened, ReadRequest(select, where, limit, snapshot, tag, as_of, row_kind, increment, order_by))
+    for warning in scan.predicate.warnings if scan.predicate else ():
+        warn(warning)
     if explain:
         _show_plan(call, opened, scan)
     elif count:
         _show_count(call, opened, scan.count())
     elif output_path is not None:
         _export(call, opened, scan, output_path)
+    elif output_file is not None and form is not None:
+        _write(call, opened, scan, OutputRequest(output_file, *form, force, opened.store_options))
     else:
-        print_rows(scan, opened.name, call.output)
+        print_rows(scan, opened.name, call.output, call.view)
 
 
 def _increment(text: str, mode: IncrementMode) -> Increment:
@@ -186,17 +241,43 @@ def _show_plan(call: Call, table: Table, scan: RowScan) -> None:
     call.show(Item("ScanPlan", table.name, PLAN_COLUMNS, shown))
 
 
+def _file_form(path: str, file_format: FileFormat | None, file_size: str | None) -> tuple[FileForm, int | None]:
+    """The format, and for a directory the size of its files."""
+    from paimon_cli.jobs.row_files import LEAST_FILE_SIZE, FileForm
+    from paimon_cli.options.size_and_duration import parse_size
+
+    named = None if file_format is None else file_format.value
+    if file_size is None and not path.endswith("/") and not os.path.isdir(path):
+        return FileForm.of(path, named), None
+    size = parse_size(file_size or FILE_SIZE)
+    if size < LEAST_FILE_SIZE:
+        raise UsageError(f"--file-size {file_size}", f"files have {human_size(LEAST_FILE_SIZE)} at least")
+    if not path.endswith("/") and FileForm.is_told_by(path):
+        raise UsageError(f"--output {path} is one file", "--file-size is for the files of a directory", f"write --output {path}/")
+    return FileForm(named or FileFormat.PARQUET.value), size
+
+
+def _write(call: Call, table: Table, scan: RowScan, request: OutputRequest) -> None:
+    from paimon_cli.jobs.row_files import write_rows
+
+    _show_summary(call, table, write_rows(scan, request))
+
+
 def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:
     if scan.request.limit is not None:
         raise UsageError("--limit does not go with --output-path", "tasks write their parts independently", "use --where")
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.export_job import ExportRequest, run_export
 
-    request = ExportRequest(output_path, scan.physical_columns, scan.request.where, scan.request.keep_kinds, table.store_options)
+    request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.keep_kinds, table.store_options)
     with call.engine_running() as engine:
         summary = run_export(scan.context, scan.plan, request, engine, progress_on_stderr())
+    _show_summary(call, table, summary)
+
+
+def _show_summary(call: Call, table: Table, summary: ExportSummary) -> None:
     if call.output is OutputFormat.TABLE:
         made = f"{counted(summary.rows, 'row')} in {counted(len(summary.files), 'file')}, {human_size(summary.size)}"
-        say(f"{made}, {ran(summary)} -> {output_path}")
+        say(f"{made}, {ran(summary)} -> {summary.output_path}")
     else:
         call.show(Item("ExportSummary", table.name, EXPORT_COLUMNS, summary))

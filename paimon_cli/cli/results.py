@@ -23,11 +23,15 @@ class OutputFormat(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Column:
-    """`name` is the attribute of a row and its JSON name; a column without `title` is not in the text table."""
+    """`name` is the attribute of a row and its JSON name; a column without `title` is not in the text table.
+
+    `hide`: where the terminal is too narrow, columns leave the table by these numbers, the lowest first; 0 stays.
+    """
 
     name: str
     title: str | None = None
     kind: Kind = TEXT
+    hide: int = 0
 
 
 @dataclass(frozen=True)

@@ -3,72 +3,137 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from paimon_cli.cli.data_view import csv_line, json_line
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from paimon_cli.cli.messages import say
 from paimon_cli.cli.results import OutputFormat, envelope
-from paimon_cli.cli.value_kinds import cell_text, counted
-from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS
-from paimon_cli.datatypes.row_kind import SHORT
-from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.cli.standard_streams import write_bytes
+from paimon_cli.cli.value_kinds import View, counted, printable
+from paimon_cli.datatypes.canonical_text import canonical_texts
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS
+from paimon_cli.read.row_text import CsvRows, JsonRows, bounded, text_bytes
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from paimon_cli.cli.text_view import Header, Layout
     from paimon_cli.datatypes.field_types import DataField
     from paimon_cli.table.row_scan import RowScan
 
 NULL = "NULL"
-ROW_KIND = "rowkind"
-"""Name of the kind in the output: Paimon reserves it, so no column of the table is called so."""
+LIKE_NULL = '^"*NULL"*$'
+"""Texts that stand in one more pair of quotes, so that none looks like null."""
+ELLIPSIS = "…"
+UNLIKE_LATIN = r"[^ -~\x{a1}-\x{2ff}]"
+"""Characters that may take another room than one column."""
 
 
-def print_rows(scan: RowScan, table: str, output: OutputFormat) -> None:
+def print_rows(scan: RowScan, table: str, output: OutputFormat, view: View) -> None:
     """All rows of the scan; in text followed by their number."""
-    fields = scan.context.schema.fields_of(scan.columns)
-    names = [*([ROW_KIND] if scan.request.keep_kinds else []), *scan.columns]
-    rows = (row for batch in scan.batches() for row in _rows(batch, fields, scan.request.keep_kinds))
+    fields = scan.fields
+    batches = (piece for batch in scan.rows() for piece in bounded(batch))
     if output is OutputFormat.TABLE:
-        _print_text(names, fields, rows)
+        count = _print_text(fields, batches, view)
+        say(counted(count, "row"))
     elif output is OutputFormat.JSON:
-        _print_json(table, rows)
-    elif output is OutputFormat.NDJSON:
-        sys.stdout.writelines(json_line(row) + "\n" for row in rows)
+        _print_json(table, JsonRows(fields), batches)
     else:
-        sys.stdout.write(csv_line(names))
-        sys.stdout.writelines(csv_line(row.values()) for row in rows)
+        rows = JsonRows(fields) if output is OutputFormat.NDJSON else CsvRows(fields)
+        write_bytes(rows.head())
+        for batch in batches:
+            write_bytes(rows.rows(batch))
 
 
-def _rows(batch: pa.RecordBatch, fields: Sequence[DataField], with_kinds: bool) -> Iterator[dict[str, Any]]:
-    rows = canonical_rows(batch, fields)
-    if not with_kinds:
-        return rows
-    kinds = batch.column(VALUE_KIND).to_pylist()
-    return ({ROW_KIND: SHORT[kind], **row} for kind, row in zip(kinds, rows, strict=True))
-
-
-def _print_json(table: str, rows: Iterable[dict[str, Any]]) -> None:
+def _print_json(table: str, rows: JsonRows, batches: Iterator[pa.RecordBatch]) -> None:
     """The envelope by hand, so that the rows need not fit the memory."""
     head = json.dumps(envelope("RowList", table), ensure_ascii=False, indent=2).removesuffix("\n}")
-    sys.stdout.write(f'{head},\n  "items": [')
-    separator = "\n"
-    for row in rows:
-        sys.stdout.write(f"{separator}    {json_line(row)}")
-        separator = ",\n"
-    sys.stdout.write("]\n}\n" if separator == "\n" else "\n  ]\n}\n")
+    write_bytes(f'{head},\n  "items": ['.encode())
+    separator = "\n    "
+    for batch in batches:
+        texts = text_bytes(rows.objects(batch, ",\n    "))
+        write_bytes(separator.encode())
+        write_bytes(texts.slice(0, texts.size - len(",\n    ")))
+        separator = ",\n    "
+    write_bytes(b"]\n}\n" if separator == "\n    " else b"\n  ]\n}\n")
 
 
-def _print_text(names: Sequence[str], fields: Sequence[DataField], rows: Iterable[dict[str, Any]]) -> None:
-    from paimon_cli.cli.text_view import print_table
+def _print_text(fields: Sequence[DataField], batches: Iterator[pa.RecordBatch], view: View) -> int:
+    """The first batch decides how wide the columns are. The number of rows."""
+    from paimon_cli.cli.text_view import Header, laid_out, print_head, record_lines
 
     numeric = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
-    rights = [False] * (len(names) - len(fields)) + [field.type.root in numeric for field in fields]
-    count = print_table(
-        list(zip(names, rights, strict=True)),
-        ([NULL if value is None else cell_text(value) for value in row.values()] for row in rows),
-    )
-    say(counted(count, "row"))
+    heads = [Header(printable(field.name), field.type.root in numeric) for field in fields]
+    layout: Layout | None = None
+    count = 0
+    for number, batch in enumerate(batches):
+        columns = [_cells(column, field) for column, field in zip(batch.columns, fields, strict=True)]
+        if number == 0:
+            layout = laid_out(heads, [_width(head.title, cells) for head, cells in zip(heads, columns, strict=True)], view)
+            if layout is not None:
+                print_head(heads, layout)
+        if layout is not None:
+            write_bytes(_lines(heads, layout, columns))
+            count += batch.num_rows
+            continue
+        for row in zip(*(cells.to_pylist() for cells in columns), strict=True):
+            count += 1
+            write_bytes(("\n".join(record_lines([head.title for head in heads], row, count)) + "\n").encode())
+    if count == 0 and not view.vertical:
+        nothing = laid_out(heads, [len(head.title) for head in heads], View(wide=True))
+        print_head(heads, nothing) if nothing else None
+    if layout is not None and layout.footer:
+        say(layout.footer)
+    return count
+
+
+def _cells(column: pa.Array, field: DataField) -> pa.Array:
+    """Texts that are safe on a terminal; null is told from the text NULL."""
+    texts = canonical_texts(column, field.type)
+    if field.type.root in STRING_ROOTS:
+        alike = pc.match_substring_regex(texts, LIKE_NULL)
+        if alike.true_count:
+            texts = pc.if_else(alike, pc.binary_join_element_wise('"', texts, '"', ""), texts)
+    if field.type.root in STRING_ROOTS or field.type.is_nested:
+        strange = pc.match_substring_regex(texts, "[^ -~]").fill_null(False)
+        if strange.true_count:
+            spelled = pa.array(list(map(printable, texts.filter(strange).to_pylist())), pa.string())
+            texts = pc.replace_with_mask(texts, strange, spelled)
+    return texts.fill_null(NULL)
+
+
+def _width(title: str, cells: pa.Array) -> int:
+    from rich.cells import cell_len
+
+    if _is_simple(cells):
+        return max(cell_len(title), pc.max(pc.utf8_length(cells)).as_py() or 0)
+    return max(cell_len(title), *map(cell_len, cells.to_pylist()))
+
+
+def _is_simple(cells: pa.Array) -> bool:
+    """Whether each character takes one column."""
+    return pc.match_substring_regex(cells, UNLIKE_LATIN).true_count == 0
+
+
+def _lines(heads: Sequence[Header], layout: Layout, columns: Sequence[pa.Array]) -> pa.Buffer:
+    from paimon_cli.cli.text_view import GAP
+
+    places = zip(layout.shown, layout.widths, strict=True)
+    cells = [_aligned(columns[number], width, heads[number].right_aligned) for number, width in places]
+    lines = pc.utf8_rtrim(pc.binary_join_element_wise(*cells, GAP), " ")
+    return text_bytes(pc.binary_join_element_wise(lines, "\n", ""))
+
+
+def _aligned(cells: pa.Array, width: int, right: bool) -> pa.Array:
+    from paimon_cli.cli.text_view import is_terminal, sized
+
+    cut = is_terminal() and not right
+    if not _is_simple(cells):
+        return pa.array([sized(cell, width, right, cut) for cell in cells.to_pylist()], pa.string())
+    if right:
+        return pc.utf8_lpad(cells, width)
+    if cut:
+        short = pc.binary_join_element_wise(pc.utf8_slice_codeunits(cells, 0, width - 1), ELLIPSIS, "")
+        cells = pc.if_else(pc.greater(pc.utf8_length(cells), width), short, cells)
+    return pc.utf8_rpad(cells, width)

@@ -19,13 +19,13 @@ SNAPSHOT_COLUMNS = (
     Column("id", "ID", ID),
     Column("kind", "Kind"),
     Column("time", "Time (UTC)", TIME),
-    Column("commit_user", "User"),
+    Column("commit_user", "User", hide=1),
     Column("commit_identifier", None, LONG),
-    Column("schema_id", "Schema", ID),
+    Column("schema_id", "Schema", ID, hide=2),
     Column("delta_record_count", "+Rows", CHANGE),
     Column("total_record_count", "Total rows", COUNT),
-    Column("files_added", "+Files", COUNT),
-    Column("files_deleted", "-Files", COUNT),
+    Column("files_added", "+Files", COUNT, hide=4),
+    Column("files_deleted", "-Files", COUNT, hide=3),
     Column("watermark", None, ID),
     Column("tags", "Tags", NAMES),
 )
@@ -64,7 +64,7 @@ def list_snapshots(
     call: Call,
     table: TableName,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the newest N; in text 1000 if not given.")
+        int | None, typer.Option("-l", "--limit", metavar="N", min=1, help="Only the newest N; in text 1000 if not given.")
     ] = None,
     kind: Annotated[SnapshotKind | None, typer.Option("--kind", case_sensitive=False, help="Only commits of this kind.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="Only commits of this user.")] = None,

@@ -28,6 +28,16 @@ def prepare_streams() -> None:
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
 
 
+def write_bytes(text: bytes | memoryview) -> None:
+    """UTF-8 to stdout, behind what was printed before, without a way through `str` where that is its encoding."""
+    stream = sys.stdout
+    if (stream.encoding or "").lower().replace("-", "") != "utf8":
+        stream.write(str(text, "utf-8"))
+        return
+    stream.flush()
+    stream.buffer.write(text)
+
+
 def flush_stdout() -> OSError | None:
     """Now and not at the interpreter's exit. The error if what was printed could not be written.
 

@@ -18,11 +18,11 @@ tags = group("Named snapshots.")
 TAG_COLUMNS = (
     Column("name", "Tag"),
     Column("snapshot_id", "Snapshot", ID),
-    Column("schema_id", "Schema", ID),
+    Column("schema_id", "Schema", ID, hide=2),
     Column("time", "Time (UTC)", TIME),
     Column("total_record_count", "Total rows", COUNT),
-    Column("created", "Created", WALL_CLOCK),
-    Column("time_retained", "Retained (s)", TEXT),
+    Column("created", "Created", WALL_CLOCK, hide=3),
+    Column("time_retained", "Retained (s)", TEXT, hide=1),
 )
 Tag = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.", show_default=False)]
 TaggedSnapshot = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Which snapshot; else the latest.")]

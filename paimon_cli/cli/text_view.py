@@ -1,50 +1,72 @@
-"""Results for people: aligned columns, as wide as the terminal, and never cut when stdout is a pipe or file."""
+"""Results for people: aligned columns that fit the terminal, and never cut when stdout is a pipe or file.
+
+On a terminal that is too narrow columns go in their order (`Column.hide`) and are named below; then long texts are shortened;
+what still does not fit is shown as records, one line a value. `--wide` shows all columns, `--vertical` asks for records.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
 from paimon_cli.cli.messages import say
 from paimon_cli.cli.results import Item, Listing
-from paimon_cli.cli.value_kinds import Records, cell_text
+from paimon_cli.cli.value_kinds import ABSENT, Records, View, cell_text
 
 WIDTH_SAMPLE_ROWS = 1000
 """Rows of a stream whose width decides the columns; later, wider cells shift their line."""
 GAP = "  "
 NARROWEST_TEXT = 19
-"""Columns of text are cut to this at most, which leaves times whole; a terminal that is narrower still wraps the lines."""
+"""Texts are shortened to this at most, which leaves times whole."""
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
-
-Header = tuple[str, bool]
-"""Title of a column, and whether it is right-aligned."""
+ALL = View()
 
 
-def show(result: Listing | Item) -> None:
+class Header(NamedTuple):
+    """`hide`: columns go by these numbers, the lowest first; 0 stays. `may_shorten`: long texts may end with an ellipsis."""
+
+    title: str
+    right_aligned: bool = False
+    hide: int = 0
+    may_shorten: bool = True
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns a table shows, how wide, and which were left out or shortened for it."""
+
+    shown: tuple[int, ...]
+    widths: tuple[int, ...]
+    footer: str = ""
+
+
+def show(result: Listing | Item, view: View = ALL) -> None:
     if isinstance(result, Listing):
-        _show_listing(result)
+        _show_listing(result, view)
     else:
-        _show_item(result)
+        _show_item(result, view)
 
 
-def _show_listing(listing: Listing) -> None:
+def _show_listing(listing: Listing, view: View) -> None:
     shown = [column for column in listing.columns if column.title is not None]
     if listing.heading:
         say(listing.heading)
     if listing.rows:
-        headers = [(str(column.title), column.kind.right_aligned) for column in shown]
-        print_table(headers, ([column.kind.text(getattr(row, column.name)) for column in shown] for row in listing.rows))
+        headers = [Header(str(c.title), c.kind.right_aligned, c.hide, c.kind.may_shorten) for c in shown]
+        rows = ([column.kind.text(getattr(row, column.name)) for column in shown] for row in listing.rows)
+        print_table(headers, rows, view)
     if listing.footer:
         say(listing.footer)
 
 
-def _show_item(item: Item) -> None:
+def _show_item(item: Item, view: View) -> None:
     titled = [column for column in item.columns if column.title is not None]
     lines = [column for column in titled if not isinstance(column.kind, Records)]
     width = max(cell_len(str(column.title)) for column in lines)
@@ -52,59 +74,121 @@ def _show_item(item: Item) -> None:
         print(f"{column.title:<{width}}  {column.kind.text(getattr(item.row, column.name))}".rstrip())
     for column in titled:
         if isinstance(column.kind, Records):
-            _show_records(str(column.title), column.kind.names, getattr(item.row, column.name))
+            _show_records(str(column.title), column.kind.names, getattr(item.row, column.name), view)
     if item.footer:
         say(item.footer)
 
 
-def _show_records(title: str, names: Sequence[str], rows: Sequence[Any]) -> None:
+def _show_records(title: str, names: Sequence[str], rows: Sequence[Any], view: View) -> None:
     print(f"\n{title}" if rows else f"{title}: none")
     if rows:
-        print_table([(name, False) for name in names], ([cell_text(getattr(row, name)) for name in names] for row in rows))
+        print_table([Header(name) for name in names], ([cell_text(getattr(row, name)) for name in names] for row in rows), view)
 
 
 def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def print_table(headers: Sequence[Header], rows: Iterable[Sequence[str]]) -> int:
+def print_table(headers: Sequence[Header | tuple[str, bool]], rows: Iterable[Sequence[str]], view: View = ALL) -> int:
     """Print rows as they come, columns as wide as the first rows need; the number of rows printed."""
+    heads = [Header(*header) for header in headers]
     rows = iter(rows)
     sample = list(islice(rows, WIDTH_SAMPLE_ROWS))
-    titles, rights = zip(*headers, strict=True)
-    widths = [max(map(cell_len, column)) for column in zip(titles, *sample, strict=True)]
-    terminal = is_terminal()
-    if terminal:
-        widths = _fitted(widths, rights, shutil.get_terminal_size().columns)
-    head = _line(titles, widths, rights, cut=terminal)
-    coloured = terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    print(f"{BOLD}{head}{PLAIN}" if coloured else head)
+    columns = list(zip(*sample, strict=True)) if sample else [() for _ in heads]
+    widths = [max(map(cell_len, (head.title, *cells))) for head, cells in zip(heads, columns, strict=True)]
+    empty = {number for number, cells in enumerate(columns) if all(cell in ("", ABSENT) for cell in cells)}
+    layout = laid_out(heads, widths, view, empty)
+    if layout is None:
+        return _print_records([head.title for head in heads], chain(sample, rows))
+    rights = [heads[number].right_aligned for number in layout.shown]
+    print_head(heads, layout)
     count = 0
     for row in chain(sample, rows):
-        print(_line(row, widths, rights, cut=terminal))
+        print(_line([row[number] for number in layout.shown], layout.widths, rights, cut=is_terminal() and not view.wide))
         count += 1
+    if layout.footer:
+        print(layout.footer)
     return count
 
 
-def _fitted(widths: Sequence[int], rights: Sequence[bool], available: int) -> list[int]:
-    """Narrower columns of text, the widest first, until the line fits or none can give way."""
-    fitted = list(widths)
-    texts = [index for index, right in enumerate(rights) if not right]
-    while sum(fitted) + len(GAP) * (len(fitted) - 1) > available:
-        widest = max(texts, key=fitted.__getitem__, default=None)
-        if widest is None or fitted[widest] <= NARROWEST_TEXT:
+def print_head(heads: Sequence[Header], layout: Layout) -> None:
+    titles = [heads[number].title for number in layout.shown]
+    head = _line(titles, layout.widths, [heads[number].right_aligned for number in layout.shown], cut=False)
+    print(bold(head))
+
+
+def bold(text: str) -> str:
+    coloured = is_terminal() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return f"{BOLD}{text}{PLAIN}" if coloured else text
+
+
+def laid_out(heads: Sequence[Header], widths: Sequence[int], view: View, empty: Iterable[int] = ()) -> Layout | None:
+    """None: the rows are to be shown as records. `empty`: columns without a value, which go before the others."""
+    everything = tuple(range(len(heads)))
+    if view.vertical:
+        return None
+    if view.wide or not is_terminal():
+        return Layout(everything, tuple(widths))
+    available = shutil.get_terminal_size().columns
+    shown = list(everything)
+    for number in _in_order_of_leaving(heads, frozenset(empty)):
+        if _width(widths[n] for n in shown) <= available:
             break
-        fitted[widest] -= 1
+        shown.remove(number)
+    fitted = _shortened(heads, {n: widths[n] for n in shown}, available)
+    if fitted is None:
+        return None
+    hidden = [heads[n].title.lower() for n in everything if n not in fitted]
+    cut = [heads[n].title.lower() for n, width in fitted.items() if width < widths[n]]
+    notes = [f"{what}: {', '.join(names)}" for what, names in (("hidden", hidden), ("shortened", cut)) if names]
+    return Layout(tuple(fitted), tuple(fitted.values()), f"{'; '.join(notes)} (--wide shows all)" if notes else "")
+
+
+def _in_order_of_leaving(heads: Sequence[Header], empty: frozenset[int]) -> list[int]:
+    leaving = [number for number, head in enumerate(heads) if head.hide]
+    return sorted(leaving, key=lambda number: (number not in empty, heads[number].hide))
+
+
+def _width(widths: Iterable[int]) -> int:
+    found = list(widths)
+    return sum(found) + len(GAP) * (len(found) - 1)
+
+
+def _shortened(heads: Sequence[Header], widths: dict[int, int], available: int) -> dict[int, int] | None:
+    """Narrower columns of text, the widest first, until the line fits; None if they cannot give enough."""
+    fitted = dict(widths)
+    texts = [n for n in fitted if heads[n].may_shorten and not heads[n].right_aligned]
+    least = {n: min(fitted[n], max(NARROWEST_TEXT, cell_len(heads[n].title))) for n in texts}
+    if _width({**fitted, **least}.values()) > available:
+        return None
+    while (excess := _width(fitted.values()) - available) > 0:
+        widest = max((n for n in texts if fitted[n] > least[n]), key=fitted.__getitem__)
+        next_width = max((fitted[n] for n in texts if fitted[n] < fitted[widest]), default=0)
+        fitted[widest] -= max(1, min(excess, fitted[widest] - max(least[widest], next_width)))
     return fitted
 
 
+def _print_records(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
+    """One line a value, one block a row."""
+    count = 0
+    for count, row in enumerate(rows, start=1):
+        print("\n".join(record_lines(titles, row, count)))
+    return count
+
+
+def record_lines(titles: Sequence[str], row: Sequence[str], number: int) -> Iterator[str]:
+    width = max(map(cell_len, titles), default=0)
+    yield bold(f"-- {number:,} --")
+    for title, cell in zip(titles, row, strict=True):
+        yield f"{title}{' ' * (width - cell_len(title))}  {cell}".rstrip()
+
+
 def _line(cells: Sequence[str], widths: Sequence[int], rights: Sequence[bool], *, cut: bool) -> str:
-    sized = (_sized(cell, width, right, cut) for cell, width, right in zip(cells, widths, rights, strict=True))
-    return GAP.join(sized).rstrip()
+    return GAP.join(sized(*cell, cut) for cell in zip(cells, widths, rights, strict=True)).rstrip()
 
 
-def _sized(cell: str, width: int, right: bool, cut: bool) -> str:
+def sized(cell: str, width: int, right: bool, cut: bool) -> str:
     space = " " * (width - cell_len(cell))
-    if cut and cell_len(cell) > width:
+    if cut and not right and cell_len(cell) > width:
         return set_cell_size(cell, width - 1) + "…"
     return space + cell if right else cell + space

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.messages import say
+from paimon_cli.cli.messages import say, warn
 from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
     AllowUnsafeCommit,
@@ -141,7 +141,8 @@ def _run(call: Call, location: TableLocation, request: UpdateRequest, done: str)
     from paimon_cli.read.predicate import parse_predicate
 
     opened = call.open_to_commit(location)
-    call.warn(parse_predicate(request.where, opened.context.schema).warnings)
+    for warning in parse_predicate(request.where, opened.context.schema).warnings:
+        warn(warning)
     with call.engine_running() as engine:
         summary = run_update(opened.context, request, engine, progress_on_stderr())
     if call.output is OutputFormat.TABLE:

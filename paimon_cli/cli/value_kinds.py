@@ -16,12 +16,21 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
+class View:
+    """How a table is shown: with all columns however wide, or as records."""
+
+    wide: bool = False
+    vertical: bool = False
+
+
+@dataclass(frozen=True)
 class Kind:
     """`to_json` and `to_text` are never called with None: that is null, and `-`."""
 
     to_json: Callable[[Any], Any]
     to_text: Callable[[Any], str]
     right_aligned: bool = False
+    may_shorten: bool = True
 
     def json(self, value: Any) -> Any:
         return None if value is None else self.to_json(value)
@@ -137,7 +146,7 @@ SNAPSHOT_IDS = Kind(lambda snapshots: [s.id for s in snapshots], lambda snapshot
 """Snapshots by their ids."""
 JSON = Kind(_same, _compact_json)
 SETTINGS = Kind(dict, lambda options: ", ".join(f"{key}={value}" for key, value in sorted(options.items())) or "none")
-SPAN = Kind(list, lambda span: _bar(*span))
+SPAN = Kind(list, lambda span: _bar(*span), may_shorten=False)
 """A part of a whole as (begin, end) between 0 and 1; in text a bar."""
 WALL_CLOCK = Kind(lambda millis: rfc3339(_from_wall_clock(millis)), lambda millis: _text_time(_from_wall_clock(millis)))
 """Times that Paimon stores as local wall clock: taken to be of this machine's zone, as Java does."""

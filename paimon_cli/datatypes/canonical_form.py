@@ -85,25 +85,25 @@ def canonical_column(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any
         return [format(Decimal(text), "f") if text is not None and "E" in text else text for text in texts]
     if t.root in BINARY_ROOTS:
         return [None if value is None else value.hex() for value in array.to_pylist()]
-    calendar_texts = _calendar_texts(array, t)
-    return calendar_texts if calendar_texts is not None else [canonical_json(value, t) for value in values_from_arrow(array, t)]
+    texts = calendar_texts(array, t)
+    return list(texts.to_pylist()) if texts is not None else [canonical_json(value, t) for value in values_from_arrow(array, t)]
 
 
-def _calendar_texts(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any] | None:
+def calendar_texts(array: pa.Array | pa.ChunkedArray, t: DataType) -> pa.Array | None:
     """DATE, TIME and TIMESTAMP by Arrow; None for nested types, and for values beyond the years or the day that Arrow prints."""
     if t.root == "DATE":
-        return array.cast(pa.string()).to_pylist() if _within(array, pa.int32(), _FIRST_DAY, _LAST_DAY) else None
+        return array.cast(pa.string()) if _within(array, pa.int32(), _FIRST_DAY, _LAST_DAY) else None
     if t.root == "TIME":
         if not _within(array, pa.int32(), 0, MILLIS_OF_DAY - 1):
             return None
-        return list(_without_zeros(array.cast(pa.string())).to_pylist())
+        return _without_zeros(array.cast(pa.string()))
     if t.root in TIMESTAMP_ROOTS:
         per_day = _PER_DAY[array.type.unit]
         if not _within(array, pa.int64(), _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day - 1):
             return None
         local = array.cast(pa.int64()).cast(pa.timestamp(array.type.unit)).cast(pa.string())
         texts = _without_zeros(pc.replace_substring(local, " ", "T"))
-        return list((pc.binary_join_element_wise(texts, "Z", "") if t.root == "TIMESTAMP_LTZ" else texts).to_pylist())
+        return pc.binary_join_element_wise(texts, "Z", "") if t.root == "TIMESTAMP_LTZ" else texts
     return None
 
 

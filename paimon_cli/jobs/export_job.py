@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.metadata.data_file_schema import read_schema
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import ScanPlan
+from paimon_cli.read.selection import Selection
 from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -26,7 +28,7 @@ class ExportRequest:
     """`output_path`: a directory (path or URL) that is missing or empty; `storage_options` lead there. `where`: SQL predicate."""
 
     output_path: str
-    columns: tuple[str, ...]
+    selection: Selection
     where: str | None = None
     keep_kinds: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -92,14 +94,16 @@ def export_split(context: TableContext, request: ExportRequest, task: tuple[str,
     """One task: the split's rows as one parquet file, also when there are none, so that the schema is never lost."""
     path, split = task
     predicate = None if request.where is None else parse_predicate(request.where, context.schema)
-    schema = read_schema(context.schema, request.columns)
+    kinds = [VALUE_KIND] if request.keep_kinds else []
+    schema = pa.schema([*map(arrow_field, request.selection.fields), *read_schema(context.schema, kinds)])
     storage, target = storage_for_url(path, request.storage_options)
     rows = 0
     storage.delete(target)  # of an attempt that Spark has given up
     with storage.open_output(target) as sink:
         with pq.ParquetWriter(sink, schema, compression="zstd", store_decimal_as_integer=True) as writer:
-            for batch in read_split(context, split, request.columns, predicate, request.keep_kinds):
-                writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+            for batch in read_split(context, split, [*request.selection.columns, *kinds], predicate, request.keep_kinds):
+                columns = [*request.selection.of(batch), *(batch.column(name) for name in kinds)]
+                writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
                 rows += batch.num_rows
         size = sink.tell()
     return ExportedFile(path, rows, size)

@@ -6,24 +6,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from paimon_cli.datatypes.data_type import MAX_LENGTH, DataField, DataType
+from paimon_cli.datatypes.row_kind import SHORT
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.read.increment_range import AUTO, IncrementRange, asked_increment
 from paimon_cli.read.increments import increment_context, plan_increment
 from paimon_cli.read.predicate import Predicate, parse_predicate
+from paimon_cli.read.row_order import RowOrder, in_order, parse_order
 from paimon_cli.read.scan_plan import ScanPlan, plan_scan
+from paimon_cli.read.selection import Selection, selected
 from paimon_cli.read.side_by_side import read_side_by_side
 from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.storage.cores import usable_cores
-from paimon_cli.table.table_definition import quoted_names
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.table.table import Table
+
+
+ROW_KIND = "rowkind"
+"""Name of the kind among the rows shown: Paimon reserves it, so no column of the table is called so."""
+KIND_FIELD = DataField(-1, ROW_KIND, DataType("VARCHAR", length=MAX_LENGTH))
 
 
 @dataclass(frozen=True)
@@ -47,21 +55,41 @@ class ReadRequest:
     as_of: str | None = None
     keep_kinds: bool = False
     increment: Increment | None = None
+    order_by: str | None = None
 
 
 @dataclass(frozen=True)
 class RowScan:
-    """A planned read. `columns` are table columns in output order; with `keep_kinds` batches end with `_VALUE_KIND`."""
+    """A planned read, in the order of `order` if there is one, else by partition, bucket and key."""
 
     context: TableContext
     plan: ScanPlan
-    columns: tuple[str, ...]
+    selection: Selection
     predicate: Predicate | None
     request: ReadRequest
+    order: RowOrder | None = None
+
+    @property
+    def fields(self) -> tuple[DataField, ...]:
+        """Columns of `rows`; with `keep_kinds` the row kind stands before the others."""
+        return (*((KIND_FIELD,) if self.request.keep_kinds else ()), *self.selection.fields)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """What the user asked for, row kinds as texts."""
+        names = [field.name for field in self.fields]
+        for batch in self.batches():
+            columns = self.selection.of(batch)
+            if self.request.keep_kinds:
+                columns = [pa.array(SHORT).take(batch.column(VALUE_KIND)), *columns]
+            yield pa.RecordBatch.from_arrays(columns, names=names)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Rows by partition, bucket and key, up to the limit."""
+        """The rows with `physical_columns`, up to the limit."""
         left = self.request.limit
+        if self.order is not None:
+            everything = read_side_by_side(self.plan.splits, self._read, min(usable_cores(), self.context.read_threads))
+            yield from in_order(everything, self.order, left)
+            return
         if left is None:
             yield from read_side_by_side(self.plan.splits, self._read, min(usable_cores(), self.context.read_threads))
             return
@@ -84,7 +112,10 @@ class RowScan:
 
     @property
     def physical_columns(self) -> tuple[str, ...]:
-        return (*self.columns, VALUE_KIND) if self.request.keep_kinds else self.columns
+        """Table columns that are read; with `keep_kinds` `_VALUE_KIND` behind them."""
+        ordered = self.order.columns if self.order is not None else ()
+        kinds = (VALUE_KIND,) if self.request.keep_kinds else ()
+        return tuple(dict.fromkeys((*self.selection.columns, *ordered, *kinds)))
 
     def count(self) -> int:
         """Rows that `batches` would give, reading as little as possible."""
@@ -111,18 +142,14 @@ def plan_rows(table: Table, request: ReadRequest) -> RowScan:
         chosen = IncrementRange.of(table.context, increment.begin, increment.end)
         mode = chosen.mode(table.context, increment.mode)
         context = increment_context(table.context, mode)
-    columns = context.schema.field_names if request.select is None else quoted_names(request.select)
-    if not columns:
-        raise UsageError("no columns to read", hint=f"the columns are {', '.join(context.schema.field_names)}")
-    context.schema.fields_of(columns)
-    if len(set(columns)) < len(columns):
-        raise UsageError("a column is selected twice", ", ".join(columns))
+    selection = selected(context.schema, request.select)
+    order = None if request.order_by is None else parse_order(request.order_by, context.schema)
     predicate = None if request.where is None else parse_predicate(request.where, context.schema)
     if increment is None:
         plan = plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
     else:
         plan = plan_increment(context, chosen, mode, predicate)
-    return RowScan(context, plan, columns, predicate, request)
+    return RowScan(context, plan, selection, predicate, request, order)
 
 
 def _increment_by_option(context: TableContext) -> Increment | None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.datatypes.field_types import DataField
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.table.field_numbering import numbered
-
-_NAME = re.compile(r'\s*(?:(?P<quoted>`(?:[^`]|``)+`|"(?:[^"]|"")+")\s*|(?P<plain>[^,`"\s][^,]*)?)(?:,|$)')
 
 
 @dataclass(frozen=True)
@@ -44,24 +41,6 @@ class TableDefinition:
 def split_names(text: str) -> tuple[str, ...]:
     """'a, b' -> ('a', 'b'); empty text -> ()."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def quoted_names(text: str) -> tuple[str, ...]:
-    """The same, where a name may stand in backquotes or double quotes (doubled inside), as in a condition; `UsageError`."""
-    names: list[str] = []
-    place = 0
-    while place < len(text):
-        found = _NAME.match(text, place)
-        if found is None:
-            what = f"cannot read the names {text}"
-            raise UsageError(what, "names are parted by commas, and quotes close", 'such as id,`last name`,"a,b"')
-        if found["quoted"]:
-            quote = found["quoted"][0]
-            names.append(found["quoted"][1:-1].replace(quote * 2, quote))
-        elif found["plain"]:
-            names.append(found["plain"].strip())
-        place = found.end()
-    return tuple(names)
 
 
 def with_key_options(definition: TableDefinition) -> TableDefinition:

@@ -31,6 +31,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "planning": ("scripts.bench.planning",),
     "commits": ("scripts.bench.commit_cost",),
     "startup": ("scripts.bench.startup",),
+    "output": ("scripts.bench.output",),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
 }
 PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath"), "planning": ("pypaimon_python",)}

@@ -1,15 +1,18 @@
-"""Tables for people: aligned by what a terminal shows, cut only where somebody looks."""
+"""Tables for people: aligned by what a terminal shows, and fitted where somebody looks."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import pytest
 
 from paimon_cli.cli import text_view
-from paimon_cli.cli.text_view import print_table
+from paimon_cli.cli.text_view import Header, print_table
+from paimon_cli.cli.value_kinds import View
 
 HEADERS = [("Name", False), ("Rows", True)]
+Width = Callable[[int], None]
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -17,10 +20,15 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Width:
     monkeypatch.setattr(text_view, "is_terminal", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((30, 20)))
+    monkeypatch.setenv("TERM", "dumb")
+
+    def of(columns: int) -> None:
+        monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 20)))
+
+    of(30)
+    return of
 
 
 def test_columns_are_aligned_and_lines_have_no_trailing_space(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,29 +43,72 @@ def test_wide_characters_take_two_columns(capsys: pytest.CaptureFixture[str]) ->
     assert lines(capsys)[1:] == ["数据     1", "abcd     2"]
 
 
-def test_a_pipe_gets_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(HEADERS, [["x" * 500, "1"]])
+def test_a_pipe_gets_everything(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    print_table([Header("Name", hide=1), Header("Rows", True)], [["x" * 500, "1"]])
     assert lines(capsys)[1] == "x" * 500 + "     1"
 
 
-@pytest.mark.usefixtures("terminal")
-def test_a_terminal_cuts_text_but_never_figures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_leave_in_their_order_and_are_named(capsys: pytest.CaptureFixture[str], terminal: Width) -> None:
+    heads = [Header("ID", True), Header("User", hide=1), Header("Kind"), Header("Schema", True, hide=2), Header("Tags")]
+    rows = [["1", "8f022cbc-73b7-42ee-a", "APPEND", "12", "daily"]]
+    terminal(60)
+    print_table(heads, rows)
+    assert lines(capsys) == ["ID  User                  Kind    Schema  Tags", " 1  8f022cbc-73b7-42ee-a  APPEND      12  daily"]
+    terminal(30)
+    print_table(heads, rows)
+    assert lines(capsys) == ["ID  Kind    Schema  Tags", " 1  APPEND      12  daily", "hidden: user (--wide shows all)"]
+    terminal(17)
+    print_table(heads, rows)
+    assert lines(capsys) == ["ID  Kind    Tags", " 1  APPEND  daily", "hidden: user, schema (--wide shows all)"]
+    print_table(heads, rows, View(wide=True))
+    assert lines(capsys)[1] == " 1  8f022cbc-73b7-42ee-a  APPEND      12  daily"
+
+
+def test_columns_without_a_value_leave_first(capsys: pytest.CaptureFixture[str], terminal: Width) -> None:
+    heads = [Header("ID", True), Header("User", hide=1), Header("Partition", hide=2)]
+    terminal(20)
+    print_table(heads, [["1", "somebody", "-"], ["2", "somebody", ""]])
+    assert lines(capsys) == ["ID  User", " 1  somebody", " 2  somebody", "hidden: partition (--wide shows all)"]
+
+
+def test_texts_are_shortened_and_numbers_never(capsys: pytest.CaptureFixture[str], terminal: Width) -> None:
     print_table(HEADERS, [["x" * 500, "1,000,000"]])
-    assert lines(capsys)[1] == "x" * 18 + "…  1,000,000"
-    print_table([("Rows", True)] * 5, [["1,000,000"] * 5])
-    assert lines(capsys)[1] == "  ".join(["1,000,000"] * 5)
+    assert lines(capsys) == ["Name" + " " * 22 + "Rows", "x" * 18 + "…  1,000,000", "shortened: name (--wide shows all)"]
 
 
-@pytest.mark.usefixtures("terminal")
-def test_colour_unless_unwanted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_fit_is_shown_as_records(capsys: pytest.CaptureFixture[str], terminal: Width) -> None:
+    assert print_table([Header(f"Rows {n}", True) for n in range(5)], [["1,000,000"] * 5, ["2"] * 5]) == 2
+    assert lines(capsys)[:3] == ["-- 1 --", "Rows 0  1,000,000", "Rows 1  1,000,000"]
+    print_table([Header("Key range", may_shorten=False), Header("Level")], [["=" * 29, "L0"]])
+    assert lines(capsys) == ["-- 1 --", "Key range  " + "=" * 29, "Level      L0"]
+    print_table(HEADERS, [["a", "1"]], View(vertical=True))
+    assert lines(capsys) == ["-- 1 --", "Name  a", "Rows  1"]
+
+
+@pytest.mark.parametrize("columns", range(20, 200, 7))
+def test_no_line_is_wider_than_the_terminal(columns: int, capsys: pytest.CaptureFixture[str], terminal: Width) -> None:
+    heads = [Header("ID", True), Header("User", hide=2), Header("数据"), Header("Path"), Header("Bytes", True, hide=1)]
+    terminal(columns)
+    rows = [[str(n), "u" * 36, "数据" * n, "p" * (n * 9), f"{n * 123456:,}"] for n in range(1, 9)]
+    print_table(heads, rows)
+    shown = [line for line in lines(capsys) if "--wide" not in line]
+    assert shown[0].startswith("--") or max(map(text_view.cell_len, shown)) <= columns
+
+
+def test_heads_are_bold_where_colours_are_wanted(
+    capsys: pytest.CaptureFixture[str], terminal: Width, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     print_table(HEADERS, [])
-    assert "\x1b" not in capsys.readouterr().out
-    monkeypatch.delenv("NO_COLOR")
+    assert lines(capsys) == ["\x1b[1mName  Rows\x1b[0m"]
+    monkeypatch.setenv("NO_COLOR", "1")
     print_table(HEADERS, [])
-    assert capsys.readouterr().out.startswith("\x1b[1mName")
+    assert lines(capsys) == ["Name  Rows"]
 
 
-def test_rows_behind_the_sample_are_not_lost(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_rows_may_be_wider_than_the_first(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_view, "WIDTH_SAMPLE_ROWS", 1)
     assert print_table(HEADERS, (["x" * n, str(n)] for n in (1, 9))) == 2
-    assert lines(capsys)[2] == "xxxxxxxxx     9"
+    assert lines(capsys) == ["Name  Rows", "x        1", "xxxxxxxxx     9"]

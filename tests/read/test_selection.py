@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.errors import UsageError
-from paimon_cli.table.table_definition import quoted_names
+from paimon_cli.read.selection import quoted_names
 
 NAMES = {
     "": (),

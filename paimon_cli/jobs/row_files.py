@@ -1,0 +1,186 @@
+"""`read --output`: the rows of a scan, in its order, as one file or as files of a size, written in this process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_cli.datatypes.arrow_types import arrow_field
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.errors import UsageError
+from paimon_cli.jobs.export_job import ExportedFile, ExportSummary
+from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
+from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.storage.whole_file import whole_file
+from paimon_cli.table.row_scan import RowScan
+
+FORMATS = {"parquet": "parquet", "csv": "csv", "arrow": "arrow", "feather": "arrow", "ndjson": "ndjson", "jsonl": "ndjson"}
+"""By the ending of a name."""
+COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
+LEAST_FILE_SIZE = 1 << 16
+
+
+@dataclass(frozen=True)
+class FileForm:
+    """How rows are written: a format, and for text perhaps a compression (the ending of its name)."""
+
+    format: str
+    compression: str = ""
+
+    @property
+    def ending(self) -> str:
+        return f"{self.format}.{self.compression}" if self.compression else self.format
+
+    @staticmethod
+    def is_told_by(path: str) -> bool:
+        """Whether the name is one of a file in a format that is known."""
+        words = path.rpartition("/")[2].lower().split(".")
+        endings = {words[-1], words[-2] if words[-1] in COMPRESSIONS else ""} if len(words) > 1 else set()
+        return bool(endings & FORMATS.keys())
+
+    @staticmethod
+    def of(path: str, format_name: str | None) -> FileForm:
+        """By the name, or as `format_name` says. UsageError where neither tells, and for what compresses itself."""
+        stem, _, last = path.rstrip("/").rpartition("/")[2].rpartition(".")
+        compression = last if last in COMPRESSIONS else ""
+        ending = stem.rpartition(".")[2] if compression else last if stem else ""
+        found = format_name or FORMATS.get(ending.lower())
+        if found is None:
+            hint = "end it in .parquet, .csv, .arrow or .ndjson (.csv.gz, .ndjson.zst), name the --format, or a directory: DIR/"
+            raise UsageError(f"cannot tell the format of {path}", "its name does not end in one", hint)
+        if compression and found not in ("csv", "ndjson"):
+            raise UsageError(f"{path}: {found} is not compressed as a whole", f"leave .{compression} out")
+        return FileForm(found, compression)
+
+
+@dataclass(frozen=True)
+class OutputRequest:
+    """`path`: a file, or with `file_size` (bytes) a directory that is missing or empty. `replace`: a file that is there."""
+
+    path: str
+    form: FileForm
+    file_size: int | None = None
+    replace: bool = False
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def write_rows(scan: RowScan, request: OutputRequest) -> ExportSummary:
+    """When anything fails, no file of it stays behind, and one that was to be replaced is as it was."""
+    started = scan.context.clock.now_millis()
+    batches = (piece for batch in scan.rows() for piece in bounded(batch))
+    files = _one_file(scan, request, batches) if request.file_size is None else _directory(scan, request, batches)
+    seconds = (scan.context.clock.now_millis() - started) / 1000
+    return ExportSummary(request.path, tuple(files), "local", "", seconds)
+
+
+def _one_file(scan: RowScan, request: OutputRequest, batches: Iterator[pa.RecordBatch]) -> list[ExportedFile]:
+    with whole_file(request.path, request.storage_options, scan.context.names, replace=request.replace) as sink:
+        rows, size = _fill(sink, request.form, scan.fields, batches, None)
+    return [ExportedFile(request.path, rows, size)]
+
+
+def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.RecordBatch]) -> list[ExportedFile]:
+    """At least one file, so that the schema is never lost."""
+    directory = request.path.rstrip("/") or "/"
+    storage, root = storage_for_url(directory, request.storage_options)
+    if storage.list_directory(root):
+        raise UsageError(f"{request.path} is not empty", "files of another export would look like a part of this one")
+    run = scan.context.names.uuid()
+    files: list[ExportedFile] = []
+    waiting = _Peekable(batches)
+    try:
+        while waiting.has_more or not files:
+            path = f"{directory}/part-{len(files):05d}-{run}.{request.form.ending}"
+            with whole_file(path, request.storage_options, scan.context.names, make_parents=True) as sink:
+                rows, size = _fill(sink, request.form, scan.fields, waiting, request.file_size)
+            files.append(ExportedFile(path, rows, size))
+    except BaseException:
+        for file in files:
+            storage.delete(storage_for_url(file.path, request.storage_options)[1])
+        raise
+    return files
+
+
+class _Peekable:
+    """An iterator that knows whether there is more, and takes back what was too much."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._next = next(batches, None)
+
+    @property
+    def has_more(self) -> bool:
+        return self._next is not None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while self._next is not None:
+            found, self._next = self._next, next(self._batches, None)
+            yield found
+
+
+class _Writer(Protocol):
+    def write_batch(self, batch: pa.RecordBatch) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _TextWriter:
+    """CSV or JSON lines."""
+
+    def __init__(self, sink: Any, rows: CsvRows | JsonRows) -> None:
+        self._sink = sink
+        self._rows = rows
+        sink.write(rows.head())
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        self._sink.write(self._rows.rows(batch))
+
+    def close(self) -> None:
+        """The sink is its maker's."""
+
+
+_WRITERS: dict[str, Callable[[Any, pa.Schema, Sequence[DataField]], _Writer]] = {
+    "parquet": lambda sink, schema, fields: pq.ParquetWriter(sink, schema, compression="zstd", store_decimal_as_integer=True),
+    "arrow": lambda sink, schema, fields: pa.ipc.new_file(sink, schema),
+    "csv": lambda sink, schema, fields: _TextWriter(sink, CsvRows(fields)),
+    "ndjson": lambda sink, schema, fields: _TextWriter(sink, JsonRows(fields)),
+}
+
+
+def _fill(sink: BinaryIO, form: FileForm, fields: Sequence[DataField], batches: Any, most_bytes: int | None) -> tuple[int, int]:
+    """Rows and bytes written: all, or until the file has its size."""
+    schema = pa.schema([arrow_field(one) for one in fields])
+    rows = 0
+    with _compressed(sink, form) as target, contextlib.closing(_WRITERS[form.format](target, schema, fields)) as writer:
+        for batch in batches:
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+            rows += batch.num_rows
+            if most_bytes is not None and sink.tell() >= most_bytes:
+                break
+    return rows, sink.tell()
+
+
+@contextlib.contextmanager
+def _compressed(sink: BinaryIO, form: FileForm) -> Iterator[Any]:
+    if not form.compression:
+        yield sink
+        return
+    with pa.CompressedOutputStream(pa.PythonFile(_LeftOpen(sink), "w"), COMPRESSIONS[form.compression]) as stream:
+        yield stream
+
+
+class _LeftOpen:
+    """A sink that Arrow's compressor does not close."""
+
+    closed = False
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self.write, self.flush, self.tell = sink.write, sink.flush, sink.tell
+
+    def close(self) -> None:
+        """The sink is its maker's."""

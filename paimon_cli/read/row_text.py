@@ -1,0 +1,115 @@
+"""Rows as CSV and as JSON lines, a batch at a time: bytes that need no further copy on their way out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from paimon_cli.datatypes.canonical_text import canonical_texts, json_texts
+from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField
+
+SPECIAL = '^$|[,"\r\n]'
+"""CSV texts that stand in quotes: the empty one does, since an empty cell is null."""
+MOST_BYTES = 64 << 20
+_UNQUOTED = pa.csv.WriteOptions(include_header=False, batch_size=1 << 16, quoting_style="none")
+
+
+def bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces whose texts fit one Arrow array."""
+    rows = batch.num_rows if batch.nbytes <= MOST_BYTES else max(1, batch.num_rows * MOST_BYTES // batch.nbytes)
+    for start in range(0, batch.num_rows, max(rows, 1)):
+        yield batch.slice(start, rows)
+
+
+class CsvRows:
+    """CSV as `write --format csv` takes it back: null an empty cell, the empty text a quoted one, nested values as JSON."""
+
+    def __init__(self, fields: Sequence[DataField]) -> None:
+        self._fields = fields
+        self._needs_quotes = False
+
+    def head(self) -> bytes:
+        names = pa.array([field.name for field in self._fields], pa.string())
+        return (",".join(_quoted_where_needed(names).to_pylist()) + "\n").encode()
+
+    def rows(self, batch: pa.RecordBatch) -> pa.Buffer:
+        """Arrow's own writer, unless a text needs quotes: it would put all texts into quotes."""
+        columns = [_for_arrow(column, field) for column, field in zip(batch.columns, self._fields, strict=True)]
+        if not self._needs_quotes and not any(_has_empty(column) for column in columns):
+            sink = pa.BufferOutputStream()
+            try:
+                pa.csv.write_csv(pa.RecordBatch.from_arrays(columns, names=self._names), sink, _UNQUOTED)
+                return sink.getvalue()
+            except pa.ArrowInvalid:
+                self._needs_quotes = True  # where one text holds a comma, others will
+        cells = [_quoted_where_needed(column) if column.type == pa.string() else column.cast(pa.string()) for column in columns]
+        return _joined([cell.fill_null("") for cell in cells], ",")
+
+    @property
+    def _names(self) -> list[str]:
+        return [field.name for field in self._fields]
+
+
+class JsonRows:
+    """One JSON object a line, as `canonical_rows` has it."""
+
+    def __init__(self, fields: Sequence[DataField]) -> None:
+        self._fields = fields
+        self._keys = [json.dumps(field.name, ensure_ascii=False) + ":" for field in fields]
+
+    def head(self) -> bytes:
+        return b""
+
+    def objects(self, batch: pa.RecordBatch, end: str = "") -> pa.Array:
+        """The rows' texts, `end` behind each."""
+        pieces: list[pa.Array | str] = []
+        open_text = "{"
+        for key, field, column in zip(self._keys, self._fields, batch.columns, strict=True):
+            texts, unquoted = json_texts(column, field.type)
+            quote = '"' if unquoted else ""
+            pieces += [open_text + key + quote, texts]
+            open_text = quote + ","
+        if not pieces:
+            return pa.array(["{}" + end] * batch.num_rows, pa.string())
+        return pc.binary_join_element_wise(*pieces, open_text[:-1] + "}" + end, "")
+
+    def rows(self, batch: pa.RecordBatch) -> pa.Buffer:
+        return text_bytes(self.objects(batch, "\n"))
+
+
+def text_bytes(texts: pa.Array) -> pa.Buffer:
+    """All texts, one behind the other."""
+    texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    if not len(texts):
+        return pa.py_buffer(b"")
+    begin, end = (int.from_bytes(texts.buffers()[1][4 * i : 4 * i + 4].to_pybytes(), "little") for i in _ends(texts))
+    return texts.buffers()[2].slice(begin, end - begin)
+
+
+def _ends(texts: pa.Array) -> tuple[int, int]:
+    return texts.offset, texts.offset + len(texts)
+
+
+def _joined(columns: list[pa.Array], separator: str) -> pa.Buffer:
+    columns[-1] = pc.binary_join_element_wise(columns[-1], "\n", "")
+    return text_bytes(pc.binary_join_element_wise(*columns, separator))
+
+
+def _for_arrow(column: pa.Array, field: DataField) -> pa.Array:
+    """Numbers as they are: Arrow writes them as their canonical form has them."""
+    return column if field.type.root in INTEGER_ROOTS or field.type.root == "BOOLEAN" else canonical_texts(column, field.type)
+
+
+def _has_empty(column: pa.Array) -> bool:
+    return column.type == pa.string() and pc.min(pc.binary_length(column)).as_py() == 0
+
+
+def _quoted_where_needed(texts: pa.Array) -> pa.Array:
+    marks = pc.match_substring_regex(texts, SPECIAL)
+    if not marks.true_count:
+        return texts
+    return pc.if_else(marks, pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', ""), texts)
