@@ -61,7 +61,7 @@ def _print_json(table: str, rows: JsonRows, batches: Iterator[pa.RecordBatch]) -
 
 def _print_text(fields: Sequence[DataField], batches: Iterator[pa.RecordBatch], view: View) -> int:
     """The first batch decides how wide the columns are. The number of rows."""
-    from paimon_cli.cli.text_view import Header, laid_out, print_head, record_lines
+    from paimon_cli.cli.text_view import Header, laid_out, print_head, record_lines, wrapped
 
     numeric = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
     heads = [Header(printable(field.name), field.type.root in numeric) for field in fields]
@@ -84,7 +84,7 @@ def _print_text(fields: Sequence[DataField], batches: Iterator[pa.RecordBatch], 
         nothing = laid_out(heads, [len(head.title) for head in heads], View(wide=True))
         print_head(heads, nothing) if nothing else None
     if layout is not None and layout.footer:
-        say(layout.footer)
+        say(wrapped(layout.footer))
     return count
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -57,13 +59,13 @@ def show(result: Listing | Item, view: View = ALL) -> None:
 def _show_listing(listing: Listing, view: View) -> None:
     shown = [column for column in listing.columns if column.title is not None]
     if listing.heading:
-        say(listing.heading)
+        say(wrapped(listing.heading))
     if listing.rows:
         headers = [Header(str(c.title), c.kind.right_aligned, c.hide, c.kind.may_shorten) for c in shown]
         rows = ([column.kind.text(getattr(row, column.name)) for column in shown] for row in listing.rows)
         print_table(headers, rows, view)
     if listing.footer:
-        say(listing.footer)
+        say(wrapped(listing.footer))
 
 
 def _show_item(item: Item, view: View) -> None:
@@ -83,6 +85,15 @@ def _show_records(title: str, names: Sequence[str], rows: Sequence[Any], view: V
     print(f"\n{title}" if rows else f"{title}: none")
     if rows:
         print_table([Header(name) for name in names], ([cell_text(getattr(row, name)) for name in names] for row in rows), view)
+
+
+def wrapped(text: str) -> str:
+    """Lines that a terminal is too narrow for, broken between words."""
+    if not is_terminal():
+        return text
+    width = shutil.get_terminal_size().columns
+    fill = partial(textwrap.fill, width=width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(line if cell_len(line) <= width else fill(line) for line in text.split("\n"))
 
 
 def is_terminal() -> bool:
@@ -107,7 +118,7 @@ def print_table(headers: Sequence[Header | tuple[str, bool]], rows: Iterable[Seq
         print(_line([row[number] for number in layout.shown], layout.widths, rights, cut=is_terminal() and not view.wide))
         count += 1
     if layout.footer:
-        print(layout.footer)
+        print(wrapped(layout.footer))
     return count
 
 

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, SpilledRun
 from paimon_cli.errors import UsageError
-from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.expressions import Expression
 
 SORT_BYTES = 128 << 20
@@ -64,13 +63,6 @@ class RowOrder:
         except pa.ArrowInvalid as problem:
             raise UsageError(f"the order {self.text} does not compute for every row", str(problem)) from problem
         return _ordered_floats(values) if pa.types.is_floating(values.type) else values
-
-
-def parse_order(text: str, schema: TableSchema) -> RowOrder:
-    """`a, b DESC NULLS FIRST`, of values as conditions have them. Raises UsageError."""
-    from paimon_cli.read.selection_sql import row_order_of  # sqlglot takes long to import
-
-    return row_order_of(text, schema)
 
 
 def in_order(batches: Iterable[pa.RecordBatch], order: RowOrder, limit: int | None = None) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Which columns, and which fields inside of them, a read gives."""
+"""What a read gives: which columns, which fields inside of them, in which order."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.expressions import ColumnValue
+from paimon_cli.read.row_order import RowOrder
 
 NESTED_NAME = "."
 _NAME = re.compile(r'\s*(?:(?P<quoted>`(?:[^`]|``)+`|"(?:[^"]|"")+")\s*|(?P<plain>[^,`"\s][^,]*)?)(?:,|$)')
@@ -63,6 +64,13 @@ def selected(schema: TableSchema, text: str | None) -> Selection:
     if len(set(selection.names)) < len(values):
         raise UsageError("a column is selected twice", ", ".join(selection.names))
     return selection
+
+
+def parse_order(text: str, schema: TableSchema) -> RowOrder:
+    """`a, b DESC NULLS FIRST`, of values as conditions have them. Raises UsageError."""
+    from paimon_cli.read.selection_sql import row_order_of  # sqlglot takes long to import
+
+    return row_order_of(text, schema)
 
 
 def quoted_names(text: str) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.read.increment_range import AUTO, IncrementRange, asked_increment
 from paimon_cli.read.increments import increment_context, plan_increment
 from paimon_cli.read.predicate import Predicate, parse_predicate
-from paimon_cli.read.row_order import RowOrder, in_order, parse_order
+from paimon_cli.read.row_order import RowOrder, in_order
 from paimon_cli.read.scan_plan import ScanPlan, plan_scan
-from paimon_cli.read.selection import Selection, selected
+from paimon_cli.read.selection import Selection, parse_order, selected
 from paimon_cli.read.side_by_side import read_side_by_side
 from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import count_split, read_split
