@@ -57,10 +57,10 @@ def test_columns_leave_in_their_order_and_are_named(capsys: pytest.CaptureFixtur
     assert lines(capsys) == ["ID  User                  Kind    Schema  Tags", " 1  8f022cbc-73b7-42ee-a  APPEND      12  daily"]
     terminal(30)
     print_table(heads, rows)
-    assert lines(capsys) == ["ID  Kind    Schema  Tags", " 1  APPEND      12  daily", "hidden: user (--wide shows all)"]
+    assert lines(capsys) == ["ID  Kind    Schema  Tags", " 1  APPEND      12  daily", "hidden: user (--wide shows", "  all)"]
     terminal(17)
     print_table(heads, rows)
-    assert lines(capsys) == ["ID  Kind    Tags", " 1  APPEND  daily", "hidden: user, schema (--wide shows all)"]
+    assert lines(capsys) == ["ID  Kind    Tags", " 1  APPEND  daily", "hidden: user,", "  schema (--wide", "  shows all)"]
     print_table(heads, rows, View(wide=True))
     assert lines(capsys)[1] == " 1  8f022cbc-73b7-42ee-a  APPEND      12  daily"
 
@@ -69,12 +69,12 @@ def test_columns_without_a_value_leave_first(capsys: pytest.CaptureFixture[str],
     heads = [Header("ID", True), Header("User", hide=1), Header("Partition", hide=2)]
     terminal(20)
     print_table(heads, [["1", "somebody", "-"], ["2", "somebody", ""]])
-    assert lines(capsys) == ["ID  User", " 1  somebody", " 2  somebody", "hidden: partition (--wide shows all)"]
+    assert lines(capsys) == ["ID  User", " 1  somebody", " 2  somebody", "hidden: partition", "  (--wide shows all)"]
 
 
 def test_texts_are_shortened_and_numbers_never(capsys: pytest.CaptureFixture[str], terminal: Width) -> None:
     print_table(HEADERS, [["x" * 500, "1,000,000"]])
-    assert lines(capsys) == ["Name" + " " * 22 + "Rows", "x" * 18 + "…  1,000,000", "shortened: name (--wide shows all)"]
+    assert lines(capsys) == ["Name" + " " * 22 + "Rows", "x" * 18 + "…  1,000,000", "shortened: name (--wide shows", "  all)"]
 
 
 def test_what_does_not_fit_is_shown_as_records(capsys: pytest.CaptureFixture[str], terminal: Width) -> None:
@@ -88,11 +88,11 @@ def test_what_does_not_fit_is_shown_as_records(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("columns", range(20, 200, 7))
 def test_no_line_is_wider_than_the_terminal(columns: int, capsys: pytest.CaptureFixture[str], terminal: Width) -> None:
-    heads = [Header("ID", True), Header("User", hide=2), Header("数据"), Header("Path"), Header("Bytes", True, hide=1)]
+    heads = [Header("ID", True), Header("User", hide=2), Header("Name"), Header("Path"), Header("Bytes", True, hide=1)]
     terminal(columns)
     rows = [[str(n), "u" * 36, "数据" * n, "p" * (n * 9), f"{n * 123456:,}"] for n in range(1, 9)]
     print_table(heads, rows)
-    shown = [line for line in lines(capsys) if "--wide" not in line]
+    shown = lines(capsys)
     assert shown[0].startswith("--") or max(map(text_view.cell_len, shown)) <= columns
 
 
