@@ -1,0 +1,57 @@
+"""Increments of random histories (`read --incremental` in each mode) beside lists of what commits brought and versions held.
+
+    python -m scripts.nightly.increments --tables 400 --jobs 2 --seed 7
+
+Prints one JSON line; each difference names the seed of its table, which `--table SEED` plays again. Exit code 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from tests.properties.increments import play
+
+STEPS = 40
+
+
+def try_one(seed: str) -> tuple[str, int, str]:
+    """The seed, the ranges read, and what was different."""
+    with tempfile.TemporaryDirectory(prefix="increments-") as folder:
+        try:
+            return seed, play(Path(folder), seed, STEPS), ""
+        except AssertionError as difference:
+            return seed, 0, str(difference)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=int, default=400)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table", help="the seed of a table that differed")
+    arguments = parser.parse_args()
+    if arguments.table:
+        print(try_one(arguments.table)[2] or "no difference")
+        return 0
+    begun = time.monotonic()
+    seeds = [f"{arguments.seed}-{number}" for number in range(arguments.tables)]
+    with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
+        done = list(pool.map(try_one, seeds))
+    differences = [(seed, text) for seed, _, text in done if text]
+    line = {"measure": "increments", "tables": len(done), "ranges": sum(ranges for _, ranges, _ in done)}
+    seconds = round(time.monotonic() - begun, 1)
+    print(json.dumps({**line, "differences": len(differences), "seed": arguments.seed, "seconds": seconds}))
+    for seed, text in differences[:20]:
+        print(f"table {seed}: {text}", file=sys.stderr)
+    return int(bool(differences))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Commands in processes whose calls to the system fail: EIO, a full disk, a disk that goes away, a directory that is read-only.
+
+A small library that is loaded before the C library lets the n-th call on the table's files fail. What the command says then
+must be true: after exit code 0 it has been done, after an error that is not "unknown" nothing was committed, and no error is
+a traceback. Afterwards, with a sound disk, the same holds as after a kill.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paimon_cli.cli.app import app
+from paimon_cli.errors import PaimonError
+from tests.processes.killed_commands import COMMANDS, Command, CommandKills, CommandTrial, newest_rows
+from tests.processes.kills import PROCESSES
+
+SOURCE = Path(__file__).with_name("faulty_calls.c")
+ROWS = Path(__file__).with_name("more_rows.ndjson")
+WRITE = Command("write", f"{ROWS} --format json --commit-user u --commit-id 1 --engine local")
+READ = Command("read", "-o ndjson")
+VERIFY = Command("verify", "--level full --engine local")
+ALL = (WRITE, READ, VERIFY, *COMMANDS)
+COMMITS = {"write", "drop-partition", "truncate"}
+"""These change rows in one commit: an error means that nothing was committed."""
+ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EROFS": errno.EROFS, "EACCES": errno.EACCES}
+PATIENCE = 120.0
+UNKNOWN, DOCUMENTED = 11, {0, 1, 5, 6, 7, 9, 10, 11}
+
+
+def compiler() -> str | None:
+    """A C compiler of this machine."""
+    return next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+
+
+def compiled(folder: Path) -> Path:
+    """The library, made of its source."""
+    library = folder / "faulty_calls.so"
+    command = [compiler() or "cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]
+    subprocess.run(command, check=True)
+    return library
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The call that fails, the first being 0, and with what; `lasting`: all after it fail, too."""
+
+    call: int
+    error: str
+    lasting: bool
+
+
+@dataclass
+class SystemFaults:
+    """`needless`: the command could do without the call that failed. `unknown`: it ended with exit code 11."""
+
+    seed: int
+    faults: int = 0
+    needless: int = 0
+    refused: int = 0
+    unknown: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    codes: Counter[int] = field(default_factory=Counter)
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        told = {"faults": self.faults, "needless": self.needless, "refused": self.refused, "unknown": self.unknown}
+        return {**told, "commands": len(self.calls), "calls": self.calls.total(), "seed": self.seed, "seconds": self.seconds}
+
+
+class FaultTrial(CommandTrial):
+    """One command on one table; each fault begins with the table as it was."""
+
+    def __init__(self, command: Command, folder: Path, library: Path, figures: SystemFaults) -> None:
+        self._kills = CommandKills(0)
+        super().__init__(command, folder, self._kills)
+        self._library, self._faults = library, figures
+        self._count, self._says = folder / "count", folder / "says"
+        self._restore()
+        if self._run(Fault(-1, "EIO", False)):
+            raise AssertionError(f"{command.name}: {self._says.read_text()}")
+        self.calls = int(self._count.read_text())
+        figures.calls[command.words] += self.calls
+
+    def try_one(self, fault: Fault) -> None:
+        self._restore()
+        code = self._run(fault)
+        figures = self._faults
+        figures.faults += 1
+        figures.codes[code] += 1
+        figures.needless += code == 0
+        figures.unknown += code == UNKNOWN
+        figures.refused += code not in (0, UNKNOWN)
+        name = f"{self._command.name}, call {fault.call} of {self.calls}, {fault.error}{' from then on' * fault.lasting}"
+        try:
+            figures.wrong += [f"{name}: {complaint}" for complaint in (*self._judge(code), *self._look())]
+        except (PaimonError, FileNotFoundError) as error:
+            figures.wrong.append(f"{name}: {type(error).__name__}: {error}")
+
+    def _judge(self, code: int) -> list[str]:
+        said = self._says.read_text(errors="replace")
+        wrong = [f"exit code {code}: {said[-2000:]}"] if code not in DOCUMENTED or "Traceback" in said else []
+        rows = newest_rows(self._root)
+        if code == 0 and rows != self._after:
+            wrong.append("said to be done, and is not")
+        if self._command.words in COMMITS and code not in (0, UNKNOWN) and rows != self._before:
+            wrong.append(f"done although the exit code was {code}: {said[-600:]}")
+        return wrong
+
+    def _run(self, fault: Fault) -> int:
+        """The exit code of the command in a process with the fault."""
+        given = (self._command.line(self._root), str(self._root), fault, str(self._library), str(self._says), str(self._count))
+        process = PROCESSES.Process(target=run_faulty, args=given, daemon=True)
+        process.start()
+        process.join(PATIENCE)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        return int(process.exitcode or 0)
+
+
+def run_faulty(line: list[str], root: str, fault: Fault, library: str, says: str, count: str) -> None:
+    """Become the command; what it prints goes to the file `says`, the number of calls that it made to `count`."""
+    sink = os.open(says, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (1, 2):
+        os.dup2(sink, stream)
+    loaded = ctypes.CDLL(library)
+    loaded.fault_arm(root.encode(), fault.call, ERRORS[fault.error], fault.lasting)
+    code = 99
+    try:
+        app(line)
+        code = 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    loaded.fault_arm(b"", -1, 0, 0)
+    Path(count).write_text(str(loaded.fault_seen()))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def try_faults(folder: Path, library: Path, faults: int, seed: int, only: str = "") -> SystemFaults:
+    """So many faults, spread over the commands; `library` is loaded in this process already."""
+    figures, begun = SystemFaults(seed), time.monotonic()
+    commands = [command for command in ALL if only in command.name]
+    for number, command in enumerate(commands):
+        trial = FaultTrial(command, folder / str(number), library, figures)
+        for place in range(number, faults, len(commands)):
+            dice = random.Random(f"{seed}/{place}")
+            trial.try_one(Fault(dice.randrange(trial.calls), dice.choice([*ERRORS, "EIO"]), dice.random() < 0.3))
+    figures.seconds = round(time.monotonic() - begun, 1)
+    return figures
