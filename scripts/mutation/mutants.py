@@ -23,7 +23,10 @@ from mutmut.mutation.pragma_handling import IgnoredCode
 
 from paimon_cli import errors
 
-ERRORS = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)} | {"SnapshotGone"}
+ERRORS = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)} | {
+    "SnapshotGone",
+    "TypeVar",
+}
 SWAPS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -121,6 +124,9 @@ class _Visitor(MutationVisitor):
 
 
 def _is_wording(node: cst.CSTNode) -> bool:
+    """An error as it is made, and the parts of one that are put into words before."""
+    if isinstance(node, cst.Assign):
+        return m.matches(node.targets[0].target, m.Name("what") | m.Name("why") | m.Name("hint"))
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in ERRORS
 
 

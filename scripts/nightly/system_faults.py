@@ -2,9 +2,9 @@
 
     python -m scripts.nightly.system_faults --faults 2000
 
-Starts itself again with a small library loaded before the C library, which a C compiler of this machine makes; without one it says
-that it cannot run here (exit code 77). Prints one JSON line; exit code 1 if a command said what is not true, ended with a
-traceback, or left a table that could not be worked with.
+Starts itself again with a small library loaded before the C library, which a C compiler of this machine makes; without one it
+says that it cannot run here (exit code 77). Prints one JSON line; exit code 1 if a command said what is not true, ended with
+a traceback, or left a table that could not be worked with.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ def main() -> int:
     parser.add_argument("--only", default="", help="commands whose words hold this")
     arguments = parser.parse_args()
     if not sys.platform.startswith("linux") or compiler() is None:
-        print(json.dumps({"measure": "system_faults", "faults": 0, "cannot_run": "it takes Linux and a C compiler (cc, gcc, clang)"}))
+        print(
+            json.dumps(
+                {"measure": "system_faults", "faults": 0, "cannot_run": "it takes Linux and a C compiler (cc, gcc, clang)"}
+            )
+        )
         return CANNOT_RUN
     if "LD_PRELOAD" not in os.environ:
         with tempfile.TemporaryDirectory(prefix="library-") as folder:

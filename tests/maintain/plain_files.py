@@ -20,8 +20,11 @@ def needed(root: Path) -> set[str]:
     _data.clear()
     _data.update((path.name, path) for path in root.glob("**/bucket-*/*"))
     for version_root in (root, *root.glob("branch/branch-*")):
-        for path in (*version_root.glob("snapshot/snapshot-*"), *version_root.glob("tag/tag-*")):
-            found |= {path, *_version(root, json.loads(path.read_text()))}
+        for path in version_root.glob("snapshot/snapshot-*"):
+            found |= {path, *_version(root, json.loads(path.read_text())), *_changelog(root, json.loads(path.read_text()))}
+        for path in version_root.glob("tag/tag-*"):  # a tag keeps what reads it, not what its commit changed
+            manifests = (file for file in _changelog(root, json.loads(path.read_text())) if file.parent.name == "manifest")
+            found |= {path, *_version(root, json.loads(path.read_text())), *manifests}
         for path in version_root.glob("changelog/changelog-*"):
             found |= {path, *_changes(root, json.loads(path.read_text()))}
     return {str(path.relative_to(root)) for path in found}
@@ -43,7 +46,6 @@ def _version(root: Path, version: dict[str, Any]) -> Iterator[Path]:
                 _fold(live, entry)
         yield root / "manifest" / version[name]
     yield from _places(root, live.values())
-    yield from _changelog(root, version)
     if version.get("indexManifest"):
         yield root / "manifest" / version["indexManifest"]
         yield from (root / "index" / entry["_FILE_NAME"] for entry in _records(root / "manifest" / version["indexManifest"]))
@@ -95,3 +97,14 @@ def _manifests(root: Path, manifest_list: str) -> list[str]:
 def _records(path: Path) -> list[dict[str, Any]]:
     with path.open("rb") as stream:
         return [record for record in fastavro.reader(stream) if isinstance(record, dict)]
+
+
+def kind_of(path: str) -> str:
+    """What a listing of doomed files calls the file, by its place and name."""
+    directory, name = Path(path).parent.name, Path(path).name
+    if directory.startswith("bucket-"):
+        return "index" if name.endswith(".index") else "changelog" if name.startswith("changelog-") else "data"
+    if directory == "manifest":
+        named = {"index-manifest-": "index manifest", "manifest-list-": "manifest list"}
+        return next((kind for prefix, kind in named.items() if name.startswith(prefix)), "manifest")
+    return "long-lived changelog" if directory == "changelog" else directory

@@ -12,11 +12,12 @@ from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, remove_branch, rename_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.fast_forward import fast_forward, plan_fast_forward
+from paimon_cli.maintain.fast_forward import doomed_by_forward, fast_forward, plan_fast_forward
 from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
+from tests.maintain.plain_files import kind_of
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
 from tests.tables import compact, rows, write
@@ -99,12 +100,17 @@ def test_main_that_rested_goes_forward(tmp_path: Path) -> None:
 def test_what_main_did_alone_is_lost(tmp_path: Path, commits: int) -> None:
     """The branch ends before, at and behind main's newest number."""
     main, branch = branched(tmp_path)
-    create_tag(main, "lost", 4)
+    for tag, number in (("early", 2), ("shared", 3), ("lost", 4)):
+        create_tag(main, tag, number)
     for number in range(commits):
         write(branch, [{"k": 1, "v": f"branch-{number}"}])
     plan = plan_fast_forward(main, "b")
     assert (plan.common, plan.discarded_ids, plan.dropped_tags) == (3, (4, 5), ("lost",))
+    doomed = doomed_by_forward(main, plan)
+    assert [file.kind for file in doomed] == [kind_of(file.path) for file in doomed]
+    assert [Path(file.path).name for file in doomed[:3]] == ["snapshot-4", "snapshot-5", "tag-lost"]
     assert forward(main) > 0
+    assert main.tags.names() == ["early", "shared"]
     assert rows(main) == rows(branch) and main.snapshots.ids() == [1, 2, 3, *range(4, 4 + commits)]
     assert Path(main.layout.latest_hint).read_text() == str(3 + commits)
     check_versions(main)

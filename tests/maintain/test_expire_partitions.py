@@ -42,6 +42,16 @@ def millis(text: str) -> int:
         ("$dt $dt1", "yyyyMMdd HH", ["20240105", "07"], "2024-01-05 07:00:00"),
         ("$dt", "yyyy'y'M'm'd", ["2024y1m5", "x"], "2024-01-05"),
         (None, None, [None, "x"], None),
+        (None, "yyyy-MM-dd HH:mm:ss.SSS", ["2024-01-05 01:02:03.250", "x"], "2024-01-05 01:02:03.250"),
+        (None, "uu/M/d H:m:s.S", ["24/1/5 1:2:3.5", "x"], "0024-01-05 01:02:03.500"),
+        (None, "yyyyMMdd''HH", ["20240105'07", "x"], "2024-01-05 07:00:00"),
+        (None, "yyyyMMdd", ["20241305", "x"], None),
+        (None, "yyyyMMdd", ["20241231", "x"], "2024-12-31"),
+        (None, "yyyyMMdd", ["20240132", "x"], None),
+        (None, "yyyyMMdd", ["20240001", "x"], None),
+        (None, "yyyyMMdd", ["20240100", "x"], None),
+        (None, None, ["2024-13-05 25:61:61", "x"], "2025-01-06 02:02:01"),
+        (None, None, ["+2024-12-31 23:59:59.999999999", "x"], "2024-12-31 23:59:59.999"),
     ],
 )
 def test_times(pattern: str | None, formatter: str | None, values: list[str | None], moment: str | None) -> None:
@@ -62,6 +72,18 @@ def daily(folder: Path, kind: str = "STRING NOT NULL", **options: str) -> TableC
 
 def days(context: TableContext) -> list[str]:
     return [row["dt"] for row in rows(context)]
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP(3) NOT NULL", "TIMESTAMP_LTZ(3) NOT NULL"])
+def test_by_a_moment(tmp_path: Path, kind: str) -> None:
+    context = daily(tmp_path, kind, expiration_time="2 d")
+    zone = "Z" if "LTZ" in kind else ""
+    write(context, [{"dt": f"2024-01-0{day}T00:00:0{day}.5{zone}", "k": day} for day in (1, 2, 5)])
+    plan = plan_partitions(context)
+    assert [found.time_millis for found in plan.expired] == [millis(f"2024-01-0{day} 00:00:0{day}.500") for day in (1, 2)]
+    assert [(found.files, found.rows) for found in plan.expired] == [(1, 1), (1, 1)]
+    sizes = [sum(path.stat().st_size for path in Path(context.url).glob(f"dt=2024-01-0{day}*/*/*")) for day in (1, 2)]
+    assert [found.size for found in plan.expired] == sizes and plan.snapshot_id == 1
 
 
 @pytest.mark.parametrize("kind", ["STRING NOT NULL", "DATE NOT NULL"])

@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,18 @@ def compiled(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Fault:
-    """The call that fails, the first being 0, and with what; `lasting`: all after it fail, too."""
+    """The call that fails, the first being 0, and with what; `lasting`: all after it fail, too.
+
+    `is_bound`: the process has no more rights than the owner of the files, who cannot write to a read-only directory.
+    """
 
     call: int
     error: str
     lasting: bool
+    is_bound: bool = False
+
+
+NO_FAULT = Fault(-1, "EIO", False)
 
 
 @dataclass
@@ -67,6 +74,7 @@ class SystemFaults:
 
     seed: int
     faults: int = 0
+    read_only: int = 0
     needless: int = 0
     refused: int = 0
     unknown: int = 0
@@ -76,7 +84,13 @@ class SystemFaults:
     wrong: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        told = {"faults": self.faults, "needless": self.needless, "refused": self.refused, "unknown": self.unknown}
+        told = {
+            "faults": self.faults,
+            "read_only": self.read_only,
+            "needless": self.needless,
+            "refused": self.refused,
+            "unknown": self.unknown,
+        }
         return {**told, "commands": len(self.calls), "calls": self.calls.total(), "seed": self.seed, "seconds": self.seconds}
 
 
@@ -89,21 +103,39 @@ class FaultTrial(CommandTrial):
         self._library, self._faults = library, figures
         self._count, self._says = folder / "count", folder / "says"
         self._restore()
-        if self._run(Fault(-1, "EIO", False)):
+        if self._run(NO_FAULT):
             raise AssertionError(f"{command.name}: {self._says.read_text()}")
         self.calls = int(self._count.read_text())
         figures.calls[command.words] += self.calls
 
     def try_one(self, fault: Fault) -> None:
         self._restore()
-        code = self._run(fault)
+        self._tell(self._run(fault), f"call {fault.call} of {self.calls}, {fault.error}{' from then on' * fault.lasting}")
+
+    def try_read_only(self, dice: random.Random) -> None:
+        """Some directories, or all, take no new files and give none away; what only reads must not mind."""
+        self._restore()
+        directories = [self._root, *(path for path in sorted(self._root.rglob("*")) if path.is_dir())]
+        chosen = directories if dice.random() < 0.3 else dice.sample(directories, dice.randint(1, 3))
+        for directory in chosen:
+            directory.chmod(0o555)
+        code = self._run(replace(NO_FAULT, is_bound=True))
+        for directory in chosen:
+            directory.chmod(0o755)
+        self._faults.read_only += 1
+        names = "all directories" if chosen == directories else ", ".join(path.name for path in chosen)
+        self._tell(code, f"{names} read-only")
+        if self._command in (READ, VERIFY) and code:
+            self._faults.wrong.append(f"{self._command.name}: exit code {code} where directories are read-only")
+
+    def _tell(self, code: int, what: str) -> None:
         figures = self._faults
         figures.faults += 1
         figures.codes[code] += 1
         figures.needless += code == 0
         figures.unknown += code == UNKNOWN
         figures.refused += code not in (0, UNKNOWN)
-        name = f"{self._command.name}, call {fault.call} of {self.calls}, {fault.error}{' from then on' * fault.lasting}"
+        name = f"{self._command.name}, {what}"
         try:
             figures.wrong += [f"{name}: {complaint}" for complaint in (*self._judge(code), *self._look())]
         except (PaimonError, FileNotFoundError) as error:
@@ -137,6 +169,8 @@ def run_faulty(line: list[str], root: str, fault: Fault, library: str, says: str
     for stream in (1, 2):
         os.dup2(sink, stream)
     loaded = ctypes.CDLL(library)
+    if fault.is_bound:
+        give_up_rights()
     loaded.fault_arm(root.encode(), fault.call, ERRORS[fault.error], fault.lasting)
     code = 99
     try:
@@ -153,6 +187,17 @@ def run_faulty(line: list[str], root: str, fault: Fault, library: str, says: str
     os._exit(code)
 
 
+def give_up_rights() -> None:
+    """Root writes where it may not: give up that right, and that of changing others' files (CAP_DAC_*, CAP_FOWNER)."""
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.capget(header, sets):
+        raise OSError(ctypes.get_errno(), "capget")
+    sets[0] &= ~0b1110  # effective, of the first 32
+    if libc.capset(header, sets):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
 def try_faults(folder: Path, library: Path, faults: int, seed: int, only: str = "") -> SystemFaults:
     """So many faults, spread over the commands; `library` is loaded in this process already."""
     figures, begun = SystemFaults(seed), time.monotonic()
@@ -161,6 +206,9 @@ def try_faults(folder: Path, library: Path, faults: int, seed: int, only: str = 
         trial = FaultTrial(command, folder / str(number), library, figures)
         for place in range(number, faults, len(commands)):
             dice = random.Random(f"{seed}/{place}")
+            if dice.random() < 0.15:
+                trial.try_read_only(dice)
+                continue
             trial.try_one(Fault(dice.randrange(trial.calls), dice.choice([*ERRORS, "EIO"]), dice.random() < 0.3))
     figures.seconds = round(time.monotonic() - begun, 1)
     return figures

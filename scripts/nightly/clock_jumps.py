@@ -1,0 +1,62 @@
+"""Writers, compactions, expiries, tags and consumers whose clocks go back and forth at every look.
+
+    python -m scripts.nightly.clock_jumps --tables 300 --seed 7
+
+Prints one JSON line; each failure names the seed of its table, which `--table SEED` plays again. Exit code 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from tests.faults.clock_jumps import play
+
+STEPS = 40
+
+
+def try_one(seed: str) -> tuple[str, str]:
+    """The seed, and what went wrong."""
+    with tempfile.TemporaryDirectory(prefix="clocks-") as folder:
+        try:
+            play(Path(folder), seed, STEPS)
+        except Exception as failure:
+            return seed, f"{type(failure).__name__}: {failure}"
+    return seed, ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=int, default=300)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table", help="the seed of a table that failed")
+    arguments = parser.parse_args()
+    if arguments.table:
+        print(try_one(arguments.table)[1] or "nothing wrong")
+        return 0
+    begun = time.monotonic()
+    with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
+        done = list(pool.map(try_one, (f"{arguments.seed}-{number}" for number in range(arguments.tables))))
+    wrong = [(seed, text) for seed, text in done if text]
+    line = {
+        "measure": "clock_jumps",
+        "tables": len(done),
+        "steps": len(done) * STEPS,
+        "wrong": len(wrong),
+        "seed": arguments.seed,
+    }
+    print(json.dumps({**line, "seconds": round(time.monotonic() - begun, 1)}))
+    for seed, text in wrong[:20]:
+        print(f"table {seed}: {text}", file=sys.stderr)
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Metadata that claims huge counts, nests deeply or unfolds without end, met by commands in processes of their own.
+
+    python -m scripts.nightly.manifest_bombs
+
+Prints one JSON line; exit code 1 if a command crashed, gave a traceback, did not end, or took memory as the bomb said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.hostile.bombs import COMMANDS, bombs, meet
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="bombs whose name holds this")
+    parser.add_argument("--commands", type=int, default=len(COMMANDS), help="only so many commands")
+    arguments = parser.parse_args()
+    begun, met = time.monotonic(), []
+    with tempfile.TemporaryDirectory(prefix="bombs-") as folder:
+        for name, root in bombs(Path(folder)):
+            if arguments.only in name:
+                met += [meet(root, name, command) for command in COMMANDS[: arguments.commands]]
+    wrong = [one for one in met if one.complaint]
+    line = {"measure": "manifest_bombs", "bombs": len({one.bomb for one in met}), "commands": len(met), "wrong": len(wrong)}
+    most = {"most_megabytes": max(one.memory for one in met) >> 20, "most_cpu_seconds": round(max(one.seconds for one in met), 1)}
+    print(json.dumps({**line, **most, "seconds": round(time.monotonic() - begun, 1)}))
+    for one in wrong[:20]:
+        print(f"{one.bomb}, {one.command}: {one.complaint}", file=sys.stderr)
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

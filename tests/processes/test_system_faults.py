@@ -1,0 +1,32 @@
+"""A few of the faults of `scripts.nightly.system_faults`, whose program says so where it cannot run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes.system_faults import compiler
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-m", "scripts.nightly.system_faults"]
+
+
+@pytest.mark.timeout(300)
+def test_commands_whose_calls_fail_say_what_is_true() -> None:
+    done = subprocess.run([*COMMAND, "--faults", "6", "--only", "drop-partition"], cwd=ROOT, capture_output=True, text=True)
+    told = json.loads(done.stdout)
+    if not sys.platform.startswith("linux") or compiler() is None:
+        assert done.returncode == 77 and "compiler" in told["cannot_run"]
+        return
+    assert done.returncode == 0, done.stderr
+    assert told["faults"] == 6 and told["calls"] > 50 and told["wrong"] == 0
+
+
+def test_without_a_compiler_it_says_so(tmp_path: Path) -> None:
+    done = subprocess.run(COMMAND, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PATH": str(tmp_path)})
+    assert done.returncode == 77 and "compiler" in json.loads(done.stdout)["cannot_run"]
