@@ -48,9 +48,13 @@ def set_options(
 
     paimon-cli alter ./wh/shop.db/orders set num-sorted-run.compaction-trigger=8 write-only=true
     """
+    from paimon_cli.table.option_values import refuse_unknown
     from paimon_cli.table.schema_changes import SetOption
 
-    changes = [SetOption(key, value) for key, value in split_pairs(pairs, "set").items()]
+    given = split_pairs(pairs, "set")
+    if call.strict_options:
+        refuse_unknown(given)
+    changes = [SetOption(key, value) for key, value in given.items()]
     _change(call, context, changes, allow_unsafe_commit)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from paimon_cli.cli.parameters import (
     Output,
     SparkSettings,
     SparkThreshold,
+    StrictOptions,
     Trace,
     Vertical,
     WarehouseUrl,
@@ -59,6 +60,7 @@ class Call:
     branch: str | None = None
     options: dict[str, str] = field(default_factory=dict)
     catalog_options: dict[str, str] = field(default_factory=dict, repr=False)
+    strict_options: bool = False
     engine: str = EngineName.AUTO.value
     master: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict)
@@ -135,6 +137,15 @@ class Call:
         finally:
             engine.stop()
 
+    def look_at_options(self, options: Mapping[str, str]) -> None:
+        """Say what is odd about options; `UsageError` for an unknown one under `--strict-options`."""
+        from paimon_cli.table.option_values import odd_options, refuse_unknown
+
+        if self.strict_options:
+            refuse_unknown(options)
+        for oddity in odd_options(options):
+            warn(oddity)
+
     def show(self, result: Listing | Item) -> None:
         show(result, self.output, self.view)
 
@@ -152,19 +163,20 @@ def group(help_text: str) -> typer.Typer:
 
 
 def command(
-    app: typer.Typer, name: str, *, runs_jobs: bool = False, output: Any = Output, **settings: Any
+    app: typer.Typer, name: str, *, runs_jobs: bool = False, keeps_options: bool = False, output: Any = Output, **settings: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register `function(call, ...)` as a command with the shared options; `runs_jobs` adds those of the engine, `output`
     declares `-o`.
 
-    A command with a parameter `table` or `tables`, or below one (`context`), takes `--branch`, too.
+    A command with a parameter `table` or `tables`, or below one (`context`), takes `--branch`, too. `keeps_options`: `--option`
+    goes into the table, and the command looks at it together with other options.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         takes_table = not _NAMES_A_TABLE.isdisjoint(inspect.signature(function).parameters)
         form = _parameter("output", output, OutputFormat.TABLE)
         shared = [form, *_SHARED, *([_BRANCH] if takes_table else []), *(_OF_JOBS if runs_jobs else [])]
-        wrapped = _with_shared_options(function, shared)
+        wrapped = _with_shared_options(function, shared, keeps_options)
         app.command(name, **settings)(wrapped)
         if name in HIDDEN_ALIASES and "hidden" not in settings:
             app.command(HIDDEN_ALIASES[name], hidden=True)(wrapped)
@@ -174,16 +186,15 @@ def command(
 
 
 def _check_options(table: Table, given: dict[str, str]) -> None:
-    """A merge engine or key for one write only would spoil the table for good; a misspelled option would do nothing."""
+    """A merge engine or key for one write only would spoil the table for good."""
     from paimon_cli.table.option_changes import check_options_of_call
-    from paimon_cli.table.option_values import misspelled_keys
 
     check_options_of_call(table.schemas.latest().options, given, table.snapshots.latest_id() is not None)
-    for warning in misspelled_keys(given):
-        warn(warning)
 
 
-def _with_shared_options(function: Callable[..., None], shared: list[inspect.Parameter]) -> Callable[..., None]:
+def _with_shared_options(
+    function: Callable[..., None], shared: list[inspect.Parameter], keeps_options: bool
+) -> Callable[..., None]:
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
 
     def run(**values: Any) -> None:
@@ -191,7 +202,10 @@ def _with_shared_options(function: Callable[..., None], shared: list[inspect.Par
         if given.get("branch") is not None and values.get("table", "") is None and "file" not in values:
             raise UsageError("--branch needs a table", "a branch belongs to one", "name the table in front of it")
         with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
-            function(_call({**given, "trace": trace}), **values)
+            call = _call({**given, "trace": trace})
+            if call.options and not keeps_options:
+                call.look_at_options(call.options)
+            function(call, **values)
 
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -218,6 +232,7 @@ _SHARED = [
     _parameter("vertical", Vertical, False),
     _parameter("warehouse", WarehouseUrl),
     _parameter("option", OptionPairs),
+    _parameter("strict_options", StrictOptions, False),
     _parameter("trace", Trace, False),
 ]
 _NAMES_A_TABLE = {"table", "tables", "context"}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer, panel: str) -> None:
-    command(app, "create", rich_help_panel=panel)(create)
+    command(app, "create", keeps_options=True, rich_help_panel=panel)(create)
 
 
 def create(
@@ -55,6 +55,7 @@ def create(
     paimon-cli create ./wh/shop.db/orders -C 'id BIGINT NOT NULL' -C 'name STRING' --primary-key id --bucket 4
     """
     from paimon_cli.table.create_table import create_table
+    from paimon_cli.table.option_values import refuse_unknown
 
     definition = _with_clauses(_definition(columns, schema, ddl, from_file), primary_key, partition_by, comment)
     options = {**definition.options, **call.options}
@@ -63,6 +64,8 @@ def create(
             raise UsageError(f"--bucket {bucket} and --option bucket={call.options['bucket']} contradict each other")
         options["bucket"] = str(bucket)
     definition = replace(definition, options=options, if_not_exists=definition.if_not_exists or if_not_exists)
+    if call.strict_options:
+        refuse_unknown(options)
     location = call.locate(table, allow_unsafe_commit)
     made = create_table(location, definition)
     for warning in made.warnings:

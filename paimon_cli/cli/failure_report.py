@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,6 +20,12 @@ from paimon_cli.storage.redaction import without_user_info
 MEANT = {(" read", "-n"): "-l N shows at most N rows (-n is --dry-run elsewhere)"}
 """What somebody meant who typed an option that a command does not have."""
 SEVERAL_WORDS = "unexpected extra argument"
+_TYPE_MESSAGES = (
+    (re.compile(r"Input should be a valid integer.*"), "it takes a whole number"),
+    (re.compile(r"Input should be a valid number.*"), "it takes a number"),
+    (re.compile(r"Input should be (greater|less) than( or equal to)? (\S+)"), r"it takes a number \1 than\2 \3"),
+    (re.compile(r"Value error, ('.*') is not one of (.*?)\.?$"), r"\1 is none of \2"),
+)
 COMMAND_LINE_ERROR: type[BaseException] = typer.BadParameter.__mro__[1]
 """What Typer raises for any wrong command line; it exports only this leaf of the family."""
 
@@ -60,11 +67,18 @@ def _as_shown(error: Exception) -> PaimonError:
 
 def _command_line_error(error: Any) -> UsageError:
     command = error.ctx.command_path if error.ctx is not None else "paimon-cli"
-    message = error.format_message().replace("\n", " ")
+    message = _plain(error.format_message().replace("\n", " "))
     if SEVERAL_WORDS in message:
         return UsageError(message, "what holds blanks is one argument only in quotes, such as 'price INT'", f"{command} --help")
     meant = next((hint for (name, flag), hint in MEANT.items() if command.endswith(name) and message.endswith(f": {flag}")), "")
     return UsageError(message, hint=meant or f"{command} --help")
+
+
+def _plain(message: str) -> str:
+    """The message without the words of the library that checks types."""
+    for pattern, words in _TYPE_MESSAGES:
+        message = pattern.sub(words, message)
+    return message
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -62,6 +62,9 @@ Wide = Annotated[bool, typer.Option("--wide", help="All columns, however narrow 
 Vertical = Annotated[
     bool, typer.Option("--vertical", help="One line a value instead of one a row.", rich_help_panel=COMMON_PANEL)
 ]
+StrictOptions = Annotated[
+    bool, typer.Option("--strict-options", help="Refuse options that Paimon does not know.", rich_help_panel=COMMON_PANEL)
+]
 Trace = Annotated[
     bool,
     typer.Option(

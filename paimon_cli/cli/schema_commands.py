@@ -39,7 +39,9 @@ OPTION_COLUMNS = (
     Column("default", "Default"),
     Column("is_set", "Set", FLAG),
     Column("immutable", "Fixed", FLAG),
+    Column("status", "Status"),
     Column("description", "Meaning"),
+    Column("reason"),
 )
 
 

@@ -130,9 +130,7 @@ def users_behind(context: TableContext, latest: Snapshot | None, identity: Commi
     return users.with_commit(identity.user, identity.identifier) if identity.is_repeatable else users
 
 
-def _remembered(
-    context: TableContext, latest: Snapshot | None, most: int | None
-) -> tuple[CommitUsers | None, list[Snapshot]]:
+def _remembered(context: TableContext, latest: Snapshot | None, most: int | None) -> tuple[CommitUsers | None, list[Snapshot]]:
     """The newest note, and the snapshots behind it, newest first; the beginning of the table, or of what is left, is one, too."""
     passed: list[Snapshot] = []
     for snapshot in context.snapshots.unbroken(latest):

@@ -16,6 +16,7 @@ from paimon_cli.lsm.sorted_run import SortedRun, highest_level, sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes
 from paimon_cli.metadata.data_file import DataFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.options import option_gates
 from paimon_cli.storage.clock_and_names import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
@@ -96,14 +97,8 @@ def check_compactable(context: TableContext) -> None:
     options = context.options
     if not context.schema.primary_keys:
         raise NotSupported("compaction of a table without a primary key", "this version compacts primary-key tables only")
-    if options.deletion_vectors_enabled:
-        raise NotSupported(
-            "compaction with deletion-vectors.enabled", "this version reads deletion vectors, it does not write them"
-        )
-    if options.changelog_producer in ("lookup", "full-compaction"):
-        raise NotSupported(
-            f"compaction with changelog-producer={options.changelog_producer}", "it would have to write changelog files"
-        )
+    for work in (option_gates.COMPACT, option_gates.COMMIT):
+        option_gates.refuse(work, options.raw, context.address)
     if options.bucket == POSTPONE_BUCKET:
         raise NotSupported(
             f"compaction of a table with bucket = {POSTPONE_BUCKET}",

@@ -13,10 +13,10 @@ from paimon_cli.datatypes.partition_path import partition_path
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_history import TableHistory
-from paimon_cli.history.unsupported_tables import refuse_unsupported
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options import option_gates
 from paimon_cli.options.column_names import renamed_in_options, without_sequence_fields
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, SystemClock
@@ -61,7 +61,7 @@ class TableContext(TableHistory):
             storage, root = storage_for_url(url, storage_options, confined=True)
         schema = schema or SchemaHistory(storage, TableLayout(root, branch)).latest()
         options = TableOptions(schema.options).with_overrides(dynamic_options or {})
-        refuse_unsupported(options.raw, root)
+        option_gates.refuse(option_gates.OPEN, options.raw, root)
         clock, names, trace = clock or SystemClock(), names or RandomNames(), trace or NoTrace()
         return TableContext(root, storage, schema, options, clock, names, branch=branch, trace=trace)
 
@@ -138,7 +138,12 @@ class TableContext(TableHistory):
 
     def data_file_path_of(self, partition: bytes, bucket: int, file_name: str) -> str:
         """The same by name: also for a file that is about to be written, or an extra file."""
-        return self.layout.data_file(self.partition_path_of(partition), bucket, file_name)
+        return f"{self.bucket_directory(partition, bucket)}/{file_name}"
+
+    def bucket_directory(self, partition: bytes, bucket: int) -> str:
+        """Where the data files of a bucket lie: below `data-file.path-directory`, if the table has one."""
+        directory = (self.options.data_file_path_directory or "").strip("/")
+        return self.layout.bucket_directory(f"{directory}/" * bool(directory) + self.partition_path_of(partition), bucket)
 
     def _decoded(self, row: bytes, types: tuple[DataType, ...], what: str) -> tuple[Any, ...]:
         try:

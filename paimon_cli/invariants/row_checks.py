@@ -12,7 +12,7 @@ from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.merged_rows import without_retractions
 from paimon_cli.datatypes.binary_row import deserialize_row
-from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
+from paimon_cli.datatypes.bucket_hash import hash_rows, row_buckets
 from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at, order_words
 from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.datatypes.values import values_to_arrow
@@ -25,6 +25,7 @@ from paimon_cli.invariants.version import Place, Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.options.table_options import BUCKET_FUNCTIONS
 
 BATCH_ROWS = 1 << 16
 
@@ -70,7 +71,7 @@ class _RowsOfFile:
         if self._keys:
             yield from self._key_violations()
         if self._misplaced:
-            yield self._of("PV035", f"{self._misplaced} of its rows belong into another bucket by their key's hash")
+            yield self._of("PV035", f"{self._misplaced} of its rows belong into another bucket by their key")
         if self._strangers:
             yield self._of("PV036", f"{self._strangers} of its rows belong into another partition")
         for code, message in self._ranges.differences(entry.file, self._keys):
@@ -96,10 +97,11 @@ class _RowsOfFile:
         """Only where the hash of a row's own columns decides its bucket."""
         schema, options, total = self._context.schema, self._context.options, self._entry.total_buckets
         names = schema.bucket_key_names
-        if total < 1 or options.bucket < 1 or options.bucket_function != "default" or not names:
+        if total < 1 or options.bucket < 1 or options.bucket_function not in BUCKET_FUNCTIONS or not names:
             return 0
-        hashes = hash_rows([batch.column(name) for name in names], schema.types_of(names))
-        return int(np.count_nonzero(bucket_of(hashes, total) != self._entry.bucket))
+        keys = [batch.column(name) for name in names]
+        buckets = row_buckets(keys, schema.types_of(names), total, options.bucket_function)
+        return int(np.count_nonzero(buckets != self._entry.bucket))
 
     def _in_other_partitions(self, batch: pa.RecordBatch) -> int:
         schema, context = self._context.schema, self._context

@@ -105,7 +105,7 @@ class Version:
         return lost, [actual[identity] for identity in actual.keys() - expected.keys()]
 
     def bucket_directory(self, place: Place) -> str:
-        return self.context.layout.bucket_directory(self.context.partition_path_of(place[0]), place[1])
+        return self.context.bucket_directory(*place)
 
     def file_path(self, entry: ManifestEntry) -> str:
         return entry.file.external_path or self.context.data_file_path(entry.partition, entry.bucket, entry.file)

@@ -1,44 +1,82 @@
-"""Every option that Paimon knows, for `options ls`, completion and checks of keys; the list itself is a packaged data file.
+"""Every option that Paimon knows and what this version makes of it; the table itself is a packaged data file.
 
-Engines keep options of their own in tables, and so does this tool.
+`options ls`, the checks of keys and the gates that refuse a table (`options.option_gates`) all ask here. Engines keep options of
+their own in tables, and so does this tool.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
 from importlib import resources
+from typing import Any
 
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
+
+HONOURED, IN_PART, HARMLESS = "honoured", "honoured in part", "harmless"
+REFUSED_ON_READ, REFUSED_ON_WRITE = "refused on read", "refused on write"
+STATUSES = (HONOURED, IN_PART, HARMLESS, REFUSED_ON_READ, REFUSED_ON_WRITE)
+OF_CATALOG = "catalog"
+"""Group of the options that say where a catalog is and who may enter; in a table they mean nothing."""
+PLACEHOLDER = re.compile(r"<[a-z]+>")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Work that is refused while an option has another value than its default or one of `unless`.
+
+    `at`: open, scan, write, compact, commit or tag.
+    """
+
+    at: str
+    unless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option. `type` as Java names it, `default` as text (None: unset), `immutable`: fixed when the table is created."""
+    """One option, or a family of them: `fields.<column>.aggregate-function`.
+
+    `type` as Java names it, `default` as text (None: unset), `immutable`: fixed when the table has data. `group`: whose option it
+    is, `since`: the first release of Paimon that has it. `status` is one of `STATUSES`, `reason` says why, in words.
+    """
 
     key: str
     type: str
     default: str | None
     description: str
+    group: str
+    status: str
+    reason: str = ""
+    gates: tuple[Gate, ...] = ()
+    since: str | None = None
     immutable: bool = False
     choices: tuple[str, ...] = ()
     older_keys: tuple[str, ...] = ()
 
+    @property
+    def is_family(self) -> bool:
+        return "<" in self.key
+
+    def passes(self, at: str, text: str) -> bool:
+        """Whether a table with this option set to `text` may be worked on so."""
+        value = text.strip().lower()
+        harmless = {"", (self.default or "").lower()}
+        return all(gate.at != at or value in harmless or value in gate.unless for gate in self.gates)
+
+
+def _option(row: Mapping[str, Any]) -> Option:
+    gates = tuple(Gate(gate["at"], tuple(gate["unless"])) for gate in row.get("gates", ()))
+    lists = {name: tuple(row.get(name, ())) for name in ("choices", "older_keys")}
+    return Option(**{"default": None, **row, **lists, "gates": gates})
+
 
 def _load() -> tuple[Option, ...]:
     text = resources.files("paimon_cli.options").joinpath("option_catalog.json").read_text(encoding="utf-8")
-    return tuple(
-        Option(
-            row["key"],
-            row["type"],
-            row.get("default"),
-            row["description"],
-            row.get("immutable", False),
-            tuple(row.get("choices", ())),
-            tuple(row.get("older_keys", ())),
-        )
-        for row in json.loads(text)
-    )
+    return tuple(map(_option, json.loads(text)))
 
 
 OPTIONS = _load()
@@ -50,6 +88,8 @@ OWN_OPTIONS = (
         "String",
         "off",
         "paimon-cli only: a commit fails when others wrote to the same partition, bucket, key range or keys since its read",
+        "paimon-cli",
+        HONOURED,
         choices=DATA_CONFLICT_CHECKS,
     ),
 )
@@ -59,6 +99,20 @@ _BY_KEY = {key: option for option in OPTIONS for key in option.older_keys}
 _BY_KEY |= {option.key: option for option in (*OPTIONS, *OWN_OPTIONS)}
 
 
+@cache
+def _families() -> tuple[tuple[re.Pattern[str], Option], ...]:
+    """Those that say the most about their keys come first."""
+    families = sorted((option for option in OPTIONS if option.is_family), key=lambda o: -len(PLACEHOLDER.sub("", o.key)))
+    return tuple((re.compile(".+".join(map(re.escape, PLACEHOLDER.split(option.key)))), option) for option in families)
+
+
 def find_option(key: str) -> Option | None:
-    """The option of that key or older key; None for what is not listed, such as `fields.<column>.aggregate-function`."""
-    return _BY_KEY.get(key)
+    """The option of that key or older key, or the family that it belongs to; None for what Paimon does not know."""
+    found = _BY_KEY.get(key)
+    return found or next((option for pattern, option in _families() if pattern.fullmatch(key)), None)
+
+
+def nearest_key(key: str, likeness: float) -> str | None:
+    """A known key that looks like this one."""
+    found = get_close_matches(key, [known for known, option in _BY_KEY.items() if not option.is_family], 1, likeness)
+    return found[0] if found else None

@@ -11,6 +11,9 @@ from paimon_cli.options.size_and_duration import parse_size
 
 MB = 1024 * 1024
 _MAX_LONG = 2**63 - 1
+HASHED, MODULO = "default", "mod"
+BUCKET_FUNCTIONS = (HASHED, MODULO)
+"""Values of `bucket-function.type` whose buckets are known here; `mod` takes one whole number as the key."""
 DATA_CONFLICT_CHECK = "commit.data-conflict-check"
 """Option of this tool only: Paimon's writers never ask whether the rows that they replace were changed meanwhile."""
 DATA_CONFLICT_CHECKS = ("off", "partition", "bucket", "range", "key")
@@ -45,7 +48,7 @@ class TableOptions:
     # buckets
     bucket = TypedOption("bucket", -1, read.whole_number(-2))
     bucket_keys = TypedOption[tuple[str, ...]]("bucket-key", (), read.names)
-    bucket_function = TypedOption("bucket-function.type", "default", read.one_of("default", "mod", "hive"))
+    bucket_function = TypedOption("bucket-function.type", HASHED, read.one_of(*BUCKET_FUNCTIONS, "hive"))
     dynamic_bucket_target_row_num = TypedOption("dynamic-bucket.target-row-num", 2_000_000, read.whole_number(1, _MAX_LONG))
     dynamic_bucket_initial_buckets = TypedOption("dynamic-bucket.initial-buckets", None, read.optional(read.whole_number(1)))
     dynamic_bucket_max_buckets = TypedOption("dynamic-bucket.max-buckets", -1, read.whole_number(-1))
@@ -58,6 +61,7 @@ class TableOptions:
     zstd_level = TypedOption("file.compression.zstd-level", 1, read.whole_number(-7, 22))
     parquet_writer_version = TypedOption("parquet.writer.version", "v1", read.one_of("v1", "v2", "parquet_1_0", "parquet_2_0"))
     file_block_size = TypedOption("file.block-size", None, read.optional(_positive_size))
+    data_file_path_directory = TypedOption("data-file.path-directory", None, read.optional(read.text))
     target_file_size = TypedOption("target-file-size", 128 * MB, _positive_size)
     target_file_row_num = TypedOption("target-file-row-num", _MAX_LONG, read.whole_number(1, _MAX_LONG))
     append_target_file_size = TypedOption("target-file-size", 256 * MB, _positive_size)

@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
+from paimon_cli.datatypes.bucket_hash import row_buckets
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import BUCKET_FUNCTIONS, TableOptions
 from paimon_cli.read.column_bounds import BoundsOf
 from paimon_cli.read.conditions import And, Compare, Condition, OneOf
 from paimon_cli.read.expressions import ColumnValue
@@ -50,8 +51,8 @@ class Predicate:
 
     def buckets(self, total_buckets: int) -> frozenset[int] | None:
         """The buckets that matching rows can be in; None when the condition does not fix the bucket key."""
-        names = self.schema.bucket_key_names
-        if not names or total_buckets < 1 or self.schema.options.get("bucket-function.type", "default") != "default":
+        names, function = self.schema.bucket_key_names, TableOptions(self.schema.options).bucket_function
+        if not names or total_buckets < 1 or function not in BUCKET_FUNCTIONS:
             return None
         types = self.schema.types_of(names)
         fixed = _fixed_values(self.condition)
@@ -63,7 +64,7 @@ class Predicate:
         if len(keys) > MOST_BUCKET_KEYS:
             return None
         columns = [values_to_arrow([key[i] for key in keys], t) for i, t in enumerate(types)]
-        return frozenset(bucket_of(hash_rows(columns, types), total_buckets).tolist())
+        return frozenset(row_buckets(columns, types, total_buckets, function).tolist())
 
     @cached_property
     def partition_marks(self) -> frozenset[bytes] | None:

@@ -10,13 +10,12 @@ from paimon_cli.options.size_and_duration import plain_number
 
 SNAPSHOT_ID, TAG, VERSION, WATERMARK = "scan.snapshot-id", "scan.tag-name", "scan.version", "scan.watermark"
 MILLIS, TIMESTAMP, MODE = "scan.timestamp-millis", "scan.timestamp", "scan.mode"
-FILE_CREATION = "scan.file-creation-time-millis"
 BETWEEN, BETWEEN_TIMES = "incremental-between", "incremental-between-timestamp"
 BETWEEN_MODE = "incremental-between-scan-mode"
 TAG_TO_SNAPSHOT = "incremental-between-tag-to-snapshot"
-TO_AUTO_TAG = "incremental-to-auto-tag"
 COMPACTED = "compacted-full"
 
+_BY_CREATION = ("from-file-creation-time", "from-creation-timestamp")
 _POSITIONS = (SNAPSHOT_ID, TAG, VERSION, WATERMARK, MILLIS, TIMESTAMP)
 _BY_VERSION, _BY_TIME, _INCREMENTS = (SNAPSHOT_ID, TAG, VERSION, WATERMARK), (MILLIS, TIMESTAMP), (BETWEEN, BETWEEN_TIMES)
 _NEEDED: dict[str, tuple[str, ...]] = {
@@ -51,10 +50,8 @@ class ScanOption:
 def chosen_option(options: Mapping[str, str]) -> ScanOption | None:
     """What the options choose; None for a read of the latest snapshot. Raises UsageError for choices that contradict."""
     mode = options.get(MODE, "default").strip().lower()
-    if FILE_CREATION in options or mode == "from-file-creation-time":
-        raise NotSupported("reading files by their creation time", f"this version does not know {FILE_CREATION}")
-    if TO_AUTO_TAG in options:
-        raise NotSupported(f"{TO_AUTO_TAG}={options[TO_AUTO_TAG]}", "name both tags", f"use {BETWEEN}=A,B")
+    if mode in _BY_CREATION:
+        raise NotSupported(f"{MODE}={mode}", "no read begins at the creation time of a file", f"leave {MODE} out")
     if mode not in _NEEDED:
         raise UsageError(f"{MODE}={mode}", f"the modes are {', '.join(_NEEDED)}")
     given = [key for key in (*_POSITIONS, *_INCREMENTS) if key in options]

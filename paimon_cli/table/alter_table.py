@@ -11,9 +11,10 @@ from paimon_cli.options.column_names import renamed_in_options
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
 from paimon_cli.table.column_changes import ColumnChanges
+from paimon_cli.table.create_table import writing_limits
 from paimon_cli.table.definition_check import check_definition
 from paimon_cli.table.option_changes import with_option, without_option
-from paimon_cli.table.option_values import misspelled_keys
+from paimon_cli.table.option_values import odd_options, refuse_secrets
 from paimon_cli.table.schema_changes import (
     AddColumn,
     AlterColumn,
@@ -42,13 +43,14 @@ def alter_table(table: Table, changes: Sequence[SchemaChange], clock: Clock | No
 
     UsageError for a change that Paimon refuses; nothing is written then.
     """
+    refuse_secrets(_set_options(changes))
     for _ in range(TableOptions(table.schemas.latest().options).commit_max_retries + 1):
         old = table.schemas.latest()
         new = altered_schema(old, changes, table.snapshots.latest_id() is not None, (clock or SystemClock()).now_millis())
         if _same(old, new):
             return AlteredTable(old, False)
         if table.schemas.commit(new):
-            return AlteredTable(new, True, tuple(_warnings(changes)))
+            return AlteredTable(new, True, tuple(_warnings(old, new, changes)))
     raise StorageUnavailable(f"schema of {table.name} not changed", "others keep publishing theirs first", "try again")
 
 
@@ -95,5 +97,11 @@ def _same(old: TableSchema, new: TableSchema) -> bool:
     return replace(new, id=old.id, time_millis=old.time_millis, version=old.version) == old
 
 
-def _warnings(changes: Sequence[SchemaChange]) -> list[str]:
-    return misspelled_keys({change.key: change.value for change in changes if isinstance(change, SetOption)})
+def _warnings(old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
+    """What is odd about the options that were set, and what this version can no longer do with the table."""
+    lost = [limit for limit in writing_limits(new) if limit not in writing_limits(old)]
+    return [*odd_options(_set_options(changes)), *(f"this version no longer writes the table: {limit}" for limit in lost)]
+
+
+def _set_options(changes: Sequence[SchemaChange]) -> dict[str, str]:
+    return {change.key: change.value for change in changes if isinstance(change, SetOption)}

@@ -23,10 +23,9 @@ from paimon_cli.lsm.sorted_run import SortedRun, sorted_runs
 from paimon_cli.lsm.synthetic_workload import WorkloadShape
 from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta
 from paimon_cli.metadata.snapshot import COMPACT
-from paimon_cli.options.option_catalog import find_option
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import local_hour
-from paimon_cli.table.option_values import misspelled_keys
+from paimon_cli.table.option_values import refuse_unknown
 
 AS_IS = "as is"
 COMPARED: Sequence[tuple[str, str]] = (
@@ -71,9 +70,7 @@ def scenarios(
 
     `on_scenario`: told the number of each and how many there are, gives what is to be told of its commits.
     """
-    for key in changed:
-        if find_option(key) is None:
-            raise UsageError(f"there is no option '{key}'", "it would change nothing", "; ".join(misspelled_keys(changed)))
+    refuse_unknown(changed)
     sets: list[dict[str, str]] = [{}, dict(changed)]
     if compare:
         sets += [{**changed, key: value} for key, value in COMPARED]

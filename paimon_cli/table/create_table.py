@@ -10,23 +10,19 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options import option_gates
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
 from paimon_cli.table.definition_check import check_definition
 from paimon_cli.table.engine_check import engine_limit
-from paimon_cli.table.option_values import idle_levels, misspelled_keys
+from paimon_cli.table.option_values import idle_levels, odd_options, refuse_secrets
 from paimon_cli.table.table_definition import TableDefinition, to_schema, with_key_options
 from paimon_cli.table.table_location import TableLocation
 from paimon_cli.table.table_site import check_site
 
+UNDONE_WORK = (option_gates.OPEN, option_gates.WRITE, option_gates.COMMIT)
 PLAIN_PRECISION = 6
 """Digits of a TIMESTAMP that every file format holds."""
-
-LIMITED_OPTIONS = (
-    ("deletion-vectors.enabled", "false", "this version reads deletion vectors, it does not write them"),
-    ("changelog-producer", "none", "this version makes no changelog files, as changelog-producer={} wants"),
-)
-"""Option, what this version does, and the sentence when the table asks for more."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +40,7 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
     UsageError when the definition is nonsense or the table exists, NotSupported for a table that `write` would not take.
     """
     definition = with_key_options(definition)
+    refuse_secrets(definition.options)
     check_definition(definition)
     if location.read_optimized:
         raise UsageError(f"{location.name} is a view", "a table cannot be created under a name with $ro", "leave $ro out")
@@ -66,7 +63,7 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
         _refuse_unwritable(location.name, schema)
         warnings = check_site(storage, root)
         if history.commit(schema):
-            return CreatedTable(schema, True, (*warnings, *misspelled_keys(definition.options), *idle_levels(definition.options)))
+            return CreatedTable(schema, True, (*warnings, *odd_options(definition.options), *idle_levels(definition.options)))
     if not definition.if_not_exists:
         raise UsageError(
             f"table {location.name} exists already", hint="use --if-not-exists to leave it as it is, or choose another name"
@@ -79,7 +76,7 @@ def _refuse_unwritable(name: str, schema: TableSchema) -> None:
     limits = writing_limits(schema)
     if not limits:
         return
-    hint = "create it with another Paimon engine; paimon-cli reads such tables"
+    hint = "leave that out, or create the table with another Paimon engine"
     if not schema.primary_keys:
         hint = "add --primary-key COLUMNS and --bucket 4"
     elif int(schema.options["bucket"]) < 1:
@@ -90,7 +87,7 @@ def _refuse_unwritable(name: str, schema: TableSchema) -> None:
 def writing_limits(schema: TableSchema) -> list[str]:
     """What this version cannot do with such a table, in words; the table itself is valid for other engines."""
     options = schema.options
-    limits = [sentence.format(options[key]) for key, does, sentence in LIMITED_OPTIONS if options.get(key, does).lower() != does]
+    limits = [sentence for work in UNDONE_WORK for sentence in option_gates.refusals(work, options)]
     if schema.primary_keys and (limit := engine_limit(schema)) is not None:
         limits.append(limit)
     if not schema.primary_keys:

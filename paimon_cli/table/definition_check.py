@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from paimon_cli.datatypes.data_type import NESTED_ROOTS, NEWER_ROOTS
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
+from paimon_cli.options.table_options import MODULO, TableOptions
 from paimon_cli.table.column_default import check_default
 from paimon_cli.table.engine_check import check_engine
 from paimon_cli.table.option_values import check_option_values
@@ -99,6 +100,10 @@ def _check_bucket(definition: TableDefinition) -> None:
             )
         if name in definition.partition_keys:
             raise UsageError(f"bucket-key column '{name}' is a partition column", "it is the same for all rows of a partition")
+    if TableOptions(definition.options).bucket_function == MODULO:
+        hashed = bucket_keys or tuple(n for n in definition.primary_keys if n not in definition.partition_keys)
+        if len(hashed) != 1 or definition.field(hashed[0]).type.root not in ("INT", "BIGINT"):
+            raise UsageError("bucket-function.type=mod needs one bucket key of type INT or BIGINT", "it divides whole numbers")
     if bucket_keys and bucket == DYNAMIC:
         raise UsageError(
             "bucket-key without a number of buckets", "with bucket -1 no hash of columns chooses the bucket", "add --bucket N"
@@ -107,7 +112,7 @@ def _check_bucket(definition: TableDefinition) -> None:
         raise UsageError(
             "a fixed number of buckets without a key",
             "nothing says which bucket a row belongs to",
-            "add --primary-key or --option bucket-key=COLUMNS",
+            "add --primary-key COLUMNS",
         )
     if bucket == POSTPONE and not definition.primary_keys:
         raise UsageError("bucket -2 needs a primary key", "an append table has nothing to postpone", "use --bucket -1")

@@ -36,6 +36,8 @@ def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], 
             _refuse_never(key)
             if has_snapshots:
                 _refuse_immutable(key)
+            if has_snapshots and key == "deletion-vectors.enabled":
+                _check_vectors({**options, "deletion-vectors.modifiable": "false"}, _is_true(value))
 
 
 def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) -> dict[str, str]:

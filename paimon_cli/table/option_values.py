@@ -1,22 +1,22 @@
-"""Checks the options of a new table against what Paimon knows: values that no reader could take, keys that look misspelled."""
+"""Checks options against what Paimon and this version know: values that no reader could take, keys that nobody knows, secrets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from paimon_cli.errors import UsageError
 from paimon_cli.options import option_text as read
-from paimon_cli.options.option_catalog import OPTIONS, find_option
+from paimon_cli.options.option_catalog import IN_PART, OF_CATALOG, find_option, nearest_key
 from paimon_cli.options.option_text import TypedOption, read_option
 from paimon_cli.options.table_options import TableOptions
+from paimon_cli.storage.catalog_options import is_catalog_option
+from paimon_cli.storage.redaction import names_secret
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
 FREE_TEXTS = frozenset({"parquet.enable.dictionary"})
 """Paimon calls it a number, and hands it to Parquet's writer, which takes true or false."""
-OF_COLUMNS = "fields."
-NEARLY = 0.85
+NEARLY, FARTHER = 0.85, 0.6
 """Likeness of a misspelled key to the one that was meant; engines keep keys of their own in tables, which are none of ours."""
 
 _READER_OF_TYPE: dict[str, Callable[[str], Any]] = {
@@ -46,12 +46,46 @@ def check_option_values(options: Mapping[str, str]) -> None:
             raise UsageError(f"option '{key}' cannot be '{file_format}'", f"allowed: {', '.join(FILE_FORMATS)}")
 
 
-def misspelled_keys(options: Mapping[str, str]) -> list[str]:
-    """One sentence for each key that Paimon does not know but nearly does."""
-    keys = [option.key for option in OPTIONS]
-    unknown = [key for key in options if find_option(key) is None and not key.startswith(OF_COLUMNS)]
-    nearest = {key: get_close_matches(key, keys, 1, NEARLY) for key in unknown}
-    return [f"option '{key}' is unknown to Paimon; did you mean '{found[0]}'?" for key, found in nearest.items() if found]
+def odd_options(options: Mapping[str, str]) -> list[str]:
+    """One sentence for each option that Paimon does not know, that this version honours in part, or that is none of a table."""
+    return [sentence for key, value in options.items() if (sentence := _oddity(key, value)) is not None]
+
+
+def _oddity(key: str, value: str) -> str | None:
+    option = find_option(key)
+    if option is None:
+        near = nearest_key(key, NEARLY)
+        return f"option '{key}' is unknown to Paimon" + (f"; did you mean '{near}'?" if near else " and has no effect here")
+    if option.status == IN_PART and value.strip().lower() != (option.default or "").lower():
+        return f"option '{key}' is honoured in part: {option.reason}"
+    return f"option '{key}' {option.reason}" if option.group == OF_CATALOG else None
+
+
+def refuse_unknown(options: Mapping[str, str]) -> None:
+    """UsageError for the first key that Paimon does not know."""
+    for key in options:
+        if find_option(key) is None:
+            near = nearest_key(key, FARTHER)
+            hint = f"did you mean '{near}'?" if near else "`paimon-cli options ls TABLE --all` lists those that are known"
+            raise UsageError(f"option '{key}' is unknown to Paimon", "it would change nothing", hint, option=key)
+
+
+def is_secret(key: str) -> bool:
+    """Whether an option of this name holds a secret; of those that Paimon keeps in tables none does."""
+    known = find_option(key)
+    return (known is None or known.group == OF_CATALOG) and names_secret(key)
+
+
+def refuse_secrets(options: Mapping[str, str]) -> None:
+    """UsageError for what would be stored in the schema, and shown to everyone who may read the table."""
+    for key in options:
+        if is_catalog_option(key) or is_secret(key):
+            raise UsageError(
+                f"option '{key}' is not stored in a table",
+                "whoever may read the table could read it there",
+                f"give it with each call, as --option {key}=..., or write it into ./paimon.yaml",
+                option=key,
+            )
 
 
 def idle_levels(options: Mapping[str, str]) -> list[str]:

@@ -8,8 +8,11 @@ from typing import Any
 
 from paimon_cli.datatypes.field_types import type_to_json
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_catalog import OPTIONS, OWN_OPTIONS, find_option
+from paimon_cli.options.option_catalog import OF_CATALOG, OPTIONS, OWN_OPTIONS, find_option
+from paimon_cli.table.option_values import is_secret
 from paimon_cli.table.table import Table
+
+HIDDEN = "***"
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,10 @@ class SchemaDetails:
 
 @dataclass(frozen=True)
 class OptionRow:
-    """One option: `value` is what the table sets, else the default; keys unknown to Paimon have no description."""
+    """One option: `value` is what the table sets, else the default; keys unknown to Paimon have no description.
+
+    `status`: what this version makes of it, `reason`: why that is so.
+    """
 
     key: str
     value: str | None
@@ -60,6 +66,8 @@ class OptionRow:
     is_set: bool
     immutable: bool
     description: str
+    status: str
+    reason: str
 
 
 def schema_rows(table: Table) -> list[SchemaRow]:
@@ -74,7 +82,7 @@ def schema_details(schema: TableSchema) -> SchemaDetails:
         fields=tuple(FieldRow(f.id, f.name, type_to_json(f.type), f.description, f.default_value) for f in schema.fields),
         primary_keys=schema.primary_keys,
         partition_keys=schema.partition_keys,
-        options=schema.options,
+        options={key: HIDDEN if is_secret(key) else value for key, value in schema.options.items()},
         comment=schema.comment,
         highest_field_id=schema.highest_field_id,
     )
@@ -82,7 +90,8 @@ def schema_details(schema: TableSchema) -> SchemaDetails:
 
 def option_rows(schema: TableSchema, *, every: bool) -> list[OptionRow]:
     """The options that are set, by key; with `every` also those that are not."""
-    keys = set(schema.options) | ({option.key for option in (*OPTIONS, *OWN_OPTIONS)} if every else set())
+    listed = {option.key for option in (*OPTIONS, *OWN_OPTIONS) if option.group != OF_CATALOG} if every else set()
+    keys = listed | set(schema.options)
     return [_option_row(key, schema.options.get(key)) for key in sorted(keys)]
 
 
@@ -103,9 +112,11 @@ def _option_row(key: str, value: str | None) -> OptionRow:
     default = known.default if known else None
     return OptionRow(
         key=key,
-        value=default if value is None else value,
+        value=default if value is None else HIDDEN if is_secret(key) else value,
         default=default,
         is_set=value is not None,
         immutable=known.immutable if known else False,
         description=known.description if known else "",
+        status=known.status if known else "unknown",
+        reason=known.reason if known else "",
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.bucket_hash import bucket_of, encode_rows, hash_rows
+from paimon_cli.datatypes.bucket_hash import encode_rows, row_buckets
 from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.data_file import EMPTY_ROW
@@ -28,6 +28,7 @@ class BucketRouter:
         self.total_buckets = options.bucket
         self._partition_keys = schema.partition_keys
         self._partition_types = schema.types_of(schema.partition_keys)
+        self._function = options.bucket_function
         self._bucket_keys = schema.bucket_key_names
         self._bucket_types = schema.types_of(self._bucket_keys)
 
@@ -54,7 +55,7 @@ class BucketRouter:
 
     def _buckets(self, batch: pa.RecordBatch) -> np.ndarray:
         keys = [batch.column(name) for name in self._bucket_keys]
-        return bucket_of(hash_rows(keys, self._bucket_types), self.total_buckets)
+        return row_buckets(keys, self._bucket_types, self.total_buckets, self._function)
 
     def _partitions(self, batch: pa.RecordBatch) -> tuple[np.ndarray, pa.Array]:
         """A code per row and the serialised partition of each code; only distinct partitions are encoded."""
@@ -81,9 +82,6 @@ def _check_routable(schema: TableSchema, options: TableOptions) -> None:
             f"{kind} are not supported for writing",
             "create the table with a fixed number of buckets, such as --bucket 4",
         )
-    function = schema.options.get("bucket-function.type", "default")
-    if function != "default":
-        raise NotSupported(f"cannot write a table with bucket-function.type = {function}", "only the default hash is supported")
     for name, t in zip(schema.partition_keys, schema.types_of(schema.partition_keys), strict=True):
         if t.root in UNSPELLABLE_ROOTS:
             raise NotSupported(

@@ -41,21 +41,20 @@ def test_dynamic_options_lie_on_top_of_the_schemas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "option",
     [
-        ("row-tracking.enabled", "true"),
+        ("primary-key.nullable", "true"),
         ("data-evolution.enabled", "TRUE"),
         ("chain-table.enabled", "true"),
         ("pk-clustering-override", "true"),
         ("sequence.snapshot-ordering", "true"),
         ("query-auth.enabled", "true"),
         ("data-file.external-paths", "s3://b"),
-        ("data-file.path-directory", "data"),
         ("index-file-in-data-file-dir", "true"),
         ("pk-vector.index.columns", "v"),
         ("blob-field", "v"),
         ("vector-field", "v"),
         ("type", "format-table"),
         ("branch", "b1"),
-        ("bucket-function.type", "hive"),
+        ("manifest.format", "orc"),
     ],
 )
 def test_options_that_change_the_meaning_of_files_are_refused(tmp_path: Path, option: tuple[str, str]) -> None:

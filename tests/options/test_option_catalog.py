@@ -1,25 +1,85 @@
-"""The list of all options against Java's (`core_options` vectors)."""
+"""The table of all options: against Java's own lists, and whole in itself."""
 
 from __future__ import annotations
 
-from paimon_cli.options.option_catalog import OPTIONS, OWN_OPTIONS, find_option
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import NotSupported
+from paimon_cli.options import option_gates
+from paimon_cli.options.option_catalog import (
+    HARMLESS,
+    HONOURED,
+    IN_PART,
+    OPTIONS,
+    OWN_OPTIONS,
+    REFUSED_ON_READ,
+    REFUSED_ON_WRITE,
+    STATUSES,
+    find_option,
+    nearest_key,
+)
+from paimon_cli.options.option_text import TypedOption
 from paimon_cli.options.table_options import TableOptions
 from tests.vectors import load
 
+KEYS = Path(__file__).parent / "paimon_option_keys.tsv"
+READING, WRITING = {option_gates.OPEN, option_gates.SCAN}, {"write", "compact", "commit", "tag"}
 
-def test_every_option_is_listed():
-    lines = load("core_options")
-    for line in lines:
+
+def listed_keys() -> list[tuple[str, str]]:
+    lines = KEYS.read_text().splitlines()
+    return [(key, pages) for key, _, pages in (line.partition("\t") for line in lines if not line.startswith("#"))]
+
+
+def test_no_key_of_paimon_is_missing() -> None:
+    """Documented or not: every key of the commit that the file names, as a row of its own."""
+    keys = [key for key, _ in listed_keys()]
+    assert len(keys) == 548 and sum("core" in pages for _, pages in listed_keys()) == 320
+    assert [key for key in keys if key not in {option.key for option in OPTIONS}] == []
+
+
+def test_every_core_option_is_as_java_has_it() -> None:
+    for line in load("core_options"):
         key, out = line["in"]["key"], line["out"]
         option = find_option(key)
         assert option is not None, key
         assert (option.type, option.default, option.immutable) == (out["type"], out["default"], out.get("immutable", False))
         assert list(option.choices) == out.get("values", [])
-        assert option.description
-    assert len(OPTIONS) == len(lines) == 346
 
 
-def test_this_tools_own_options_are_found_but_are_none_of_paimons():
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
+def test_every_option_says_what_becomes_of_it(option) -> None:
+    assert option.description and option.group and option.status in STATUSES
+    assert option.reason or option.status == HONOURED
+    places = {gate.at for gate in option.gates}
+    assert places <= READING | WRITING
+    if option.status == REFUSED_ON_READ:
+        assert places & READING
+    elif option.status == REFUSED_ON_WRITE:
+        assert places & WRITING and not places & READING
+    else:
+        assert option.status in (HONOURED, IN_PART, HARMLESS) and not places & READING
+        assert not places or option.choices
+    for place in places:
+        assert option.passes(place, option.default or "") and not option.passes(place, "something else")
+
+
+def test_keys_are_sorted_and_their_own() -> None:
+    keys = [option.key for option in OPTIONS]
+    assert keys == sorted(set(keys))
+
+
+def test_what_the_engine_reads_is_honoured_or_said_not_to_be() -> None:
+    """A typed attribute that nothing uses is a promise; the catalog must not call it kept."""
+    typed = {option.key for option in vars(TableOptions).values() if isinstance(option, TypedOption)}
+    assert {key for key in typed if find_option(key) is None} == set()
+    for key in ("manifest.compression", "file.block-size"):
+        assert find_option(key).status == IN_PART
+
+
+def test_this_tools_own_options_are_found_but_are_none_of_paimons() -> None:
     own = find_option("commit.data-conflict-check")
     assert own in OWN_OPTIONS and own not in OPTIONS
     assert TableOptions({}).commit_data_conflict_check == own.default
@@ -27,6 +87,53 @@ def test_this_tools_own_options_are_found_but_are_none_of_paimons():
         assert TableOptions({own.key: choice}).commit_data_conflict_check == choice
 
 
-def test_older_keys_lead_to_the_new_option():
+def test_older_keys_and_families_lead_to_their_option() -> None:
     assert find_option("write.compaction-skip").key == "write-only"
     assert find_option("compaction.no-such-thing") is None
+    assert find_option("fields.a.b.aggregate-function").key == "fields.<column>.aggregate-function"
+    assert find_option("fields.default-aggregate-function").key == "fields.default-aggregate-function"
+    assert find_option("file-index.bloom-filter.v.fpp").key == "file-index.bloom-filter.<column>.fpp"
+    assert find_option("parquet.page.size").status == HARMLESS
+    assert find_option("fields.") is None and find_option("parquet.") is None
+
+
+def test_the_nearest_key_is_one_that_can_be_typed() -> None:
+    assert nearest_key("merge-enginee", 0.85) == "merge-engine"
+    assert nearest_key("owner", 0.85) is None
+    assert "<" not in (nearest_key("fields.<colum>.distinct", 0.5) or "")
+
+
+@pytest.mark.parametrize(
+    ("at", "options", "named"),
+    [
+        ("open", {"bucket": "1", "primary-key.nullable": "TRUE"}, "primary-key.nullable"),
+        ("open", {"type": "format-table"}, "type"),
+        ("scan", {"scan.bucket": "0"}, "scan.bucket"),
+        ("scan", {"scan.fallback-branch": "b"}, "scan.fallback-branch"),
+        ("write", {"bucket-function.type": "hive"}, "bucket-function.type"),
+        ("write", {"record-level.time-field-type": "millis-long"}, "record-level.time-field-type"),
+        ("compact", {"deletion-vectors.enabled": "true"}, "deletion-vectors.enabled"),
+        ("commit", {"metadata.iceberg.storage": "hadoop-catalog"}, "metadata.iceberg.storage"),
+        ("commit", {"tag.automatic-creation": "process-time"}, "tag.automatic-creation"),
+        ("tag", {"tag.callbacks": "a.B"}, "tag.callbacks"),
+    ],
+)
+def test_work_is_refused_by_the_option_that_stands_in_its_way(at: str, options: dict[str, str], named: str) -> None:
+    with pytest.raises(NotSupported) as refused:
+        option_gates.refuse(at, options, "t")
+    assert f"{named}=" in refused.value.what and refused.value.why == find_option(named).reason
+    assert refused.value.details == {"option": named} and len(option_gates.refusals(at, options)) == 1
+
+
+@pytest.mark.parametrize(
+    ("at", "options"),
+    [
+        ("open", {"type": "TABLE", "branch": " main ", "data-file.external-paths": "", "row-tracking.enabled": "true"}),
+        ("open", {"my.own.key": "x", "changelog-producer": "lookup", "deletion-vectors.enabled": "true"}),
+        ("write", {"bucket-function.type": "MOD", "deletion-vectors.enabled": "false"}),
+        ("compact", {"changelog-producer": "input", "bucket-function.type": "hive"}),
+        ("commit", {"metadata.iceberg.storage": "Disabled", "commit.callbacks": ""}),
+    ],
+)
+def test_what_stands_in_no_way_is_let_through(at: str, options: dict[str, str]) -> None:
+    option_gates.refuse(at, options, "t")

@@ -76,7 +76,7 @@ def test_positions(table: TableContext, options: dict[str, str], expected: int) 
         ({"scan__mode": "from-timestamp"}, UsageError),
         ({"scan__mode": "latest", "scan__snapshot_id": "2"}, UsageError),
         ({"scan__mode": "sometimes"}, UsageError),
-        ({"scan__file_creation_time_millis": "1"}, NotSupported),
+        ({"scan__mode": "from-file-creation-time"}, NotSupported),
         ({"incremental_between": "1,2"}, NotSupported),
     ],
 )

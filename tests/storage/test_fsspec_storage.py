@@ -115,3 +115,7 @@ def test_redaction() -> None:
     assert without_user_info("sftp://me:pw@host/t") == "sftp://host/t"
     assert without_user_info("https://host/t?token=abc") == "https://host/t"
     assert redact("key AKIA1 secret xyz", {"key": "AKIA1", "secret": "xyz", "endpoint_url": "key"}) == "key *** secret ***"
+    assert redact("x does not exist", {"s3.secret-key": "x"}) == "*** does not exist"
+    assert redact("no jdbc in catalog-key", {"catalog-key": "jdbc"}) == "no jdbc in catalog-key"
+    assert redact("GET /aS3c/RET+b", {"account_key": "S3c/RET+"}) == "GET /a***b"
+    assert redact("pw=hunter2", {"jdbc.password": "hunter2"}) == "pw=***"

@@ -187,5 +187,21 @@ def test_what_looks_like_a_mistake_is_said_at_creation(tmp_path: Path, options: 
 
 def test_foreign_options_are_kept(tmp_path: Path) -> None:
     created = create(tmp_path / "t", "id INT", options={"owner": "me", "parquet.page.size": "1"})
-    assert created.warnings == ()
+    assert created.warnings == ("option 'owner' is unknown to Paimon and has no effect here",)
     assert created.schema.options["owner"] == "me"
+
+
+@pytest.mark.parametrize(
+    "key", ["secret.key", "my.password", "fs.s3a.secret.key", "s3.endpoint", "token", "dlf.access-key-secret"]
+)
+def test_secrets_and_what_belongs_to_the_catalog_are_not_stored(tmp_path: Path, key: str) -> None:
+    with pytest.raises(UsageError, match=f"'{key}' is not stored in a table") as refused:
+        create(tmp_path / "t", "id INT", options={key: "S3CR3T"})
+    assert "S3CR3T" not in f"{refused.value} {refused.value.hint}"
+    assert not (tmp_path / "t").exists()
+
+
+def test_keys_that_only_look_like_secrets_are_stored(tmp_path: Path) -> None:
+    options = {"bucket-key": "id", "cross-partition-upsert.index-ttl": "1 d", "fields.token.stats-mode": "none"}
+    made = create(tmp_path / "t", "id INT", "token STRING", options=options)
+    assert options.items() <= made.schema.options.items() and made.warnings == ()
