@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.options.option_catalog import OPTIONS
+from paimon_cli.options.option_catalog import OF_CATALOG, OPTIONS
 from paimon_cli.storage.catalog_options import file_system_options, is_catalog_option, split_options, store_options
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.hdfs_storage import HdfsStorage
@@ -93,7 +93,7 @@ def test_catalog_options_are_told_from_table_options() -> None:
     catalog = {"s3.secret-key": "x", "fs.gs.token": "y", "uri": "z", "lock.enabled": "true", "lock-acquire-timeout": "1 s"}
     table = {"bucket": "2", "metastore.partitioned-table": "true", "file.format": "parquet"}
     assert split_options({**catalog, **table}) == (catalog, table)
-    assert not any(is_catalog_option(option.key) for option in OPTIONS)
+    assert {option.group for option in OPTIONS if is_catalog_option(option.key)} == {OF_CATALOG}
 
 
 def test_tasks_do_not_get_the_password_of_the_lock() -> None:
