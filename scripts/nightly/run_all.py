@@ -63,6 +63,7 @@ PROGRAMS = (
     Program("kills-s3-lock", KILL, ("--store", "s3-lock"), "--kills", 60, cores=2),
     Program("kill-commands", "scripts.nightly.kill_commands", (), "--kills", 280, cores=1),
     Program("race-local", RACE, ("--url", "build/race", "--processes", "8"), "--rounds", 20_000, cores=2),
+    Program("paused-lock-holders", "scripts.nightly.paused_lock_holders", (), "--pauses", 40, cores=2),
     Program("fuzz-files", "scripts.nightly.fuzz_files", (), "--files", 2_000_000, cores=2, minutes=45),
     Program("pairs-of-faults", PAIRS, ("--jobs", "2"), "--pairs", 100_000, cores=2, minutes=45),
     Program("mutations", "scripts.nightly.mutations", ("--jobs", "2"), "--sample", 60, cores=2, minutes=60),

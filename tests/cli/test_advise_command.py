@@ -25,7 +25,7 @@ def made(folder: Path, commits: int, bucket: int = 1, users: tuple[str, ...] = (
     context = make_table(folder / "t", COLUMNS, ["id"], bucket=bucket, options=given)
     for number in range(commits):
         rows = [{"id": key, "v": "x"} for key in range(number, number + 30)]
-        write(context, rows, commit_user=users[number % len(users)], inline_compaction="write-only" not in given)
+        write(context, rows, commit_user=users[number % len(users)])
     return context
 
 
