@@ -18,7 +18,7 @@ from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.export_job import ExportSummary
-    from paimon_cli.jobs.row_files import FileForm, OutputRequest
+    from paimon_cli.jobs.row_files import FileForm
     from paimon_cli.table.row_scan import Increment, RowScan
     from paimon_cli.table.table import Table
 
@@ -134,7 +134,6 @@ def read(
     paimon-cli read ./wh/shop.db/orders --output orders.csv.gz
     """
     from paimon_cli.cli.row_output import print_rows
-    from paimon_cli.jobs.row_files import OutputRequest
     from paimon_cli.table.row_scan import ReadRequest, plan_rows
 
     if incremental is not None and not (snapshot is None and tag is None and as_of is None):
@@ -161,7 +160,7 @@ def read(
     elif output_path is not None:
         _export(call, opened, scan, output_path)
     elif output_file is not None and form is not None:
-        _write(call, opened, scan, OutputRequest(output_file, *form, force, opened.store_options))
+        _write(call, opened, scan, (output_file, *form, force))
     else:
         print_rows(scan, opened.name, call.output, call.view)
 
@@ -195,6 +194,7 @@ class ShownPlan:
 
     snapshot_id: int | None
     levels: str
+    order_by: str | None
     splits: int
     splits_to_merge: int
     rows: int
@@ -221,6 +221,7 @@ _PLAN_TITLES = {
     "rows": ("Rows at most", COUNT),
     "size": ("Bytes at most", SIZE),
     "levels": ("Levels", TEXT),
+    "order_by": ("Order", TEXT),
 }
 PLAN_COLUMNS = tuple(
     Column(name, *_PLAN_TITLES.get(name, (name.replace("_", " ").capitalize(), COUNT))) for name in ShownPlan.__dataclass_fields__
@@ -232,6 +233,7 @@ def _show_plan(call: Call, table: Table, scan: RowScan) -> None:
     shown = ShownPlan(
         snapshot_id=None if plan.snapshot is None else plan.snapshot.id,
         levels=plan.levels,
+        order_by=scan.request.order_by,
         splits=len(plan.splits),
         splits_to_merge=plan.splits_to_merge,
         rows=plan.row_count,
@@ -257,10 +259,10 @@ def _file_form(path: str, file_format: FileFormat | None, file_size: str | None)
     return FileForm(named or FileFormat.PARQUET.value), size
 
 
-def _write(call: Call, table: Table, scan: RowScan, request: OutputRequest) -> None:
-    from paimon_cli.jobs.row_files import write_rows
+def _write(call: Call, table: Table, scan: RowScan, target: tuple[str, FileForm, int | None, bool]) -> None:
+    from paimon_cli.jobs.row_files import OutputRequest, write_rows
 
-    _show_summary(call, table, write_rows(scan, request))
+    _show_summary(call, table, write_rows(scan, OutputRequest(*target, table.store_options)))
 
 
 def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:
