@@ -12,6 +12,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from paimon_cli.cli.input_options import (
+    ColumnNames,
+    Delimiter,
+    Encoding,
+    Escape,
+    Header,
+    NullValues,
+    Quote,
+    TimestampFormats,
+    Timezone,
+)
 from paimon_cli.cli.messages import warn
 from paimon_cli.cli.parameters import (
     BranchName,
@@ -35,6 +46,7 @@ from paimon_cli.cli.results import Item, Listing, OutputFormat
 from paimon_cli.cli.trace_output import is_traced, trace_on_stderr
 from paimon_cli.cli.value_kinds import View
 from paimon_cli.errors import UsageError
+from paimon_cli.ingest.text_form import TextForm, text_form
 from paimon_cli.storage.catalog_options import split_options
 from paimon_cli.storage.trace import NoTrace
 from paimon_cli.storage.trace import Trace as StepsTrace
@@ -49,7 +61,8 @@ HIDDEN_ALIASES = {"ls": "list", "show": "get", "rm": "delete"}
 
 @dataclass(frozen=True)
 class Call:
-    """The shared options of one call, and what follows from them. `engine` and below are set for commands that run jobs.
+    """The shared options of one call, and what follows from them. `engine` and below are set for commands that run jobs,
+    `form` for those that read input files.
 
     `--option` holds options of the table and of its catalog; the names tell them apart (`storage.catalog_options`).
     """
@@ -66,6 +79,7 @@ class Call:
     spark_conf: dict[str, str] = field(default_factory=dict)
     spark_threshold: str | None = None
     trace: StepsTrace = field(default_factory=NoTrace, repr=False)
+    form: TextForm = field(default_factory=TextForm)
 
     def locate(self, table: str, allow_unsafe_commit: bool = False) -> TableLocation:
         from paimon_cli.table.table_location import locate_table
@@ -163,11 +177,18 @@ def group(help_text: str) -> typer.Typer:
 
 
 def command(
-    app: typer.Typer, name: str, *, runs_jobs: bool = False, keeps_options: bool = False, output: Any = Output, **settings: Any
+    app: typer.Typer,
+    name: str,
+    *,
+    runs_jobs: bool = False,
+    reads_files: bool = False,
+    keeps_options: bool = False,
+    output: Any = Output,
+    **settings: Any,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register `function(call, ...)` as a command with the shared options; `runs_jobs` adds those of the engine, `output`
-    declares `-o`.
+    """Register `function(call, ...)` as a command with the shared options; `output` declares `-o`.
 
+    `runs_jobs` adds those of the engine, `reads_files` those that say how text input is written.
     A command with a parameter `table` or `tables`, or below one (`context`), takes `--branch`, too. `keeps_options`: `--option`
     goes into the table, and the command looks at it together with other options.
     """
@@ -175,7 +196,8 @@ def command(
     def register(function: Callable[..., None]) -> Callable[..., None]:
         takes_table = not _NAMES_A_TABLE.isdisjoint(inspect.signature(function).parameters)
         form = _parameter("output", output, OutputFormat.TABLE)
-        shared = [form, *_SHARED, *([_BRANCH] if takes_table else []), *(_OF_JOBS if runs_jobs else [])]
+        of_input = _OF_INPUT if reads_files else []
+        shared = [*of_input, form, *_SHARED, *([_BRANCH] if takes_table else []), *(_OF_JOBS if runs_jobs else [])]
         wrapped = _with_shared_options(function, shared, keeps_options)
         app.command(name, **settings)(wrapped)
         if name in HIDDEN_ALIASES and "hidden" not in settings:
@@ -220,6 +242,8 @@ def _call(given: dict[str, Any]) -> Call:
     if "spark_conf" in given:
         given["spark_conf"] = split_pairs(given["spark_conf"], "--spark-conf")
         given["engine"] = given["engine"].value
+    if "delimiter" in given:
+        given["form"] = text_form(**{parameter.name: given.pop(parameter.name) for parameter in _OF_INPUT})
     return Call(**given)
 
 
@@ -242,4 +266,15 @@ _OF_JOBS = [
     _parameter("spark_threshold", SparkThreshold),
     _parameter("master", MasterUrl),
     _parameter("spark_conf", SparkSettings),
+]
+_OF_INPUT = [
+    _parameter("delimiter", Delimiter),
+    _parameter("quote", Quote),
+    _parameter("escape", Escape),
+    _parameter("header", Header, True),
+    _parameter("column_names", ColumnNames),
+    _parameter("null_values", NullValues),
+    _parameter("timestamp_formats", TimestampFormats),
+    _parameter("timezone", Timezone),
+    _parameter("encoding", Encoding),
 ]

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.input_options import SourceFormat
 from paimon_cli.cli.messages import say, warn
 from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName
 from paimon_cli.cli.results import Item, OutputFormat
 from paimon_cli.cli.schema_commands import SCHEMA_DETAILS
+from paimon_cli.cli.value_kinds import counted
 from paimon_cli.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
+    from paimon_cli.ingest.inference import InferredColumns
+    from paimon_cli.metadata.table_schema import TableSchema
     from paimon_cli.table.table_definition import TableDefinition
 
 
 def register(app: typer.Typer, panel: str) -> None:
-    command(app, "create", keeps_options=True, rich_help_panel=panel)(create)
+    command(app, "create", reads_files=True, keeps_options=True, rich_help_panel=panel)(create)
 
 
 def create(
@@ -36,6 +40,9 @@ def create(
     ] = None,
     from_file: Annotated[
         str | None, typer.Option("--from-file", metavar="FILE", help="The columns of a parquet, orc, csv or json file.")
+    ] = None,
+    file_format: Annotated[
+        SourceFormat | None, typer.Option("--format", help="Format of --from-file; else by its ending.")
     ] = None,
     primary_key: Annotated[
         str | None, typer.Option("--primary-key", metavar="NAMES", help="Columns of the primary key, such as a,b.")
@@ -57,7 +64,8 @@ def create(
     from paimon_cli.table.create_table import create_table
     from paimon_cli.table.option_values import refuse_unknown
 
-    definition = _with_clauses(_definition(columns, schema, ddl, from_file), primary_key, partition_by, comment)
+    inferred = _inferred(call, from_file, file_format)
+    definition = _with_clauses(_definition(columns, schema, ddl, from_file, inferred), primary_key, partition_by, comment)
     options = {**definition.options, **call.options}
     if bucket is not None:
         if call.options.get("bucket", str(bucket)).strip() != str(bucket):
@@ -68,17 +76,45 @@ def create(
         refuse_unknown(options)
     location = call.locate(table, allow_unsafe_commit)
     made = create_table(location, definition)
-    for warning in made.warnings:
+    for warning in (*made.warnings, *(inferred.warnings if inferred is not None and made.created else ())):
         warn(warning)
     if call.output is OutputFormat.TABLE:
         say(f"created {location.name}" if made.created else f"{location.name} exists already, left as it is")
+        if inferred is not None and made.created:
+            say(_columns_text(made.schema, inferred, from_file))
         return
     from paimon_cli.table.schema_report import schema_details
 
     call.show(Item("Schema", location.name, SCHEMA_DETAILS, schema_details(made.schema)))
 
 
-def _definition(columns: Sequence[str] | None, schema: str | None, ddl: str | None, from_file: str | None) -> TableDefinition:
+def _inferred(call: Call, from_file: str | None, file_format: SourceFormat | None) -> InferredColumns | None:
+    """The columns of `--from-file`, read as the options say."""
+    if from_file is None:
+        if call.form != type(call.form)() or file_format is not None:
+            raise UsageError("options for input files without --from-file", "no file is read", "give them to `write`")
+        return None
+    from paimon_cli.ingest.inference import columns_of_file
+
+    return columns_of_file(from_file, file_format.value if file_format else None, call.form, call.catalog_options)
+
+
+def _columns_text(schema: TableSchema, inferred: InferredColumns, source: str | None) -> str:
+    from paimon_cli.datatypes.field_types import type_to_sql
+
+    width = max(len(field.name) for field in schema.fields)
+    lines = [f"  {field.name:{width}}  {type_to_sql(field.type)}" for field in schema.fields]
+    looked = "" if inferred.rows is None else f", inferred from {counted(inferred.rows, 'row')} (all)"
+    return "\n".join([*lines, f"{counted(len(lines), 'column')} as in {source}{looked}"])
+
+
+def _definition(
+    columns: Sequence[str] | None,
+    schema: str | None,
+    ddl: str | None,
+    from_file: str | None,
+    inferred: InferredColumns | None,
+) -> TableDefinition:
     """Exactly one of the four says which columns there are."""
     given = [flag for flag, value in (("-C", columns), ("--schema", schema), ("--ddl", ddl), ("--from-file", from_file)) if value]
     if len(given) != 1:
@@ -94,11 +130,10 @@ def _definition(columns: Sequence[str] | None, schema: str | None, ddl: str | No
         from paimon_cli.table.ddl import parse_create_table
 
         return parse_create_table(_text(ddl), ddl)
-    if from_file:
-        from paimon_cli.ingest.inference import columns_of_file
+    if inferred is not None:
         from paimon_cli.table.table_definition import TableDefinition
 
-        return TableDefinition(columns_of_file(from_file))
+        return TableDefinition(inferred.fields)
     from paimon_cli.table.ddl import definition_of
     from paimon_cli.table.sql_columns import parse_column
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.input_options import FAIL, MissingColumn, MissingColumns, OnError, SourceFormat, print_notes
 from paimon_cli.cli.messages import note, say, warn
 from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from paimon_cli.table.table import Table
 
 SUMMARY_COLUMNS = (
+    Column("rows_read", "Rows read", COUNT),
     Column("rows", "Rows", COUNT),
     Column("delete_rows", "Deletes", COUNT),
     Column("files", "Files", COUNT),
@@ -40,6 +42,9 @@ SUMMARY_COLUMNS = (
     Column("compaction_lost", "Compaction lost"),
     Column("stalls", "Stalls", COUNT),
     Column("stall_seconds", "Stall seconds", TEXT),
+    Column("skipped_rows", "Skipped", COUNT),
+    Column("bad_cells", "Bad cells", COUNT),
+    Column("missing_columns", "Missing columns"),
     Column("compaction_wait_seconds", "Compaction wait seconds", TEXT),
     Column("buffer_size", "Write buffer", SIZE),
     Column("buffer_peak", "Buffer peak", SIZE),
@@ -51,15 +56,6 @@ SUMMARY_COLUMNS = (
     Column("engine_reason", "Why"),
     Column("seconds", "Seconds", TEXT),
 )
-
-
-class SourceFormat(str, enum.Enum):
-    """Choices of `--format`."""
-
-    PARQUET = "parquet"
-    CSV = "csv"
-    JSON = "json"
-    ORC = "orc"
 
 
 class RowOperation(str, enum.Enum):
@@ -79,7 +75,7 @@ class CompactWhen(str, enum.Enum):
 
 
 def register(app: typer.Typer, panel: str) -> None:
-    command(app, "write", runs_jobs=True, rich_help_panel=panel)(write)
+    command(app, "write", runs_jobs=True, reads_files=True, rich_help_panel=panel)(write)
 
 
 def write(
@@ -100,6 +96,11 @@ def write(
         list[str] | None,
         typer.Option("--partition", metavar="KEY=VALUE[,...]", help="With --overwrite: the partition to replace."),
     ] = None,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="With --overwrite: an input without rows is meant, not a failed command.")
+    ] = False,
+    on_error: OnError = FAIL,
+    missing_columns: MissingColumns = MissingColumn.NULL,
     commit_user: CommitUser = None,
     commit_id: CommitId = None,
     assume_new: AssumeNew = False,
@@ -170,6 +171,10 @@ def write(
         parallelism=parallelism,
         compaction="none" if compact is CompactWhen.AFTER else (compact or CompactWhen.INLINE).value,
         storage_options=opened.store_options,
+        form=call.form,
+        missing_are_null=missing_columns is MissingColumn.NULL,
+        on_error=on_error,
+        allow_empty=allow_empty,
     )
     if read_snapshot is not None and opened.context.options.commit_data_conflict_check == "off":
         warn("--read-snapshot has no effect while the data conflict check is off")
@@ -185,6 +190,7 @@ def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhe
 
     with call.engine_running(request.parallelism) as engine:
         summary = run_write(opened.context, request, engine, progress_on_stderr())
+        print_notes(summary.missing_columns, summary.skipped_rows, summary.bad_cells, opened, on_error=request.on_error)
         if call.output is OutputFormat.TABLE:
             say(_summary_text(summary))
         else:
@@ -204,7 +210,8 @@ def _stage(call: Call, opened: Table, request: WriteRequest, file: str) -> None:
 
     stage_file = StageFile(file)
     with call.engine_running(request.parallelism) as engine:
-        staged = stage_write(opened.context, request, stage_file, engine, progress_on_stderr())
+        staged, found = stage_write(opened.context, request, stage_file, engine, progress_on_stderr())
+    print_notes(sorted(found.lacking), found.bad_rows, found.bad_cells, opened, on_error=request.on_error)
     if call.output is OutputFormat.TABLE:
         say(staged_text(stage_file, staged))
     else:
@@ -228,10 +235,11 @@ def _summary_text(summary: WriteSummary) -> str:
     if summary.already_committed:
         return "committed before under this user and identifier, nothing was done"
     if not summary.snapshots:
-        return "no rows, nothing was committed"
+        return "the input has no rows that could be written: nothing was committed"
     ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
     deletes = f" ({counted(summary.delete_rows, 'delete')})" if summary.delete_rows else ""
-    rows = f"{counted(summary.rows, 'row')}{deletes}"
+    merged = f" of {summary.rows_read:,} read (equal keys merged)" if summary.rows < summary.rows_read else ""
+    rows = f"{counted(summary.rows, 'row')}{merged}{deletes}"
     compacted = f", {counted(summary.compacted, 'bucket')} compacted" if summary.compacted else ""
     stalled = f", stalled {summary.stall_seconds:.1f} s in {counted(summary.stalls, 'time')}" if summary.stalls else ""
     took = f"{counted(summary.attempts, 'attempt')}, {ran(summary)}{stalled}"

@@ -1,9 +1,9 @@
-"""How a conversion says which cell it cannot take: row within the batch, value, reason."""
+"""How a conversion says which cells it cannot take: rows within the batch, values, reason."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +12,24 @@ import pyarrow.compute as pc
 SHOWN_LENGTH = 60
 
 
-class BadCell(Exception):
+class BadCell(NamedTuple):
     """A value that its column cannot hold; `row` counts from 0 within the array that was converted."""
 
-    def __init__(self, row: int, value: object, why: str) -> None:
-        super().__init__(row, value, why)
-        self.row = row
-        self.value = value
-        self.why = why
+    row: int
+    value: object
+    why: str
+
+
+class BadCells(Exception):
+    """All cells that one step of a conversion refuses, by ascending rows; later steps may refuse others."""
+
+    def __init__(self, cells: Sequence[BadCell]) -> None:
+        super().__init__(cells)
+        self.cells = cells
+
+    @property
+    def first(self) -> BadCell:
+        return self.cells[0]
 
 
 class WrongType(Exception):
@@ -33,15 +43,20 @@ class WrongType(Exception):
 
 def shown(value: object) -> str:
     """The value for a message, shortened; text in quotes so that blanks show."""
-    text = "null" if value is None else value.hex() if isinstance(value, bytes) else str(value)
+    text = plain_text(value)
     if len(text) > SHOWN_LENGTH:
         text = text[: SHOWN_LENGTH - 1] + "…"
-    text = text.encode(errors="backslashreplace").decode()
     return f"'{text}'" if isinstance(value, str) else text
 
 
-def bad_cell(array: pa.Array, row: int, why: str) -> BadCell:
-    return BadCell(row, shown(_python_value(array[row])), why)
+def plain_text(value: object) -> str:
+    """The value as text that every output takes; bytes as hex."""
+    text = "null" if value is None else value.hex() if isinstance(value, bytes) else str(value)
+    return text.encode(errors="backslashreplace").decode()
+
+
+def bad_cells(array: pa.Array, rows: Sequence[int] | np.ndarray, why: str) -> BadCells:
+    return BadCells([BadCell(int(row), _python_value(array[int(row)]), why) for row in rows])
 
 
 def _python_value(scalar: pa.Scalar) -> Any:
@@ -55,27 +70,44 @@ def _python_value(scalar: pa.Scalar) -> Any:
 
 
 def require(array: pa.Array, passes: pa.Array | np.ndarray, why: str) -> None:
-    """Raise BadCell for the first row whose mark is false; null marks pass (null cells are judged elsewhere)."""
+    """Raise BadCells for the rows whose mark is false; null marks pass (null cells are judged elsewhere)."""
     marks = passes if isinstance(passes, np.ndarray) else pc.fill_null(passes, True).to_numpy(zero_copy_only=False)
     if not marks.all():
-        raise bad_cell(array, int(np.argmin(marks)), why)
+        raise bad_cells(array, np.flatnonzero(~marks), why)
 
 
 def attempt(array: pa.Array, convert: Callable[[pa.Array], pa.Array], why: str) -> pa.Array:
-    """`convert(array)`; where Arrow refuses, BadCell of the first row that it refuses, found by halving."""
+    """`convert(array)`; where Arrow refuses, BadCells of all rows that it refuses, found by halving."""
     try:
         return convert(array)
     except pa.ArrowInvalid as problem:
-        low, high = 0, len(array)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if _refuses(array.slice(low, middle - low), convert) else (middle, high)
-        raise bad_cell(array, low, why) from problem
+        raise bad_cells(array, _refused(array, 0, convert), why) from problem
 
 
-def _refuses(array: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> bool:
+def _refused(array: pa.Array, first: int, convert: Callable[[pa.Array], pa.Array]) -> list[int]:
+    """Rows, counted from `first`, that do not convert by themselves."""
     try:
         convert(array)
     except pa.ArrowInvalid:
-        return True
-    return False
+        if len(array) == 1:
+            return [first]
+        half = len(array) // 2
+        return _refused(array.slice(0, half), first, convert) + _refused(array.slice(half), first + half, convert)
+    return []
+
+
+def converted(array: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, list[BadCell]]:
+    """`convert(array)` with null in place of the cells that it refuses, and those cells by ascending rows."""
+    cells: list[BadCell] = []
+    while True:
+        try:
+            return convert(array), sorted(cells, key=lambda cell: cell.row)
+        except BadCells as refused:
+            cells += refused.cells
+            array = without(array, [cell.row for cell in refused.cells])
+
+
+def without(array: pa.Array, rows: Sequence[int]) -> pa.Array:
+    """The array with null in these rows."""
+    kept = np.arange(len(array))
+    return array.take(pa.array(kept, mask=np.isin(kept, rows)))

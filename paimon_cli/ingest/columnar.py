@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest.splits import SourceSplit
+from paimon_cli.ingest.splits import RawRows, SourceSplit
 
 BATCH_ROWS = 65536
 READ_BUFFER_BYTES = 1 << 20
 
 
-def columnar_batches(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
+def columnar_batches(stream: BinaryIO, split: SourceSplit) -> Iterator[RawRows]:
     """All columns of the split's rows in file order. Raises BadInput for a damaged file."""
+    row = 0
     try:
-        yield from _parquet(stream, split) if split.format == "parquet" else _orc(stream)
+        for batch in _parquet(stream, split) if split.format == "parquet" else _orc(stream):
+            yield RawRows(batch, np.arange(row, row + batch.num_rows))
+            row += batch.num_rows
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as problem:
         raise BadInput(f"cannot read {split.name}", str(problem), source=split.name) from problem
 

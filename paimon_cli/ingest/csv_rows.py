@@ -1,74 +1,134 @@
-"""CSV input (RFC 4180, header required): every cell as raw text, so that errors can name row and column."""
+"""CSV input (RFC 4180 and its variants): every cell as raw text, so that errors can name row and column."""
 
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-from collections.abc import Callable, Iterator
-from typing import BinaryIO, cast
+from collections.abc import Callable, Iterator, Sequence
+from lzma import LZMAError
+from os.path import splitext
+from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest.sources import is_gzipped
-from paimon_cli.ingest.splits import SourceSplit
+from paimon_cli.ingest.rejects import Fault
+from paimon_cli.ingest.sources import text_stream, uncompressed_name
+from paimon_cli.ingest.splits import RawRows, SourceSplit
+from paimon_cli.ingest.text_form import DELIMITER_OF_EXTENSION, TextForm
 
 BLOCK_BYTES = 8 << 20
 """A CSV row may not be longer."""
 BATCH_ROWS = 65536
+NOT_UTF_8 = "\ud800"
+"""What no text holds that can be encoded: stands for the zeros that UTF-16 has between letters."""
+UNREADABLE = (pa.ArrowInvalid, OSError, EOFError, LZMAError)
 
 
-def csv_batches(open_source: Callable[[], BinaryIO], split: SourceSplit, delimiter: str) -> Iterator[pa.RecordBatch]:
+def csv_batches(
+    open_source: Callable[[], BinaryIO], split: SourceSplit, form: TextForm, by_position: Sequence[str] = ()
+) -> Iterator[RawRows]:
     """Binary columns with the cells' UTF-8 text; an empty cell is null, a quoted empty one the empty text.
 
-    The first batch has no rows, so that the header is checked even if none follow. `open_source` is called twice: for the
-    header and for the rows. Raises BadInput: no usable header, a row with too few or too many cells.
+    The first batch has no rows, so that the header is checked even if none follow; a file without any text has no batch at
+    all. `by_position`: the columns of a file without header, unless the form names them. `open_source` is called twice: for
+    the header and for the rows. Raises BadInput: no usable header. Faults of rows: too few or too many cells.
     """
-    names = _header(open_source, split, delimiter)
-    yield pa.RecordBatch.from_arrays([pa.array([], pa.binary()) for _ in names], names=names)
+    delimiter = form.delimiter or DELIMITER_OF_EXTENSION.get(splitext(uncompressed_name(split.path))[1].lower(), ",")
+    first = _first_row(open_source, split, form, delimiter)
+    if not first:
+        return
+    names = _column_names(first, split, form, by_position)
+    yield RawRows(pa.RecordBatch.from_arrays([pa.array([], pa.binary()) for _ in names], names=names), np.arange(0))
     faulty: list[pacsv.InvalidRow] = []
     row = 0
-    for batch in _parsed(open_source, split, names, delimiter, faulty):
-        sound = batch.slice(0, max(0, _data_row(faulty[0]) - row)) if faulty else batch
-        for start in range(0, sound.num_rows, BATCH_ROWS):
-            yield sound.slice(start, BATCH_ROWS)
-        if sound.num_rows < batch.num_rows:
-            break
-        row += batch.num_rows
+    for batch in _parsed(open_source, split, form, delimiter, first, faulty):
+        numbers = _numbers(row, batch.num_rows, [_data_row(fault, form) for fault in faulty])
+        row = int(numbers[-1]) + 1 if len(numbers) else row
+        faults = _taken(faulty, split, form, row)
+        named = batch.rename_columns(names)
+        for start in range(0, max(1, batch.num_rows), BATCH_ROWS):
+            yield RawRows(named.slice(start, BATCH_ROWS), numbers[start : start + BATCH_ROWS], faults if start == 0 else ())
     if faulty:
-        first = faulty[0]
-        raise split.bad_row(_data_row(first), f"it has {first.actual_columns} cells, the header has {first.expected_columns}")
+        no_rows = pa.RecordBatch.from_arrays([pa.array([], pa.binary()) for _ in names], names=names)
+        yield RawRows(no_rows, np.arange(0), _taken(faulty, split, form, None))
 
 
-def _data_row(faulty: pacsv.InvalidRow) -> int:
+def _numbers(first: int, count: int, left_out: list[int]) -> np.ndarray:
+    """Row numbers of the next `count` sound rows."""
+    numbers = np.arange(first, first + count + len(left_out))
+    return numbers[~np.isin(numbers, left_out)][:count] if left_out else numbers
+
+
+def _taken(faulty: list[pacsv.InvalidRow], split: SourceSplit, form: TextForm, before: int | None) -> list[Fault]:
+    """The faults of rows up to `before`, taken out of `faulty`, which may be ahead of the batches."""
+    due = [fault for fault in faulty if before is None or _data_row(fault, form) < before]
+    faulty[:] = faulty[len(due) :]
+    return [
+        split.fault(_data_row(fault, form), f"it has {fault.actual_columns} cells, {_expected(fault, form)}", value=fault.text)
+        for fault in due
+    ]
+
+
+def _expected(fault: pacsv.InvalidRow, form: TextForm) -> str:
+    return f"the {'header' if form.header else 'first row'} has {fault.expected_columns}"
+
+
+def _data_row(faulty: pacsv.InvalidRow, form: TextForm) -> int:
     """0-based data row; pyarrow counts from 1 and takes the header for a row."""
-    return int(faulty.number) - 2
+    return int(faulty.number) - (2 if form.header else 1)
 
 
-def _unpacked(stream: BinaryIO, split: SourceSplit) -> BinaryIO:
-    return cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if is_gzipped(split.path) else stream
-
-
-def _header(open_source: Callable[[], BinaryIO], split: SourceSplit, delimiter: str) -> list[str]:
+def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: TextForm, delimiter: str) -> list[str]:
+    quoting = {"quotechar": form.quote} if form.quote else {"quoting": csv.QUOTE_NONE}
     try:
         with open_source() as stream:
             # The text reader looks ahead: bytes of later rows that are not UTF-8 are told with their row.
-            text = io.TextIOWrapper(_unpacked(stream, split), encoding="utf-8-sig", errors="surrogateescape", newline="")
-            names = next(csv.reader(text, delimiter=delimiter), [])
-            "".join(names).encode()
-    except (UnicodeEncodeError, csv.Error, OSError, EOFError) as problem:
+            recoded = _text(stream, split, form)
+            text = io.TextIOWrapper(recoded, encoding="utf-8-sig", errors="surrogateescape", newline="")
+            rows = csv.reader(text, delimiter=delimiter, escapechar=form.escape or None, **quoting)
+            names = next((row for row in rows if row), [])
+            "".join(names).replace("\0", NOT_UTF_8).encode()
+    except UnicodeEncodeError as problem:
+        hint = "--encoding utf-16" if "\0" in "".join(names) else "name its encoding, such as --encoding latin1"
+        raise BadInput(f"cannot read the header of {split.name}", "it is not UTF-8", hint, source=split.name) from problem
+    except (csv.Error, *UNREADABLE) as problem:
         raise BadInput(f"cannot read the header of {split.name}", str(problem), source=split.name) from problem
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if not names or repeated:
-        why = f"column '{repeated[0]}' appears twice" if repeated else "the file is empty"
-        raise BadInput(f"{split.name} has no usable header", why, "the first row must name the columns", source=split.name)
+    return names
+
+
+def _text(stream: BinaryIO, split: SourceSplit, form: TextForm) -> BinaryIO:
+    return text_stream(stream, split.path, split.name, None if form.is_utf8 else form.encoding)
+
+
+def _column_names(first: list[str], split: SourceSplit, form: TextForm, by_position: Sequence[str]) -> list[str]:
+    what, hint = f"{split.name} has no usable header", "the first row must name the columns; if it does not: --no-header"
+    if form.header and not form.columns:
+        repeated = sorted({name for name in first if first.count(name) > 1})
+        if repeated:
+            raise BadInput(what, f"column '{repeated[0]}' appears twice", hint, source=split.name)
+        return first
+    names = list(form.columns or by_position) or [f"c{number}" for number in range(1, len(first) + 1)]
+    if len(names) != len(first):
+        named = "--columns names" if form.columns else "the table has"
+        raise BadInput(
+            f"{split.name} has {len(first)} columns, {named} {len(names)}",
+            "without a header cells are taken by their position" if not form.header else "each column gets one name",
+            f"name what the file holds: --columns {','.join(names[: len(first)])}",
+            source=split.name,
+        )
     return names
 
 
 def _parsed(
-    open_source: Callable[[], BinaryIO], split: SourceSplit, names: list[str], delimiter: str, faulty: list[pacsv.InvalidRow]
+    open_source: Callable[[], BinaryIO],
+    split: SourceSplit,
+    form: TextForm,
+    delimiter: str,
+    first: list[str],
+    faulty: list[pacsv.InvalidRow],
 ) -> Iterator[pa.RecordBatch]:
     """Rows with the right number of cells; the others are noted in `faulty`, at the latest with the batch they belong to."""
 
@@ -76,18 +136,27 @@ def _parsed(
         faulty.append(row)
         return "skip"
 
+    positions = [f"c{number}" for number in range(len(first))]
     try:
         with open_source() as stream:
             yield from pacsv.open_csv(
-                _unpacked(stream, split),
-                read_options=pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
-                parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note),
+                _text(stream, split, form),
+                read_options=pacsv.ReadOptions(
+                    use_threads=False, block_size=BLOCK_BYTES, column_names=None if form.header else positions
+                ),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=delimiter,
+                    quote_char=form.quote or False,
+                    escape_char=form.escape or False,
+                    newlines_in_values=True,
+                    invalid_row_handler=note,
+                ),
                 convert_options=pacsv.ConvertOptions(
-                    column_types={name: pa.binary() for name in names},
-                    null_values=[""],
+                    column_types={name: pa.binary() for name in (first if form.header else positions)},
+                    null_values=["", *form.null_values],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
                 ),
             )
-    except (pa.ArrowInvalid, OSError, EOFError) as problem:
+    except UNREADABLE as problem:
         raise BadInput(f"cannot read {split.name} as CSV", str(problem), source=split.name) from problem

@@ -1,75 +1,233 @@
-"""The columns of an existing parquet, orc, csv or json file: what `create --from-file` starts from."""
+"""The columns of existing files: what `create --from-file` starts from. A write with the same options takes those files."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import count
+from typing import Any, BinaryIO
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.datatypes.arrow_types import type_from_arrow
-from paimon_cli.datatypes.field_types import DataField
-from paimon_cli.errors import BadInput, NotFound, UsageError
+from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS
+from paimon_cli.datatypes.field_types import DataField, DataType
+from paimon_cli.errors import BadInput
+from paimon_cli.ingest.bad_cells import converted
+from paimon_cli.ingest.csv_rows import csv_batches
+from paimon_cli.ingest.json_lines import line_bounds
+from paimon_cli.ingest.json_rows import json_blocks, parsed_line
+from paimon_cli.ingest.sources import text_stream
+from paimon_cli.ingest.splits import SourceSplit, plan_sources
+from paimon_cli.ingest.text_evidence import BOOLEAN, NUMBERS, STRING, TIMES, TextEvidence, described
+from paimon_cli.ingest.text_form import TEXT, TextForm
+from paimon_cli.ingest.text_values import PLAIN, text_of_cells
+from paimon_cli.storage.storage_for_url import storage_for_url
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-FORMAT_OF_EXTENSION = {".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json"}
-INFERENCE_BYTES = 8 << 20
-"""How much of a csv or json file is looked at: the types of its first block."""
-
-
-def columns_of_file(path: str) -> tuple[DataField, ...]:
-    """Columns with the file's own names and types; csv and json types are inferred from the first rows."""
-    if not os.path.isfile(path):
-        raise NotFound(f"no file {path}", hint="--from-file takes one local parquet, orc, csv or json file")
-    extension = os.path.splitext(path)[1].lower()
-    if extension not in FORMAT_OF_EXTENSION:
-        raise UsageError(f"cannot tell the format of {path}", f"known endings: {', '.join(FORMAT_OF_EXTENSION)}")
-    schema = _arrow_schema(path, FORMAT_OF_EXTENSION[extension])
-    return tuple(_field(column) for column in schema)
+NANOSECONDS = 9
+MOST_FIELDS = 200
+"""An object with more keys than a person would name columns is a map."""
 
 
-def _field(column: pa.Field) -> DataField:
-    import pyarrow as pa
+@dataclass(frozen=True)
+class InferredColumns:
+    """The columns, how many rows were looked at (None: the file says its types), and what the user should know of the choice."""
 
-    if pa.types.is_null(column.type):
-        raise UsageError(f"column '{column.name}' holds only nulls", "its type cannot be inferred", "declare the columns with -C")
-    return DataField(0, column.name, type_from_arrow(column.type, column.nullable))
+    fields: tuple[DataField, ...]
+    rows: int | None = None
+    warnings: tuple[str, ...] = ()
 
 
-def _arrow_schema(path: str, file_format: str) -> pa.Schema:
-    import pyarrow as pa
+def columns_of_file(
+    source: str, format: str | None = None, form: TextForm = PLAIN, storage_options: Mapping[str, str] | None = None
+) -> InferredColumns:
+    """Columns with the files' own names; the types of text take all of its rows, so all are read.
 
+    `source`: a file, glob or directory, as for a write. Raises NotFound, UsageError, BadInput.
+    """
+    splits = plan_sources([source], format, storage_options, form)
+    formats = {split.format for split in splits}
+    if len(formats) > 1 or (len({split.path for split in splits}) > 1 and not formats <= set(TEXT)):
+        raise BadInput(f"{source} is several files", "columns are taken from one, or from text files of one format")
+    reading = _Reading(form, storage_options)
+    for split in splits:
+        reading.add(split)
+    return reading.columns()
+
+
+class _Reading:
+    """What was seen in the files so far."""
+
+    def __init__(self, form: TextForm, storage_options: Mapping[str, str] | None) -> None:
+        self._form = form
+        self._options = storage_options
+        self._shapes: dict[str, Shape] = {}
+        self._typed: pa.Schema | None = None
+        self._rows = 0
+
+    def add(self, split: SourceSplit) -> None:
+        storage, path = storage_for_url(split.path, self._options)
+
+        def open_source() -> BinaryIO:
+            return storage.open_input(path)
+
+        if split.format == "csv":
+            self._add_csv(split, open_source)
+            return
+        with open_source() as stream:
+            if split.format == "json":
+                encoding = None if self._form.is_utf8 else self._form.encoding
+                self._add_json(split, text_stream(stream, split.path, split.name, encoding))
+            else:
+                self._typed = _typed_schema(split, stream)
+
+    def _add_csv(self, split: SourceSplit, open_source: Any) -> None:
+        for raw in csv_batches(open_source, split, self._form):
+            if raw.faults:
+                raise _bad_row(raw.faults[0].what, raw.faults[0].why)
+            self._rows += raw.batch.num_rows
+            for name, cells in zip(raw.batch.schema.names, raw.batch.columns, strict=True):
+                texts, undecodable = converted(cells, text_of_cells)
+                for cell in undecodable[:1]:
+                    fault = split.fault(int(raw.rows[cell.row]), cell.why, name, cell.value)
+                    raise _bad_row(fault.what, fault.why)
+                self._shape(name).texts.add(texts)
+
+    def _add_json(self, split: SourceSplit, stream: BinaryIO) -> None:
+        for block in json_blocks(stream, split):
+            values: dict[str, list[Any]] = {}
+            for start, end in zip(*line_bounds(block), strict=True):
+                parsed, problem = parsed_line(block[start:end], parse_constant=Decimal)
+                if problem:
+                    raise _bad_row(split.fault(self._rows, problem).what, problem)
+                for key, value in parsed.items():
+                    values.setdefault(key, []).append(value)
+                self._rows += 1
+            for key, found in values.items():
+                try:
+                    self._shape(key, in_json=True).add(found)
+                except UnicodeEncodeError as problem:
+                    raise _bad_row(
+                        f"{split.name}: column '{key}' holds text that is not valid Unicode", str(problem)
+                    ) from problem
+
+    def _shape(self, name: str, *, in_json: bool = False) -> Shape:
+        if name not in self._shapes:
+            self._shapes[name] = Shape(self._form, TIMES if in_json else (BOOLEAN, *NUMBERS, *TIMES))
+        return self._shapes[name]
+
+    def columns(self) -> InferredColumns:
+        warnings: list[str] = []
+        ids = count()
+        if self._typed is not None:
+            return InferredColumns(tuple(_typed_field(column, warnings) for column in self._typed), None, tuple(warnings))
+        if not self._shapes:
+            raise BadInput("the input has no columns", "there is no text in it", "declare the columns with -C")
+        named = [(name, shape.conclusion(name, warnings, ids)) for name, shape in self._shapes.items()]
+        times = [name for name, t in named if t.root in TIMESTAMP_ROOTS]
+        if any(t.root in TIMESTAMP_ROOTS and t.precision == NANOSECONDS for _, t in named):
+            named = [(name, self._with_nanoseconds(name, t, times, warnings)) for name, t in named]
+        return InferredColumns(tuple(DataField(0, name, t) for name, t in named), self._rows, tuple(warnings))
+
+    def _with_nanoseconds(self, name: str, t: DataType, times: list[str], warnings: list[str]) -> DataType:
+        """A parquet file has all of its timestamps with more than six digits, or none."""
+        if t.root not in TIMESTAMP_ROOTS:
+            return t
+        others = [other for other in times if not self._shapes[other].texts.takes_nanoseconds]
+        if not others:
+            return DataType(t.root, precision=NANOSECONDS)
+        if t.precision != NANOSECONDS:
+            return t
+        warnings.append(described(name, STRING, f"its nine digits do not go together with the years of '{others[0]}'"))
+        return STRING
+
+
+class Shape:
+    """What the values of a column, an element or a field are."""
+
+    def __init__(self, form: TextForm, candidates: tuple[DataType, ...]) -> None:
+        self._form = form
+        self.texts = TextEvidence(form, candidates)
+        self._numbers = TextEvidence(form, NUMBERS)
+        self._booleans = False
+        self._element: Shape | None = None
+        self._fields: dict[str, Shape] | None = None
+
+    def add(self, values: list[Any]) -> None:
+        """Parsed JSON values. What is inside of lists and objects is read as text or as numbers, never as times."""
+        self._booleans |= any(isinstance(value, bool) for value in values)
+        self.texts.add(pa.array([value for value in values if isinstance(value, str)], pa.string()))
+        numbers = [_number_text(value) for value in values if isinstance(value, (int, Decimal)) and not isinstance(value, bool)]
+        self._numbers.add(pa.array(numbers, pa.string()))
+        lists = [value for value in values if isinstance(value, list)]
+        if lists:
+            self._element = self._element or Shape(self._form, ())
+            self._element.add([item for value in lists for item in value])
+        objects = [value for value in values if isinstance(value, dict)]
+        if objects:
+            self._fields = {} if self._fields is None else self._fields
+            inner: dict[str, list[Any]] = {}
+            for value in objects:
+                for key, item in value.items():
+                    inner.setdefault(key, []).append(item)
+            for key, items in inner.items():
+                self._fields.setdefault(key, Shape(self._form, ())).add(items)
+
+    def conclusion(self, name: str, warnings: list[str], ids: count[int]) -> DataType:
+        """The type. Raises BadInput where values of several kinds have none in common."""
+        kinds = {
+            "texts": self.texts.seen,
+            "numbers": self._numbers.seen,
+            "true and false": self._booleans,
+            "lists": self._element is not None,
+            "objects": self._fields is not None,
+        }
+        found = [kind for kind, seen in kinds.items() if seen]
+        if len(found) > 1:
+            what = f"column '{name}' holds {' beside '.join(found)}"
+            raise BadInput(what, "no column type takes both", "make them one kind in the input, or declare the columns with -C")
+        if self._booleans:
+            return BOOLEAN
+        if self._element is not None:
+            return DataType("ARRAY", element=self._element.conclusion(f"{name}[]", warnings, ids))
+        if self._fields is not None:
+            return self._object(name, warnings, ids)
+        t, why = (self._numbers if self._numbers.seen else self.texts).conclusion()
+        if why:
+            warnings.append(described(name, t, why))
+        return t
+
+    def _object(self, name: str, warnings: list[str], ids: count[int]) -> DataType:
+        fields = self._fields or {}
+        types = {key: shape.conclusion(f"{name}.{key}", warnings, ids) for key, shape in fields.items()}
+        if not types or "" in types or (len(types) > MOST_FIELDS and len(set(types.values())) == 1):
+            value = next(iter(types.values()), STRING)
+            return DataType("MAP", key=STRING.with_nullable(False), value=value)
+        return DataType("ROW", fields=tuple(DataField(next(ids), key, t) for key, t in types.items()))
+
+
+def _number_text(number: int | Decimal) -> str:
+    """As it was written as far as it matters: a number with a fraction or an exponent is none of BIGINT."""
+    text = str(number)
+    return f"{text}.0" if isinstance(number, Decimal) and text.lstrip("-").isdigit() else text
+
+
+def _bad_row(what: str, why: str) -> BadInput:
+    return BadInput(what, why, "correct the input, or declare the columns with -C and write with --on-error skip")
+
+
+def _typed_schema(split: SourceSplit, stream: BinaryIO) -> pa.Schema:
     try:
-        return _READERS[file_format](path)
+        return pq.read_schema(stream).remove_metadata() if split.format == "parquet" else OrcFile(stream).schema
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise BadInput(f"cannot read {path} as {file_format}", str(error).split("\n")[0]) from error
+        raise BadInput(f"cannot read {split.name} as {split.format}", str(error).split("\n")[0]) from error
 
 
-def _parquet_schema(path: str) -> pa.Schema:
-    from pyarrow import parquet
-
-    return parquet.read_schema(path).remove_metadata()
-
-
-def _orc_schema(path: str) -> pa.Schema:
-    from paimon_cli.bucket.orc_file import OrcFile
-
-    with open(path, "rb") as source:
-        return OrcFile(source).schema
-
-
-def _csv_schema(path: str) -> pa.Schema:
-    from pyarrow import csv
-
-    with csv.open_csv(path, read_options=csv.ReadOptions(block_size=INFERENCE_BYTES)) as reader:
-        return reader.schema
-
-
-def _json_schema(path: str) -> pa.Schema:
-    from pyarrow import json
-
-    with json.open_json(path, read_options=json.ReadOptions(block_size=INFERENCE_BYTES)) as reader:
-        return reader.schema
-
-
-_READERS = {"parquet": _parquet_schema, "orc": _orc_schema, "csv": _csv_schema, "json": _json_schema}
+def _typed_field(column: pa.Field, warnings: list[str]) -> DataField:
+    if pa.types.is_null(column.type):
+        warnings.append(described(column.name, STRING, "it holds nothing but nulls"))
+        return DataField(0, column.name, STRING)
+    return DataField(0, column.name, type_from_arrow(column.type, column.nullable))

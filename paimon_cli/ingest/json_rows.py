@@ -1,28 +1,30 @@
-"""JSON lines: the canonical form that `read -o ndjson` prints, and natural JSON; one object a line."""
+"""JSON lines and arrays: the canonical form that `read -o ndjson` prints, and natural JSON; one object a row."""
 
 from __future__ import annotations
 
-import gzip
-import io
+import codecs
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, BinaryIO, cast
+from lzma import LZMAError
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pajson
 
-from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, NESTED_ROOTS
 from paimon_cli.datatypes.field_types import DataField, DataType, type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import BadInput, NotSupported
-from paimon_cli.ingest.bad_cells import BadCell, shown
-from paimon_cli.ingest.sources import is_gzipped
-from paimon_cli.ingest.splits import SourceSplit, line_bounds
+from paimon_cli.ingest.bad_cells import BadCell, BadCells, shown
+from paimon_cli.ingest.json_lines import BYTE_ORDER_MARK, NotAnArray, array_blocks, begins_array, line_bounds
+from paimon_cli.ingest.rejects import Fault
+from paimon_cli.ingest.splits import RawRows, SourceSplit
+from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import CALENDAR_ROOTS, check_calendar_text
 
 BLOCK_BYTES = 8 << 20
@@ -37,39 +39,80 @@ ARROW_JSON_TYPES = {
     "DOUBLE": pa.float64(),
 }
 """What pyarrow's reader parses exactly; every other atomic type comes as text."""
+NUMBER_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError, NotSupported)
+"""What Arrow and `values_to_arrow` raise for a value that is too large or of another kind."""
 
 
-def json_batches(stream: BinaryIO, split: SourceSplit, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
+def json_batches(stream: BinaryIO, split: SourceSplit, fields: Sequence[DataField], needed: Needed) -> Iterator[RawRows]:
     """All `fields` as columns, a missing key as null; atomic types as text or as parsed numbers.
 
-    Raises BadInput that names the line's row number: malformed line, unknown key, value of another JSON kind.
+    Faults of rows: malformed line, unknown key, a key of `needed` missing, value of another JSON kind.
     """
     row = 0
-    for block in _blocks(stream, split):
+    for block in json_blocks(stream, split):
         starts, ends = line_bounds(block)
         table = _parsed_by_arrow(block, starts, ends, fields)
-        if table is not None:
-            yield from table.to_batches(max_chunksize=BATCH_ROWS)
-        else:
-            for first in range(0, len(starts), BATCH_ROWS):
-                lines = [block[s:e] for s, e in zip(starts[first:][:BATCH_ROWS], ends[first:][:BATCH_ROWS], strict=True)]
-                yield from _parsed_by_line(lines, split, row + first, fields)
+        lacking = set() if table is None else _lacking(table, block, needed)
+        if table is not None and not lacking & needed.strictly:
+            needed.lacked |= lacking
+            for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+                yield RawRows(batch, np.arange(row, row + batch.num_rows))
+                row += batch.num_rows
+            continue
+        for first in range(0, len(starts), BATCH_ROWS):
+            lines = [block[s:e] for s, e in zip(starts[first:][:BATCH_ROWS], ends[first:][:BATCH_ROWS], strict=True)]
+            yield _parsed_by_line(lines, split, row + first, fields, needed)
         row += len(starts)
 
 
-def _blocks(stream: BinaryIO, split: SourceSplit) -> Iterator[bytes]:
+@dataclass
+class Needed:
+    """Which keys rows must have (`strictly`), and which of the others some rows lacked (`lacked`, of those in `noticed`)."""
+
+    strictly: frozenset[str] = frozenset()
+    noticed: frozenset[str] = frozenset()
+    lacked: set[str] = field(default_factory=set)
+
+
+def _lacking(table: pa.Table, block: bytes, needed: Needed) -> set[str]:
+    """Columns whose key is not in every line. A text cannot look like a key: its quotes are escaped."""
+    wanted = (needed.strictly | needed.noticed) - needed.lacked
+    return {
+        name
+        for name in wanted & set(table.column_names)
+        if table[name].null_count and _key_count(block, name, table.num_rows) < table.num_rows
+    }
+
+
+def _key_count(block: bytes, name: str, rows: int) -> int:
+    plain = block.count(json.dumps(name, ensure_ascii=False).encode() + b":")
+    if plain >= rows:
+        return plain
+    spellings = {json.dumps(name, ensure_ascii=False).encode(), json.dumps(name).encode()}
+    return len(re.findall(b"(?:" + b"|".join(map(re.escape, spellings)) + rb")\s*:", block))
+
+
+def json_blocks(stream: BinaryIO, split: SourceSplit) -> Iterator[bytes]:
     """The split's bytes in pieces that end with a line."""
     try:
-        source = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=stream))) if is_gzipped(split.path) else stream
         if split.start:
-            source.seek(split.start)
+            stream.seek(split.start)
         left = split.length
-        while block := source.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
+        while block := stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)):
+            if not split.start and left == split.length:
+                if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    raise BadInput(f"{split.name} is UTF-16", "it was read as UTF-8", "--encoding utf-16", source=split.name)
+                if begins_array(block):
+                    yield from array_blocks(stream, block, BLOCK_BYTES)
+                    return
             if not block.endswith(b"\n"):
-                block += source.readline()
-            left = None if left is None else max(0, left - len(block))
-            yield block
-    except (OSError, EOFError) as problem:
+                block += stream.readline()
+            size = len(block)
+            yield block.removeprefix(BYTE_ORDER_MARK) if not split.start and left == split.length else block
+            left = None if left is None else max(0, left - size)
+    except (OSError, EOFError, LZMAError, NotAnArray) as problem:
         raise BadInput(f"cannot read {split.name}", str(problem), source=split.name) from problem
 
 
@@ -93,51 +136,53 @@ def _parsed_by_arrow(block: bytes, starts: np.ndarray, ends: np.ndarray, fields:
     return table if table.num_rows == len(starts) else None
 
 
-def _parsed_by_line(
-    lines: Sequence[bytes], split: SourceSplit, row: int, fields: Sequence[DataField]
-) -> Iterator[pa.RecordBatch]:
-    """The exact way: Python's parser line by line, since maps as lists of pairs and numbers of any length need it.
-
-    Rows before a fault still come out, so that the first fault of the file is the one that is told.
-    """
+def _parsed_by_line(lines: Sequence[bytes], split: SourceSplit, row: int, fields: Sequence[DataField], needed: Needed) -> RawRows:
+    """The exact way: Python's parser line by line, since maps as lists of pairs and numbers of any length need it."""
     known = {field.name for field in fields}
     objects: list[dict[str, Any]] = []
-    fault: BadInput | None = None
-    for number, line in enumerate(lines):
-        problem = _line_problem(line, known, objects)
+    rows: list[int] = []
+    faults: list[Fault] = []
+    for number, line in enumerate(lines, row):
+        problem = _line_problem(line, known, needed, objects)
         if problem:
-            fault = split.bad_row(row + number, problem)
-            break
-    try:
-        batch = _columns(objects, fields)
-    except _Fault as first:
-        fault = split.bad_row(row + first.cell.row, first.cell.why, column=first.column, value=str(first.cell.value))
-        batch = _columns(objects[: first.cell.row], fields)
-    yield batch
-    if fault is not None:
-        raise fault
+            faults.append(split.fault(number, problem, value=line))
+        else:
+            rows.append(number)
+    columns = []
+    for field_ in fields:
+        values = [found.get(field_.name) for found in objects]
+        strict = field_.name in needed.strictly
+        column, cells = _column(values, field_.type, missing_are_null=not strict)
+        columns.append(column)
+        faults += (split.fault(rows[cell.row], cell.why, field_.name, cell.value) for cell in cells)
+    batch = pa.RecordBatch.from_arrays(columns, names=[field_.name for field_ in fields])
+    return RawRows(batch, np.array(rows, np.int64), faults)
 
 
-class _Fault(Exception):
-    def __init__(self, cell: BadCell, column: str) -> None:
-        super().__init__(cell, column)
-        self.cell = cell
-        self.column = column
-
-
-def _line_problem(line: bytes, known: set[str], objects: list[dict[str, Any]]) -> str:
+def _line_problem(line: bytes, known: set[str], needed: Needed, objects: list[dict[str, Any]]) -> str:
     """Append the line's object to `objects`; '' or what is wrong with the line."""
-    try:
-        parsed = json.loads(line.decode("utf-8"), parse_float=Decimal, parse_constant=str, object_pairs_hook=_object)
-    except (ValueError, RecursionError) as problem:
-        return f"the line is not JSON: {problem}"
-    if not isinstance(parsed, dict):
-        return f"the line is not a JSON object but {shown(parsed)}"
+    parsed, problem = parsed_line(line)
+    if problem:
+        return problem
     unknown = parsed.keys() - known
     if unknown:
         return f"key {shown(min(unknown))} is no column of the table (columns: {', '.join(sorted(known))})"
+    missing = needed.strictly - parsed.keys()
+    if missing:
+        return f"key {shown(min(missing))} is missing"
+    needed.lacked |= needed.noticed - parsed.keys()
     objects.append(parsed)
     return ""
+
+
+def parsed_line(line: bytes, parse_constant: Callable[[str], Any] = str) -> tuple[dict[str, Any], str]:
+    """The line's object, or what is wrong with the line. Fractions are Decimals, NaN and Infinity `parse_constant`."""
+    try:
+        text = line.decode("utf-8")
+        parsed = json.loads(text, parse_float=Decimal, parse_constant=parse_constant, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as problem:
+        return {}, f"it is not JSON: {problem}"
+    return (parsed, "") if isinstance(parsed, dict) else ({}, f"it is not a JSON object but {shown(parsed)}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -147,89 +192,62 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _columns(objects: Sequence[dict[str, Any]], fields: Sequence[DataField]) -> pa.RecordBatch:
-    columns, faults = [], []
-    for field in fields:
-        values = [found.get(field.name) for found in objects]
-        try:
-            nested = field.type.root in NESTED_ROOTS
-            columns.append(nested_column(values, field.type) if nested else text_column(values, field.type))
-        except BadCell as problem:
-            faults.append(_Fault(problem, field.name))
-    if faults:
-        raise min(faults, key=lambda fault: fault.cell.row)
-    return pa.RecordBatch.from_arrays(columns, names=[field.name for field in fields])
+def _column(values: Sequence[Any], t: DataType, *, missing_are_null: bool) -> tuple[pa.Array, list[BadCell]]:
+    """Parsed JSON values as a column, atomic ones as the text that they stand for; null for the cells that do not fit.
 
-
-NUMBER_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
-
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError, NotSupported)
-"""What Arrow and `values_to_arrow` raise for a value that is too large or of another kind."""
-
-
-def text_column(values: Sequence[Any], t: DataType) -> pa.Array:
-    """JSON scalars as the text that they stand for. BadCell: a list, an object, or a number where the type is written as text."""
-    texts, fault = _until_fault(values, lambda row, value: value if isinstance(value, str) else _text(row, value, t))
+    Values are taken one by one here: they are Python objects already, and nested values have no vectorised parser.
+    """
+    if t.root in NESTED_ROOTS:
+        return nested_column(values, t, missing_are_null=missing_are_null)
+    texts, cells = _one_by_one(values, lambda value: value if isinstance(value, str) else _text(value, t))
     try:
-        column = pa.array(texts, pa.string())
-    except UnicodeEncodeError as problem:
-        row = next(row for row, text in enumerate(texts) if text is not None and LONE_SURROGATE.search(text))
-        raise BadCell(row, shown(texts[row]), "it is not valid Unicode") from problem
-    if fault is not None:
-        raise fault
-    return column
+        return pa.array(texts, pa.string()), cells
+    except UnicodeEncodeError:
+        lone = [row for row, text in enumerate(texts) if text is not None and LONE_SURROGATE.search(text)]
+        for row in lone:
+            cells.append(BadCell(row, texts[row], "it is not valid Unicode"))
+            texts[row] = None
+        return pa.array(texts, pa.string()), cells
 
 
-def _until_fault(values: Sequence[Any], convert: Callable[[int, Any], Any]) -> tuple[list[Any], BadCell | None]:
-    """Converted values up to the first that does not convert, and what is wrong with that one."""
-    converted: list[Any] = []
+def _one_by_one(values: Sequence[Any], convert: Callable[[Any], Any]) -> tuple[list[Any], list[BadCell]]:
+    """Converted values, None for those that raise ValueError."""
+    made: list[Any] = []
+    cells: list[BadCell] = []
     for row, value in enumerate(values):
         try:
-            converted.append(None if value is None else convert(row, value))
-        except BadCell as fault:
-            return converted, fault
-    return converted, None
+            made.append(None if value is None else convert(value))
+        except ValueError as problem:
+            made.append(None)
+            cells.append(BadCell(row, _compact(value), str(problem)))
+    return made, cells
 
 
-def _text(row: int, value: Any, t: DataType) -> str:
+def _text(value: Any, t: DataType) -> str:
     if isinstance(value, bool):
         if t.root == "BOOLEAN":
             return "true" if value else "false"
     elif isinstance(value, (int, Decimal)) and t.root in NUMBER_ROOTS:
         return str(value)
-    raise BadCell(row, shown(value), f"{type_to_sql(t)} is not written like this in JSON")
+    raise ValueError(f"{type_to_sql(t)} is not written like this in JSON")
 
 
-def nested_column(values: Sequence[Any], t: DataType) -> pa.Array:
-    """ARRAY, MAP, MULTISET and ROW values; BadCell for the first that does not fit."""
-    internal, fault = _until_fault(values, lambda row, value: _nested(row, value, t))
+def nested_column(values: Sequence[Any], t: DataType, *, missing_are_null: bool = True) -> tuple[pa.Array, list[BadCell]]:
+    """ARRAY, MAP, MULTISET and ROW values; null for the cells that do not fit."""
+    internal, cells = _one_by_one(values, lambda value: from_canonical(_canonical(value, t, missing_are_null), t))
     try:
-        column = values_to_arrow(internal, t)
+        return values_to_arrow(internal, t), cells
     except UNFIT:
         for row, value in enumerate(internal):
-            _alone(row, value, values[row], t)
-        raise
-    if fault is not None:
-        raise fault
-    return column
+            try:
+                values_to_arrow([value], t)
+            except UNFIT as problem:
+                cells.append(BadCell(row, _compact(values[row]), str(problem)))
+                internal[row] = None
+        return values_to_arrow(internal, t), cells
 
 
-def _alone(row: int, internal: Any, value: Any, t: DataType) -> None:
-    try:
-        values_to_arrow([internal], t)
-    except UNFIT as problem:
-        raise BadCell(row, shown(_compact(value)), str(problem)) from problem
-
-
-def _nested(row: int, value: Any, t: DataType) -> Any:
-    try:
-        return from_canonical(_canonical(value, t), t)
-    except ValueError as problem:
-        raise BadCell(row, shown(_compact(value)), str(problem)) from problem
-
-
-def _canonical(value: Any, t: DataType) -> Any:
+def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:
     """Natural JSON in the canonical form: numbers of DECIMAL as text, objects of MAP and MULTISET as lists of pairs."""
     if value is None:
         return None
@@ -241,37 +259,47 @@ def _canonical(value: Any, t: DataType) -> Any:
         check_calendar_text(value, t)
         return value
     if t.root == "ARRAY" and t.element is not None and isinstance(value, list):
-        return [_canonical(item, t.element) for item in value]
+        return [_canonical(item, t.element, missing_are_null) for item in value]
     if t.root in ("MAP", "MULTISET"):
-        return _pairs(value, t)
+        return _pairs(value, t, missing_are_null)
     if t.root == "ROW" and t.fields is not None and isinstance(value, dict):
         types = {field.name: field.type for field in t.fields}
-        if value.keys() != types.keys():
+        needed = {name for name, inner in types.items() if not (missing_are_null and inner.nullable)}
+        if not needed <= value.keys() <= types.keys():
             raise ValueError(f"its fields are {', '.join(types)}")
-        return {name: _canonical(item, types[name]) for name, item in value.items()}
+        return {name: _canonical(value.get(name), inner, missing_are_null) for name, inner in types.items()}
     return value
 
 
-def _pairs(value: Any, t: DataType) -> Any:
+def _pairs(value: Any, t: DataType, missing_are_null: bool) -> Any:
     key = t.key if t.root == "MAP" else t.element
     item = t.value if t.root == "MAP" else DataType("INT", nullable=False)
     if isinstance(value, dict):
         value = [[k, v] for k, v in value.items()]
     if key is None or item is None or not isinstance(value, list) or any(not isinstance(p, list) or len(p) != 2 for p in value):
         raise ValueError("a map is an object or a list of [key, value] pairs")
-    return [[_canonical(k, key), _canonical(v, item)] for k, v in value]
+    return [[_canonical(k, key, missing_are_null), _canonical(v, item, missing_are_null)] for k, v in value]
 
 
-def _compact(value: Any) -> str:
-    return json.dumps(value, default=str, ensure_ascii=False)
+def _compact(value: Any) -> object:
+    """What messages show: texts and numbers as they are, anything else as JSON."""
+    plain = isinstance(value, (str, int, Decimal)) and not isinstance(value, bool)
+    return value if plain else json.dumps(value, default=str, ensure_ascii=False)
 
 
-def nested_from_text(texts: pa.Array, t: DataType) -> pa.Array:
-    """JSON text in a CSV cell -> nested values."""
-    values = []
-    for row, text in enumerate(texts.to_pylist()):
+def nested_from_text(texts: pa.Array, t: DataType, form: TextForm, *, missing_are_null: bool = True) -> pa.Array:
+    """JSON text in CSV cells -> nested values. Raises BadCells."""
+
+    def parse(text: str) -> Any:
         try:
-            values.append(None if text is None else json.loads(text, parse_float=Decimal, parse_constant=str))
+            return json.loads(text, parse_float=Decimal, parse_constant=str)
         except (ValueError, RecursionError) as problem:
-            raise BadCell(row, shown(text), f"{type_to_sql(t)} is written as JSON in a CSV cell: {problem}") from problem
-    return nested_column(values, t) if len(values) else pa.array([], arrow_type(t))
+            raise ValueError(f"{type_to_sql(t)} is written as JSON in a CSV cell: {problem}") from problem
+
+    absent = {"", *form.null_values}
+    given = [None if text in absent else text for text in texts.to_pylist()]
+    values, cells = _one_by_one(given, parse)
+    column, unfit = nested_column(values, t, missing_are_null=missing_are_null)
+    if cells or unfit:
+        raise BadCells(sorted([*cells, *unfit], key=lambda cell: cell.row))
+    return column

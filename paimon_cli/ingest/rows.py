@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, BinaryIO
@@ -19,14 +19,16 @@ from paimon_cli.datatypes.field_types import DataField, DataType, type_to_sql
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, SHORT, UPDATE_BEFORE
 from paimon_cli.datatypes.values import Timestamp, values_to_arrow
 from paimon_cli.errors import BadInput, NotSupported, UsageError
-from paimon_cli.ingest.bad_cells import BadCell, WrongType, attempt, bad_cell
+from paimon_cli.ingest.bad_cells import BadCell, WrongType, bad_cells, converted
 from paimon_cli.ingest.columnar import columnar_batches
 from paimon_cli.ingest.csv_rows import csv_batches
-from paimon_cli.ingest.json_rows import json_batches, nested_from_text
-from paimon_cli.ingest.sources import TEXT_FORMATS
-from paimon_cli.ingest.splits import SourceSplit, plan_sources
-from paimon_cli.ingest.text_values import parse_text
-from paimon_cli.ingest.typed_columns import cast_column
+from paimon_cli.ingest.json_rows import Needed, json_batches, nested_from_text
+from paimon_cli.ingest.rejects import Fault, Tally
+from paimon_cli.ingest.sources import text_stream
+from paimon_cli.ingest.splits import RawRows, SourceSplit, plan_sources
+from paimon_cli.ingest.text_form import TEXT, TextForm
+from paimon_cli.ingest.text_values import PLAIN, parse_text, text_of_cells, with_nulls
+from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_schema
 from paimon_cli.metadata.table_schema import TableSchema
@@ -71,14 +73,18 @@ class IncomingRows:
 
     `kind`: what every row is (0 upsert, 3 delete). `kind_column`: an input column, not one of the table, whose cells say
     +I, +U, -U or -D instead. A table with option `rowkind.field` takes the kind from that column of its own.
+    `skips_bad_rows`: rows that the table cannot take are counted and left out; else the first is an error.
+    `missing_are_null`: a nullable column that the input lacks is null; else it is missing.
     """
 
     schema: TableSchema
     kind: int = INSERT
     kind_column: str | None = None
-    csv_delimiter: str = ","
+    form: TextForm = PLAIN
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     kind_filter: RowKindFilter = field(default_factory=RowKindFilter)
+    skips_bad_rows: bool = False
+    missing_are_null: bool = True
 
     def __post_init__(self) -> None:
         for column in self.schema.fields:
@@ -95,131 +101,170 @@ class IncomingRows:
         if not self.schema.primary_keys and (self.kind != INSERT or self.kind_column is not None):
             raise UsageError("this table takes no deletes", "it has no primary key that could name the rows")
 
-    def read(self, split: SourceSplit) -> Iterator[pa.RecordBatch]:
+    def read(self, split: SourceSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
         """The split's rows in `merge_schema(schema)`, at most ~64K a batch; `_SEQUENCE_NUMBER` is the order of arrival.
 
-        Raises BadInput that names source, row (from 1) and column of the first bad row.
+        Raises BadInput that names source, row (from 1) and column of the first bad row, unless such rows are skipped.
         """
-        row = 0
-        for batch in self._raw_batches(split):
-            rows = self.kind_filter.kept(self.conform(batch, split, row), split.name)
-            row += batch.num_rows
+        for raw in self._raw_rows(split, tally):
+            rows = self.kind_filter.kept(self.conform(raw, split, tally), split.name)
             if rows.num_rows:
                 yield rows
 
-    def _raw_batches(self, split: SourceSplit) -> Iterator[pa.RecordBatch]:
+    def judge(self, split: SourceSplit, tally: Tally | None = None) -> Tally:
+        """What is in the split, and all that is wrong with it."""
+        tally = Tally() if tally is None else tally
+        for _ in replace(self, skips_bad_rows=True).read(split, tally):
+            pass
+        return tally
+
+    def _raw_rows(self, split: SourceSplit, tally: Tally) -> Iterator[RawRows]:
         storage, path = storage_for_url(split.path, self.storage_options)
 
         def open_source() -> BinaryIO:
             return storage.open_input(path)
 
         if split.format == "csv":
-            yield from csv_batches(open_source, split, self.csv_delimiter)
+            yield from csv_batches(open_source, split, self.form, () if self.form.header else self._expected())
             return
         with open_source() as stream:
             if split.format == "json":
+                text = text_stream(stream, split.path, split.name, None if self.form.is_utf8 else self.form.encoding)
                 kinds = [] if self.kind_column is None else [DataField(-1, self.kind_column, KIND_TYPE)]
-                yield from json_batches(stream, split, [*self.schema.fields, *kinds])
+                optional = frozenset(name for name in self.schema.field_names if self._is_optional(name))
+                strictly, noticed = (frozenset(), optional) if self.missing_are_null else (optional, frozenset())
+                needed = Needed(strictly, noticed, tally.lacking)
+                yield from json_batches(text, split, [*self.schema.fields, *kinds], needed)
             else:
                 yield from columnar_batches(stream, split)
 
-    def conform(self, batch: pa.RecordBatch, split: SourceSplit, row_offset: int) -> pa.RecordBatch:
-        """The batch (rows `row_offset`.. of the split) with exact types, validated, as `read` gives it."""
+    def conform(self, raw: RawRows, split: SourceSplit, tally: Tally) -> pa.RecordBatch:
+        """The rows with exact types, validated, as `read` gives them."""
+        batch, rows = raw.batch, raw.rows
         self._check_columns(batch.schema.names, split)
-        faults: list[tuple[BadCell, str]] = []
+        if batch.num_rows:
+            split.check_room(int(rows[-1]) + 1)
+            tally.lacking |= {n for n in self.schema.field_names if n not in batch.schema.names and self._is_optional(n)}
+        found: list[tuple[BadCell, str]] = []
         columns: list[pa.Array] = []
         for column in self.schema.fields:
             given = column.name in batch.schema.names
-            raw = batch.column(column.name) if given else pa.nulls(batch.num_rows)
+            cells = batch.column(column.name) if given else pa.nulls(batch.num_rows)
             if given or column.default_value is None:
-                columns.append(with_default(self._column(raw, column, split, faults), column))
+                columns.append(with_default(self._column(cells, column, split, found), column))
             else:
                 columns.append(with_default(pa.nulls(batch.num_rows, arrow_type(column.type)), column))
-        kinds = self._kinds(batch, columns, faults)
+        kinds = self._kinds(batch, columns, found)
+        order = pa.array(rows + split.order_base)
+        made = pa.RecordBatch.from_arrays([order, kinds, *columns], schema=merge_schema(self.schema))
+        faults = [*raw.faults, *(split.fault(int(rows[cell.row]), cell.why, name, cell.value) for cell, name in found)]
         if faults:
-            cell, name = min(faults, key=lambda fault: fault[0].row)
-            raise split.bad_row(row_offset + cell.row, cell.why, column=name, value=str(cell.value))
-        first = split.order_base + row_offset
-        order = pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
-        return pa.RecordBatch.from_arrays([order, kinds, *columns], schema=merge_schema(self.schema))
+            made = self._without_faulty(made, rows + split.first_row + 1, faults, tally)
+        tally.rows += made.num_rows
+        return made
+
+    def _without_faulty(self, made: pa.RecordBatch, numbers: np.ndarray, faults: list[Fault], tally: Tally) -> pa.RecordBatch:
+        faults.sort(key=lambda fault: fault.row)
+        if not self.skips_bad_rows:
+            raise Tally(bad_rows=1, bad_cells=1, first=faults[:1]).error()
+        tally.note(faults)
+        return made.filter(pa.array(~np.isin(numbers, [fault.row for fault in faults])))
+
+    def _expected(self) -> list[str]:
+        """The columns that an input may have."""
+        return [*self.schema.field_names, *([self.kind_column] if self.kind_column is not None else [])]
 
     def _check_columns(self, names: list[str], split: SourceSplit) -> None:
-        expected = [*self.schema.field_names, *([self.kind_column] if self.kind_column is not None else [])]
+        expected = self._expected()
         repeated = [name for name in names if names.count(name) > 1]
         if repeated:
             raise BadInput(f"{split.name}: column '{repeated[0]}' appears twice", source=split.name, column=repeated[0])
         unknown = [name for name in names if name not in expected]
         missing = [name for name in expected if name not in names and self._is_needed(name)]
-        if unknown or missing:
-            name = missing[0] if missing else unknown[0]
-            near = _nearest(name, unknown if missing else expected)
-            what = f"{split.name}: column '{name}' is missing" if missing else f"{split.name}: the table has no column '{name}'"
-            why = (
-                "every column of the table without a default must be in the input"
-                if missing
-                else f"its columns are {', '.join(expected)}"
-            )
-            raise BadInput(what, why, f"did you mean '{near}'?" if near else "", source=split.name, column=name)
+        if not unknown and not missing:
+            return
+        name = missing[0] if missing else unknown[0]
+        near = _nearest(name, unknown if missing else [column for column in expected if column not in names] or expected)
+        hint = _delimiter_hint(names) or (f"did you mean '{near}'?" if near else "")
+        if missing:
+            why = f"it is {self._why_needed(name)}; the input has {', '.join(names)}"
+            hint = hint or ("--missing-columns null makes it null" if self._is_optional(name) else "")
+            raise BadInput(f"{split.name}: column '{name}' is missing", why, hint, source=split.name, column=name)
+        others = f" (nor {', '.join(unknown[1:])})" if unknown[1:] else ""
+        raise BadInput(
+            f"{split.name}: the table has no column '{name}'{others}",
+            f"its columns are {', '.join(expected)}; names count with their case",
+            hint or f"leave it out of the input, or: paimon-cli alter TABLE add-column '{name} TYPE'",
+            source=split.name,
+            column=name,
+        )
 
     def _is_needed(self, name: str) -> bool:
-        if name in self.schema.field_names and self.schema.field(name).default_value is not None:
-            return False
-        return self.kind != DELETE or name == self.kind_column or self._is_key(name) or self.kind_column is not None
+        return bool(self._why_needed(name)) and not (self._is_optional(name) and self.missing_are_null)
+
+    def _why_needed(self, name: str) -> str:
+        """Why an input must have the column, '' if it need not."""
+        if name == self.kind_column or (name == self.schema.options.get("rowkind.field") and self.kind != DELETE):
+            return "what says the kind of each row"
+        if self._is_key(name):
+            return "part of the key"
+        if self.schema.field(name).default_value is not None or (self.kind == DELETE and self.kind_column is None):
+            return ""
+        return "nullable, but --missing-columns error asks for all" if self.schema.field(name).type.nullable else "NOT NULL"
+
+    def _is_optional(self, name: str) -> bool:
+        """Whether the column is null where the input lacks it, for want of anything better."""
+        return self._why_needed(name).startswith("nullable")
 
     def _is_key(self, name: str) -> bool:
         return name in self.schema.primary_keys or name in self.schema.partition_keys
 
-    def _column(self, raw: pa.Array, column: DataField, split: SourceSplit, faults: list[tuple[BadCell, str]]) -> pa.Array:
-        """The column in its exact type; what is wrong with it goes to `faults`."""
+    def _column(self, raw: pa.Array, column: DataField, split: SourceSplit, found: list[tuple[BadCell, str]]) -> pa.Array:
+        """The column in its exact type; cells that it cannot hold are null and go to `found`."""
         try:
-            converted = _converted(raw, column.type, split.format in TEXT_FORMATS)
-        except BadCell as problem:
-            faults.append((problem, column.name))
-            converted = pa.nulls(len(raw), arrow_type(column.type))
+            made, cells = converted(raw, lambda part: self._converted(part, column.type, split.format))
         except WrongType as problem:
             why = problem.why or "only casts that lose nothing are done"
             what = f"{split.name}: column '{column.name}' has type {problem.found}, the table's is {type_to_sql(column.type)}"
             raise BadInput(what, why, source=split.name, column=column.name) from problem
+        found += ((cell, column.name) for cell in cells)
         if column.type.nullable and column.name not in self.schema.primary_keys:
-            return converted
+            return made
         if self.kind == DELETE and self.kind_column is None and not self._is_key(column.name):
             # A row that only deletes its key is never shown, but the file's NOT NULL column has to hold something.
-            return _filled(converted, column.type)
-        missing = raw.is_null().to_numpy(zero_copy_only=False)
-        if missing.any():
-            row = int(np.argmax(missing))
-            faults.append((bad_cell(raw, row, "the column is NOT NULL"), column.name))
-        return converted
+            return _filled(made, column.type)
+        if made.null_count:
+            missing = np.setdiff1d(np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)), [cell.row for cell in cells])
+            found += ((BadCell(int(row), None, "the column is NOT NULL"), column.name) for row in missing)
+        return made
 
-    def _kinds(self, batch: pa.RecordBatch, columns: list[pa.Array], faults: list[tuple[BadCell, str]]) -> pa.Array:
+    def _converted(self, raw: pa.Array, t: DataType, format: str) -> pa.Array:
+        from_text = format in TEXT
+        column = text_of_cells(raw) if from_text else raw
+        if from_text and pa.types.is_string(column.type):
+            if t.root in NESTED_ROOTS:
+                return nested_from_text(column, t, self.form, missing_are_null=self.missing_are_null)
+            # In CSV the reader has told those in quotes from those that are not; JSON has all of its texts in quotes.
+            nulls = self.form.null_values if format == "json" else ()
+            return parse_text(with_nulls(column, nulls) if nulls else column, t, self.form)
+        rules = CastRules(may_round=from_text, timezone=self.form.timezone, missing_are_null=self.missing_are_null)
+        return cast_column(column, t, rules)
+
+    def _kinds(self, batch: pa.RecordBatch, columns: list[pa.Array], found: list[tuple[BadCell, str]]) -> pa.Array:
         """`_VALUE_KIND` of each row."""
         own = self.schema.options.get("rowkind.field") if self.kind != DELETE else None
         source = self.kind_column or own
         if source is None:
             return pa.array(np.full(batch.num_rows, self.kind, np.int8))
-        texts = _text(batch.column(source)) if source == self.kind_column else columns[self.schema.field_names.index(source)]
+        texts = columns[self.schema.field_names.index(source)] if source != self.kind_column else batch.column(source)
+        texts, cells = converted(texts, text_of_cells)
         codes = pc.index_in(texts, pa.array(SHORT)) if pa.types.is_string(texts.type) else pa.nulls(len(texts), pa.int32())
-        unknown = codes.is_null().to_numpy(zero_copy_only=False)
-        if unknown.any():
-            row = int(np.argmax(unknown))
-            faults.append((bad_cell(texts, row, f"a row kind is one of {', '.join(SHORT)}"), source))
+        unknown = np.flatnonzero(codes.is_null().to_numpy(zero_copy_only=False))
+        if len(unknown):
+            others = np.setdiff1d(unknown, [cell.row for cell in cells])
+            wrong = bad_cells(texts, others, f"a row kind is one of {', '.join(SHORT)}")
+            found += ((cell, source) for cell in [*cells, *wrong.cells])
         return codes.fill_null(0).cast(pa.int8())
-
-
-def _converted(raw: pa.Array, t: DataType, from_text: bool) -> pa.Array:
-    column = _text(raw) if from_text else raw
-    if from_text and pa.types.is_string(column.type):
-        return nested_from_text(column, t) if t.root in NESTED_ROOTS else parse_text(column, t)
-    return cast_column(column, t, may_round=from_text)
-
-
-def _text(raw: pa.Array) -> pa.Array:
-    """CSV cells come as bytes: checked only here, so that a bad one is told with its row."""
-    if pa.types.is_binary(raw.type):
-        return attempt(raw, lambda part: part.cast(pa.string()), "it is not valid UTF-8")
-    if pa.types.is_dictionary(raw.type):
-        return raw.dictionary_decode()
-    return raw.cast(pa.string()) if pa.types.is_large_string(raw.type) or pa.types.is_string_view(raw.type) else raw
 
 
 def _filled(column: pa.Array, t: DataType) -> pa.Array:
@@ -227,6 +272,13 @@ def _filled(column: pa.Array, t: DataType) -> pa.Array:
         return column
     zeros = values_to_arrow([zero_value(t)], t).take(pa.array(np.zeros(len(column), np.int64)))
     return zeros if column.null_count == len(column) else pc.if_else(column.is_valid(), column, zeros)
+
+
+def _delimiter_hint(names: list[str]) -> str:
+    """One column whose name holds another delimiter is a file of that delimiter."""
+    found = next((c for c in ";\t|" if len(names) == 1 and c in names[0]), None)
+    typed = "tab" if found == "\t" else f"'{found}'"
+    return "" if found is None else f"the cells seem to be separated otherwise: --delimiter {typed}"
 
 
 def _nearest(name: str, candidates: list[str]) -> str | None:

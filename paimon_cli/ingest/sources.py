@@ -1,8 +1,11 @@
-"""What the user names as input (files, globs, directories, URLs, '-') as single files of a known format."""
+"""What the user names as input (files, globs, directories, URLs, '-') as single files of a known format, and their text."""
 
 from __future__ import annotations
 
 import atexit
+import codecs
+import io
+import lzma
 import os
 import shutil
 import sys
@@ -10,8 +13,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import BinaryIO, cast
 
-from paimon_cli.errors import NotFound, UsageError
+import pyarrow as pa
+
+from paimon_cli.errors import BadInput, NotFound, UsageError
+from paimon_cli.ingest.text_form import TEXT
 from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
@@ -20,12 +27,15 @@ FORMAT_OF_EXTENSION = {
     ".parquet": "parquet",
     ".orc": "orc",
     ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
     ".json": "json",
     ".jsonl": "json",
     ".ndjson": "json",
 }
-FORMATS = {"parquet": "parquet", "orc": "orc", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
-TEXT_FORMATS = ("csv", "json")
+FORMATS = {"parquet": "parquet", "orc": "orc", "csv": "csv", "tsv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
+COMPRESSION_OF_EXTENSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz", ".lz4": "lz4"}
+READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -38,21 +48,85 @@ class SourceFile:
     size: int
 
     @property
-    def gzipped(self) -> bool:
-        return is_gzipped(self.path)
+    def compressed(self) -> bool:
+        return compression_of(self.path) is not None
 
 
-def is_gzipped(path: str) -> bool:
-    return path.lower().endswith(".gz")
+def compression_of(path: str) -> str | None:
+    return COMPRESSION_OF_EXTENSION.get(os.path.splitext(path)[1].lower())
 
 
-def source_files(sources: Sequence[str], format: str | None, storage_options: Mapping[str, str] | None) -> list[SourceFile]:
-    """The files in the given order, those of a glob or directory by name. NotFound, UsageError."""
+def uncompressed_name(path: str) -> str:
+    """`a.csv.gz` -> `a.csv`."""
+    return path if compression_of(path) is None else os.path.splitext(path)[0]
+
+
+def text_stream(stream: BinaryIO, path: str, label: str, encoding: str | None = None) -> BinaryIO:
+    """The file's text as bytes: unpacked as its ending says and, with an `encoding`, recoded from that to UTF-8.
+
+    Reads raise OSError or EOFError for a damaged archive, BadInput for what is not text of the encoding.
+    """
+    compression = compression_of(path)
+    if compression == "xz":
+        stream = cast(BinaryIO, lzma.LZMAFile(stream))  # noqa: SIM115
+    elif compression is not None:
+        stream = cast(BinaryIO, pa.CompressedInputStream(stream, compression))
+    if encoding is not None:
+        stream = cast(BinaryIO, _Recoded(stream, label, encoding))
+    return stream if compression is None and encoding is None else io.BufferedReader(cast(io.RawIOBase, stream), READ_BYTES)
+
+
+class _Recoded(io.RawIOBase):
+    """Text of another encoding as UTF-8."""
+
+    def __init__(self, stream: BinaryIO, label: str, encoding: str) -> None:
+        self._stream, self._label, self._encoding = stream, label, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)("strict")
+        self._held = b""
+        self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast(bytearray, buffer))
+        while not self._held and not self._ended:
+            read = self._stream.read(READ_BYTES)
+            self._ended = not read
+            try:
+                self._held = self._decoder.decode(read, final=self._ended).encode("utf-8", "surrogatepass")
+            except UnicodeError as problem:
+                raise BadInput(
+                    f"{self._label} is not {self._encoding} text",
+                    str(problem),
+                    "name the encoding of the file with --encoding",
+                    source=self._label,
+                ) from problem
+        size = min(len(view), len(self._held))
+        view[:size], self._held = self._held[:size], self._held[size:]
+        return size
+
+
+def source_files(
+    sources: Sequence[str], format: str | None, storage_options: Mapping[str, str] | None, *, may_be_none: bool = False
+) -> list[SourceFile]:
+    """The files in the given order, those of a glob or directory by name. NotFound, UsageError.
+
+    `may_be_none`: a glob or directory in which there is nothing is no error, it just gives no files.
+    """
     chosen = _chosen_format(format)
     files: list[SourceFile] = []
     for source in sources:
-        files += [_spooled_stdin(chosen)] if source == STDIN else _files_of(source, chosen, storage_options)
+        try:
+            files += [_spooled_stdin(chosen)] if source == STDIN else _files_of(source, chosen, storage_options)
+        except NoFiles:
+            if not may_be_none:
+                raise
     return files
+
+
+class NoFiles(NotFound):
+    """A glob that matches nothing, or a directory without input files."""
 
 
 def _chosen_format(format: str | None) -> str | None:
@@ -62,9 +136,9 @@ def _chosen_format(format: str | None) -> str | None:
 
 
 def _format_of(name: str) -> str | None:
-    plain = name[:-3] if is_gzipped(name) else name
+    plain = uncompressed_name(name)
     found = FORMAT_OF_EXTENSION.get(os.path.splitext(plain)[1].lower())
-    return found if plain == name or found in TEXT_FORMATS else None
+    return found if plain == name or found in TEXT else None
 
 
 def _files_of(source: str, chosen: str | None, options: Mapping[str, str] | None) -> list[SourceFile]:
@@ -72,8 +146,10 @@ def _files_of(source: str, chosen: str | None, options: Mapping[str, str] | None
     status = _status(storage, path)
     is_glob = status is None and any(c in source for c in "*?[")
     found = _matches(storage, path) if is_glob else [status] if status is not None else []
+    if not found and is_glob:
+        raise NoFiles(f"no input at {source}", "no file matches")
     if not found:
-        raise NotFound(f"no input at {source}", "no file matches" if is_glob else "there is no such file or directory")
+        raise NotFound(f"no input at {source}", "there is no such file or directory")
     files: list[SourceFile] = []
     for entry in sorted(found, key=lambda e: e.path):
         inside = _files_inside(storage, entry, chosen) if entry.is_directory else [entry]
@@ -84,10 +160,11 @@ def _files_of(source: str, chosen: str | None, options: Mapping[str, str] | None
 def _source_file(storage: Storage, entry: FileStatus, chosen: str | None) -> SourceFile:
     format = chosen or _format_of(entry.name)
     if format is None:
-        extensions = " ".join([*FORMAT_OF_EXTENSION, ".csv.gz", ".json.gz"])
-        raise UsageError(f"cannot tell the format of {entry.path}", f"known extensions: {extensions}", "name it with --format")
-    if is_gzipped(entry.name) and format not in TEXT_FORMATS:
-        raise UsageError(f"{entry.path} is a gzip file", f"{format} files compress inside", "unpack it first")
+        known = f"{' '.join(FORMAT_OF_EXTENSION)}, and compressed text such as .csv.gz, .json.zst, .tsv.bz2, .xz, .lz4"
+        raise UsageError(f"cannot tell the format of {entry.path}", f"known endings: {known}", "name it with --format")
+    compression = compression_of(entry.name)
+    if compression is not None and format not in TEXT:
+        raise UsageError(f"{entry.path} is a {compression} file", f"{format} files compress inside", "unpack it first")
     # A listing gives the size of a link itself, not of the file behind it.
     return SourceFile(entry.path, entry.path, format, storage.file_size(entry.path))
 
@@ -97,7 +174,7 @@ def _files_inside(storage: Storage, directory: FileStatus, chosen: str | None) -
     wanted = (chosen,) if chosen else tuple(FORMATS)
     inside = [f for f in _walk(storage, directory.path) if not f.is_directory and _format_of(f.name) in wanted]
     if not inside:
-        raise NotFound(
+        raise NoFiles(
             f"no {chosen or 'input'} files in {directory.path}", "hidden files and those with '_' in front do not count"
         )
     return sorted(inside, key=lambda f: f.path)
@@ -142,7 +219,7 @@ def _one_level(storage: Storage, directory: str, part: str) -> list[FileStatus]:
 
 def _spooled_stdin(chosen: str | None) -> SourceFile:
     """Standard input as a temporary file, because it is read twice (planning, then a task); removed when the process ends."""
-    if chosen not in TEXT_FORMATS:
+    if chosen not in TEXT:
         raise UsageError("standard input needs --format csv or --format json", "its format cannot be told from a name")
     with tempfile.NamedTemporaryFile(prefix="paimon-cli-stdin-", suffix=f".{chosen}", delete=False) as spool:
         atexit.register(_remove, spool.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +12,23 @@ import pyarrow.parquet as pq
 
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest.sources import SourceFile, source_files
+from paimon_cli.ingest.json_lines import begins_array, line_bounds
+from paimon_cli.ingest.rejects import Fault
+from paimon_cli.ingest.sources import SourceFile, compression_of, source_files
+from paimon_cli.ingest.text_form import TextForm
+from paimon_cli.ingest.text_values import PLAIN
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 T = TypeVar("T")
+MOST_ARRIVALS = 2**63 - 1
 
 PARQUET_SPLIT_BYTES = 32 << 20
 """Small enough that a few splits keep all tasks busy to the end, big enough that starting a task is cheap beside it."""
 JSON_SPLIT_BYTES = 64 << 20
-GZIP_BEST_RATIO = 1032
-"""Deflate never packs tighter, so a gzip file holds fewer rows than this times its bytes."""
+BEGINNING_BYTES = 4096
+BEST_RATIO = 1032
+"""Deflate never packs tighter, so a gzip file holds fewer rows than this times its bytes; so do honest files of others."""
+ROWS_OF_ANY_ARCHIVE = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,8 @@ class SourceSplit:
     """A piece of one input file. `start`, `length`: row groups of parquet, bytes of JSON lines (None: to the end).
 
     `first_row` is the 0-based number of its first row in the file; `order_base` + row number within the split is the order
-    of arrival, unique and increasing over all splits of a job. `size`: its share of the file's bytes.
+    of arrival, unique and increasing over all splits of a job; `arrivals` numbers are there for it. `size`: its share of the
+    file's bytes.
     """
 
     path: str
@@ -40,29 +48,41 @@ class SourceSplit:
     order_base: int
     label: str = ""
     size: int = 0
+    arrivals: int = MOST_ARRIVALS
 
     @property
     def name(self) -> str:
         """What messages call the file."""
         return self.label or self.path
 
-    def bad_row(self, row: int, why: str, *, column: str | None = None, value: str | None = None) -> BadInput:
-        """The error about a row of this split (0-based); the message counts data rows of the file from 1."""
-        number = self.first_row + row + 1
-        cell = "" if column is None else f", column '{column}'" if value is None else f", column '{column}' cannot take {value}"
-        details = {"column": column, "value": value}
-        return BadInput(
-            f"{self.name}: row {number}{cell}",
-            why,
-            "nothing was committed; correct the input and run again",
-            source=self.name,
-            row=number,
-            **{key: text for key, text in details.items() if text is not None},
-        )
+    def fault(self, row: int, why: str, column: str | None = None, value: object = None) -> Fault:
+        """What is wrong with a row of this split (0-based); faults count data rows of the file from 1."""
+        return Fault(self.name, self.first_row + row + 1, column, value, why)
+
+    def check_room(self, rows: int) -> None:
+        """BadInput where a split has more rows than numbers of arrival: those of two sources would mix."""
+        if rows > self.arrivals:
+            raise BadInput(f"{self.name} holds more rows than its size allows", "it is packed too tightly", "unpack it first")
+
+
+class RawRows(NamedTuple):
+    """Rows as a reader of a format gives them: the numbers of the batch's rows within the split, and what is wrong with rows.
+
+    Faults may concern rows of the batch, whose bad cells are null there, and rows that could not be read at all.
+    """
+
+    batch: pa.RecordBatch
+    rows: np.ndarray
+    faults: Sequence[Fault] = ()
 
 
 def plan_sources(
-    sources: Sequence[str], format: str | None, storage_options: Mapping[str, str] | None = None
+    sources: Sequence[str],
+    format: str | None,
+    storage_options: Mapping[str, str] | None = None,
+    form: TextForm = PLAIN,
+    *,
+    may_be_none: bool = False,
 ) -> list[SourceSplit]:
     """Splits of all sources in the given order.
 
@@ -71,27 +91,32 @@ def plan_sources(
     """
     splits: list[SourceSplit] = []
     order_base = 0
-    for file in source_files(sources, format, storage_options):
+    files = source_files(sources, format, storage_options, may_be_none=may_be_none)
+    if files:
+        form.check_used_by({file.format for file in files})
+    for file in files:
         storage, path = storage_for_url(file.path, storage_options)
         with storage.open_input(path) as stream:
-            pieces = list(_pieces(file, stream))
+            pieces = list(_pieces(file, stream, form))
         for start, length, first_row, arrivals in pieces:
             share = file.size // len(pieces)
-            splits.append(SourceSplit(file.path, file.format, start, length, first_row, order_base, file.label, share))
+            split = SourceSplit(file.path, file.format, start, length, first_row, order_base, file.label, share, arrivals)
+            splits.append(split)
             order_base += arrivals
     return splits
 
 
-def _pieces(file: SourceFile, stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]:
+def _pieces(file: SourceFile, stream: BinaryIO, form: TextForm) -> Iterator[tuple[int, int | None, int, int]]:
     """(start, length, first row, numbers of arrival to reserve). Text reserves a number per byte: no row is shorter."""
     if file.format == "parquet":
         yield from _row_group_pieces(file, stream)
     elif file.format == "orc":
         # pyarrow tells the rows of an ORC file only as a whole, so its stripes cannot be numbered apart.
         yield 0, None, 0, _opened(file, lambda: OrcFile(stream)).nrows
-    elif file.gzipped:
-        yield 0, None, 0, file.size * GZIP_BEST_RATIO
-    elif file.format == "json" and file.size > JSON_SPLIT_BYTES:
+    elif file.compressed:
+        least = 0 if compression_of(file.path) == "gzip" else ROWS_OF_ANY_ARCHIVE
+        yield 0, None, 0, max(file.size * BEST_RATIO, least)
+    elif file.format == "json" and file.size > JSON_SPLIT_BYTES and form.is_utf8 and not _is_array(stream):
         yield from _line_pieces(stream)
     else:
         # A newline may stand inside quotes, so only a reader from the beginning knows where a CSV row starts.
@@ -118,6 +143,13 @@ def _row_group_pieces(file: SourceFile, stream: BinaryIO) -> Iterator[tuple[int,
     yield start, metadata.num_row_groups - start, first_row, rows
 
 
+def _is_array(stream: BinaryIO) -> bool:
+    """Whether a JSON file is one array, whose elements are not lines; the stream goes back to its beginning."""
+    found = begins_array(stream.read(BEGINNING_BYTES))
+    stream.seek(0)
+    return found
+
+
 def _line_pieces(stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]:
     """Byte ranges that end behind a newline. Reads the file once: only so are row numbers of messages exact."""
     start = first_row = 0
@@ -126,20 +158,3 @@ def _line_pieces(stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]
             block += stream.readline()
         yield start, len(block), first_row, len(block)
         start, first_row = start + len(block), first_row + len(line_bounds(block)[0])
-
-
-NEWLINE, RETURN = 0x0A, 0x0D
-
-
-def line_bounds(block: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """First byte and end of every line that holds something, without its line end; empty lines are no rows."""
-    text = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(text == NEWLINE)
-    if len(text) and text[-1] != NEWLINE:
-        ends = np.append(ends, len(text))
-    if not len(ends):
-        return ends, ends
-    starts = np.append(0, ends[:-1] + 1)
-    ends = ends - ((ends > starts) & (text[ends - 1] == RETURN))
-    filled = ends > starts
-    return starts[filled], ends[filled]

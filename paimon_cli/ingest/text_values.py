@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,11 @@ from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, STRING_ROOTS
 from paimon_cli.datatypes.field_types import DataType, type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
-from paimon_cli.ingest.bad_cells import BadCell, attempt, bad_cell, require
-from paimon_cli.ingest.typed_columns import cast_atomic
+from paimon_cli.errors import NotSupported
+from paimon_cli.ingest.bad_cells import BadCell, BadCells, attempt, require
+from paimon_cli.ingest.text_form import TextForm
+from paimon_cli.ingest.time_formats import in_iso_form
+from paimon_cli.ingest.typed_columns import cast_atomic, instants, local_times
 
 INTEGER = r"^[+-]?[0-9]+$"
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,5})?$"
@@ -23,20 +27,28 @@ HEX = r"^([0-9a-fA-F]{2})*$"
 DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 CLOCK = r"(?P<clock>[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.(?P<fraction>[0-9]{1,9}))?"
 TIME = f"^{CLOCK}$"
-TIMESTAMP = f"^(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]{CLOCK}(?P<zone>Z|z|[+-][0-9]{{2}}:?[0-9]{{2}})?)?$"
+TIMESTAMP = f"^(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]{CLOCK}(?P<zone>Z|z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?)?$"
 FAR_YEAR = r"^([+-]|[0-9]{5,}-)"
 CALENDAR_ROOTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"})
 EPOCH_DAY, MIDNIGHT = "1970-01-01", "00:00"
 MOST_NANO_SECONDS = 9_223_286_400
 """Seconds to and from the epoch that 64-bit nanoseconds hold, less a day for the zone."""
-NEEDS_ZONE = "a TIMESTAMP WITH LOCAL TIME ZONE needs Z or an offset such as +02:00"
-TAKES_NO_ZONE = "a TIMESTAMP without time zone takes no Z and no offset"
+NEEDS_ZONE = "a TIMESTAMP WITH LOCAL TIME ZONE needs Z or an offset such as +02:00, or --timezone"
+TAKES_NO_ZONE = "a TIMESTAMP without time zone takes no Z and no offset without --timezone, such as --timezone UTC"
+PLAIN = TextForm()
+EMPTY = ("",)
+"""Quoted nothing: a text, but no value of any other type."""
 
 
-def parse_text(array: pa.Array, t: DataType) -> pa.Array:
-    """A string array as `arrow_type(t)`. Raises BadCell for the first text that is no value of the type."""
+def parse_text(array: pa.Array, t: DataType, form: TextForm = PLAIN) -> pa.Array:
+    """A string array as `arrow_type(t)`. Raises BadCells for texts that are no value of the type.
+
+    Texts that stand for null are null in all columns but those of text, where it matters whether they were in quotes.
+    """
     if t.root in STRING_ROOTS:
         return cast_atomic(array, t)
+    if form.null_values or t.root not in BINARY_ROOTS:
+        array = with_nulls(array, [*form.null_values, *(EMPTY if t.root not in BINARY_ROOTS else ())])
     if t.root == "BOOLEAN":
         return _booleans(array)
     if t.root in INTEGER_ROOTS:
@@ -51,9 +63,25 @@ def parse_text(array: pa.Array, t: DataType) -> pa.Array:
         )
     if t.root in BINARY_ROOTS:
         return _bytes_of_hex(array, t)
-    if t.root == "DATE":
-        return _dates(array, t)
-    return _times(array, t) if t.root == "TIME" else _timestamps(array, t)
+    if t.root == "TIME":
+        return _times(array, t)
+    if form.timestamp_formats:
+        return _formatted(array, t, form)
+    return _dates(array, t) if t.root == "DATE" else _timestamps(array, t, form.timezone)
+
+
+def _formatted(array: pa.Array, t: DataType, form: TextForm) -> pa.Array:
+    iso = in_iso_form(array, form.timestamp_formats, dates_only=t.root == "DATE")
+    try:
+        return _dates(iso, t) if t.root == "DATE" else _timestamps(iso, t, form.timezone)
+    except BadCells as problem:
+        raise _in_texts(array, problem) from problem
+
+
+def with_nulls(array: pa.Array, texts: Sequence[str]) -> pa.Array:
+    """Null in place of these texts."""
+    marks = pc.is_in(array, pa.array(texts, pa.string()))
+    return pc.if_else(marks, pa.scalar(None, pa.string()), array) if pc.any(marks).as_py() else array
 
 
 def _require_form(array: pa.Array, pattern: str, why: str) -> None:
@@ -103,23 +131,45 @@ def _times(array: pa.Array, t: DataType) -> pa.Array:
     return pa.array(millis.astype(np.int32), pa.int32(), mask=_nulls(array)).view(pa.time32("ms"))
 
 
-def _timestamps(array: pa.Array, t: DataType) -> pa.Array:
+def _timestamps(array: pa.Array, t: DataType, timezone: str | None) -> pa.Array:
     if _has_far_years(array):
         return _one_by_one(array, t)
-    parts = _parts(array, TIMESTAMP, "a timestamp is written YYYY-MM-DDTHH:MM:SS[.fraction]")
+    parts = _parts(array, TIMESTAMP, "a timestamp is written YYYY-MM-DDTHH:MM:SS[.fraction][offset]")
     has_zone = pc.not_equal(_part(parts, "zone", ""), "")
-    if t.root == "TIMESTAMP_LTZ":
+    if timezone is None and t.root == "TIMESTAMP_LTZ":
         require(array, pc.or_(has_zone, array.is_null()), NEEDS_ZONE)
-    else:
+    elif timezone is None:
         require(array, pc.invert(has_zone), TAKES_NO_ZONE)
-    local = _seconds(array, _part(parts, "day", EPOCH_DAY), _part(parts, "clock", MIDNIGHT))
+    written = _seconds(array, _part(parts, "day", EPOCH_DAY), _part(parts, "clock", MIDNIGHT))
     precision = t.precision if t.precision is not None else 6
     digits = 3 if precision <= 3 else 6 if precision <= 6 else 9
     if digits == 9:
-        require(array, np.abs(local) < MOST_NANO_SECONDS, "with more than 6 digits it must lie between 1678 and 2262")
-    utc = local - _zone_seconds(parts) if t.root == "TIMESTAMP_LTZ" else local
-    units = utc * 10**digits + _fraction(array, parts, precision, digits)
+        require(array, np.abs(written) < MOST_NANO_SECONDS, "with more than 6 digits it must lie between 1678 and 2262")
+    seconds = _in_zone(array, written, written - _zone_seconds(parts), has_zone, t, timezone)
+    units = seconds * 10**digits + _fraction(array, parts, precision, digits)
     return pa.array(units, pa.int64(), mask=_nulls(array)).view(arrow_type(t))
+
+
+def _in_zone(
+    array: pa.Array, written: np.ndarray, utc: np.ndarray, has_zone: pa.Array, t: DataType, timezone: str | None
+) -> np.ndarray:
+    """Seconds that the column holds: of instants in UTC, else of the clock of `timezone`."""
+    instant = t.root == "TIMESTAMP_LTZ"
+    if timezone is None:
+        return utc if instant else written
+    marks = has_zone.to_numpy(zero_copy_only=False)
+    other = pa.array(written if instant else utc, pa.int64(), mask=_nulls(array) | (marks == instant)).view(pa.timestamp("s"))
+    try:
+        moved = instants(other, timezone) if instant else local_times(other.cast(pa.timestamp("s", "UTC")), timezone)
+    except BadCells as problem:
+        raise _in_texts(array, problem) from problem
+    moved = pc.fill_null(moved.view(pa.int64()), 0).to_numpy()
+    return np.where(marks == instant, utc if instant else written, moved)
+
+
+def _in_texts(array: pa.Array, problem: BadCells) -> BadCells:
+    """The same cells with the text that they were made from."""
+    return BadCells([BadCell(cell.row, array[cell.row].as_py(), cell.why) for cell in problem.cells])
 
 
 def _parts(array: pa.Array, pattern: str, why: str) -> pa.StructArray:
@@ -140,8 +190,8 @@ def _seconds(array: pa.Array, days: pa.Array, clocks: pa.Array) -> np.ndarray:
     texts = pc.binary_join_element_wise(days, clocks, "T")
     try:
         seconds = attempt(texts, lambda part: part.cast(pa.timestamp("s")), "there is no such time")
-    except BadCell as problem:
-        raise bad_cell(array, problem.row, problem.why) from problem
+    except BadCells as problem:
+        raise _in_texts(array, problem) from problem
     return seconds.view(pa.int64()).to_numpy()
 
 
@@ -156,8 +206,8 @@ def _zone_seconds(parts: pa.StructArray) -> np.ndarray:
     """Offset from UTC in seconds; 0 for 'Z' and none."""
     zones = _part(parts, "zone", "Z")
     zones = pc.if_else(pc.equal(pc.utf8_upper(zones), "Z"), "+00:00", zones)
-    split = pc.extract_regex(zones, r"^(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})$")
-    hours, minutes = (split.field(name).cast(pa.int64()).to_numpy() for name in ("hours", "minutes"))
+    split = pc.extract_regex(zones, r"^(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})?$")
+    hours, minutes = (_part(split, name, "0").cast(pa.int64()).to_numpy() for name in ("hours", "minutes"))
     negative = pc.equal(split.field("sign"), "-").to_numpy(zero_copy_only=False)
     return np.where(negative, -1, 1) * (hours * 3600 + minutes * 60)
 
@@ -172,15 +222,24 @@ def _has_far_years(array: pa.Array) -> bool:
 
 
 def _one_by_one(array: pa.Array, t: DataType) -> pa.Array:
-    values = []
+    cells = []
     for row, text in enumerate(array.to_pylist()):
         try:
             if text is not None:
                 check_calendar_text(text, t)
-            values.append(from_canonical(text, t))
+            from_canonical(text, t)
         except ValueError as problem:
-            raise bad_cell(array, row, str(problem)) from problem
-    return values_to_arrow(values, t)
+            cells.append(BadCell(row, text, str(problem)))
+    if cells:
+        raise BadCells(cells)
+    return attempt(array, lambda part: _as_column(part, t), "it lies outside of the years that the column holds")
+
+
+def _as_column(texts: pa.Array, t: DataType) -> pa.Array:
+    try:
+        return values_to_arrow([from_canonical(text, t) for text in texts.to_pylist()], t)
+    except NotSupported as problem:
+        raise pa.ArrowInvalid(problem.why) from problem
 
 
 def check_calendar_text(text: str, t: DataType) -> None:
@@ -191,3 +250,12 @@ def check_calendar_text(text: str, t: DataType) -> None:
         raise ValueError(f"it has more than {min(t.precision or 0, stored)} digits behind the second")
     if t.root != "DATE" and text.endswith("Z") != (t.root == "TIMESTAMP_LTZ"):
         raise ValueError(NEEDS_ZONE if t.root == "TIMESTAMP_LTZ" else TAKES_NO_ZONE)
+
+
+def text_of_cells(raw: pa.Array) -> pa.Array:
+    """CSV cells come as bytes: checked only here, so that a bad one is told with its row."""
+    if pa.types.is_binary(raw.type):
+        return attempt(raw, lambda part: part.cast(pa.string()), "it is not valid UTF-8; --encoding names another")
+    if pa.types.is_dictionary(raw.type):
+        return raw.dictionary_decode()
+    return raw.cast(pa.string()) if pa.types.is_large_string(raw.type) or pa.types.is_string_view(raw.type) else raw

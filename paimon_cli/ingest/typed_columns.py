@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,26 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, STRING_ROOTS, TIMESTAMP_ROOTS
 from paimon_cli.datatypes.field_types import DataType, type_to_sql
-from paimon_cli.ingest.bad_cells import BadCell, WrongType, attempt, require
+from paimon_cli.ingest.bad_cells import BadCell, BadCells, WrongType, attempt, bad_cells, require
 
 MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS = 3, 6, 9
+
+
+@dataclass(frozen=True)
+class CastRules:
+    """What a cast may do beyond taking values as they are.
+
+    `may_round`: doubles may become the nearest FLOAT, because text does not say how wide its numbers are. `timezone`: where
+    times without zone were taken, and where those of columns without zone are shown. `missing_are_null`: a nullable field
+    that rows lack is null.
+    """
+
+    may_round: bool = False
+    timezone: str | None = None
+    missing_are_null: bool = True
+
+
+EXACT = CastRules()
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -30,17 +48,14 @@ def plain(array: pa.Array) -> pa.Array:
     return array
 
 
-def cast_atomic(array: pa.Array, t: DataType, *, may_round: bool = False) -> pa.Array:
-    """A `plain` array as `arrow_type(t)`. Raises WrongType, or BadCell for the first value that does not fit.
-
-    `may_round`: doubles may become the nearest FLOAT, because text does not say how wide its numbers are.
-    """
+def cast_atomic(array: pa.Array, t: DataType, rules: CastRules = EXACT) -> pa.Array:
+    """A `plain` array as `arrow_type(t)`. Raises WrongType, or BadCells for the values that do not fit."""
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), arrow_type(t))
     if t.root in INTEGER_ROOTS:
         return _integers(array, t)
     if t.root in FLOATING_ROOTS:
-        return _floats(array, t, may_round)
+        return _floats(array, t, rules.may_round)
     if t.root == "DECIMAL":
         return _decimals(array, t)
     if t.root in STRING_ROOTS:
@@ -50,7 +65,7 @@ def cast_atomic(array: pa.Array, t: DataType, *, may_round: bool = False) -> pa.
     if t.root == "TIME":
         return _times(array, t)
     if t.root in TIMESTAMP_ROOTS:
-        return _timestamps(array, t)
+        return _timestamps(array, t, rules.timezone)
     accepted = pa.types.is_boolean(array.type) if t.root == "BOOLEAN" else pa.types.is_date(array.type)
     return _cast(array, t, accepted, "it is not a whole day")
 
@@ -114,18 +129,33 @@ def _times(array: pa.Array, t: DataType) -> pa.Array:
     return millis
 
 
-def _timestamps(array: pa.Array, t: DataType) -> pa.Array:
+def _timestamps(array: pa.Array, t: DataType, timezone: str | None) -> pa.Array:
     if not pa.types.is_timestamp(array.type):
         raise WrongType(str(array.type))
     if (array.type.tz is not None) != (t.root == "TIMESTAMP_LTZ"):
-        reason = "has a time zone, the column has none" if array.type.tz is not None else "has no time zone, the column needs one"
-        raise WrongType(str(array.type), f"the input {reason}; which zone is meant must be said, not guessed")
+        if timezone is None:
+            reason = (
+                "has a time zone, the column has none" if array.type.tz is not None else "has no time zone, the column needs one"
+            )
+            raise WrongType(str(array.type), f"the input {reason}; which zone is meant is said by --timezone, such as UTC")
+        array = instants(array, timezone) if array.type.tz is None else local_times(array, timezone)
     precision = t.precision if t.precision is not None else MICROS_DIGITS
     why = f"it is not a timestamp of {precision} digits behind the second"
     cast = _cast(array, t, True, why)
     stored = next(digits for digits in (MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS) if precision <= digits)
     require_digits(array, cast.view(pa.int64()), precision, stored, why)
     return cast
+
+
+def instants(array: pa.Array, timezone: str) -> pa.Array:
+    """Local times of a zone as instants. What a clock shows twice means the first time, what it leaves out is a bad cell."""
+    why = f"there is no such time in {timezone}"
+    return attempt(array, lambda part: pc.assume_timezone(part, timezone, ambiguous="earliest"), why)
+
+
+def local_times(array: pa.Array, timezone: str) -> pa.Array:
+    """What clocks of the zone show at these instants."""
+    return pc.local_timestamp(array.cast(pa.timestamp(array.type.unit, timezone)))
 
 
 def require_digits(array: pa.Array, units: pa.Array, precision: int, stored: int, why: str) -> None:
@@ -139,8 +169,8 @@ def require_digits(array: pa.Array, units: pa.Array, precision: int, stored: int
 COUNT = DataType("INT", nullable=False)
 
 
-def cast_column(array: pa.Array, t: DataType, *, may_round: bool = False) -> pa.Array:
-    """The column as `arrow_type(t)`, nothing lost. Raises WrongType, or BadCell for the first row that does not fit.
+def cast_column(array: pa.Array, t: DataType, rules: CastRules = EXACT) -> pa.Array:
+    """The column as `arrow_type(t)`, nothing lost. Raises WrongType, or BadCells for the rows that do not fit.
 
     Nulls of the column itself are the caller's; nulls inside nested values are judged here.
     """
@@ -148,68 +178,71 @@ def cast_column(array: pa.Array, t: DataType, *, may_round: bool = False) -> pa.
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), arrow_type(t))
     if t.root == "ARRAY" and t.element is not None:
-        return _cast_list(values, t, t.element)
+        return _cast_list(values, t, t.element, rules)
     if t.root == "MAP" and t.key is not None and t.value is not None:
-        return _cast_map(values, t, t.key, t.value)
+        return _cast_map(values, t, t.key, t.value, rules)
     if t.root == "MULTISET" and t.element is not None:
-        return _cast_map(values, t, t.element, COUNT)
+        return _cast_map(values, t, t.element, COUNT, rules)
     if t.root == "ROW" and t.fields is not None:
-        return _cast_struct(values, t)
-    return cast_atomic(values, t, may_round=may_round)
+        return _cast_struct(values, t, rules)
+    return cast_atomic(values, t, rules)
 
 
-def _cast_list(array: pa.Array, t: DataType, element: DataType) -> pa.Array:
+def _cast_list(array: pa.Array, t: DataType, element: DataType, rules: CastRules) -> pa.Array:
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type)):
         raise WrongType(str(array.type))
     offsets = _offsets(array)
-    values = _inner(array, array.flatten(), element, offsets)
+    values = _inner(array, array.flatten(), element, offsets, rules)
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=arrow_type(t), mask=_null_mask(array))
 
 
-def _cast_map(array: pa.Array, t: DataType, key: DataType, value: DataType) -> pa.Array:
+def _cast_map(array: pa.Array, t: DataType, key: DataType, value: DataType, rules: CastRules) -> pa.Array:
     if not pa.types.is_map(array.type):
         raise WrongType(str(array.type))
     # Arrow's list functions take no maps.
     lists = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
     offsets, entries = _offsets(lists), lists.flatten()
-    keys = _inner(array, entries.field(0), key.with_nullable(False), offsets)
-    items = _inner(array, entries.field(1), value, offsets)
+    keys = _inner(array, entries.field(0), key.with_nullable(False), offsets, rules)
+    items = _inner(array, entries.field(1), value, offsets, rules)
     return pa.MapArray.from_arrays(pa.array(offsets), keys, items, type=arrow_type(t), mask=_null_mask(array))
 
 
-def _cast_struct(array: pa.Array, t: DataType) -> pa.Array:
+def _cast_struct(array: pa.Array, t: DataType, rules: CastRules) -> pa.Array:
     fields = t.fields or ()
-    if not pa.types.is_struct(array.type) or {f.name for f in array.type} != {f.name for f in fields}:
+    if not pa.types.is_struct(array.type):
+        raise WrongType(str(array.type))
+    given = [field.name for field in array.type]
+    needed = {field.name for field in fields if not (rules.missing_are_null and field.type.nullable)}
+    if len(set(given)) < len(given) or not needed <= set(given) <= {field.name for field in fields}:
         raise WrongType(str(array.type))
     present = array.is_valid()
     children = []
     for field in fields:
-        child = pc.struct_field(array, field.name)
+        child = pc.struct_field(array, field.name) if field.name in given else pa.nulls(len(array))
         with _rows_of(array, lambda row: row):
-            children.append(cast_column(child, field.type))
+            children.append(cast_column(child, field.type, rules))
         if not field.type.nullable:
             _require_present(array, pc.and_(present, child.is_null()), lambda row: row)
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(t)), mask=_null_mask(array))
 
 
-def _inner(array: pa.Array, values: pa.Array, t: DataType, offsets: np.ndarray) -> pa.Array:
+def _inner(array: pa.Array, values: pa.Array, t: DataType, offsets: np.ndarray, rules: CastRules) -> pa.Array:
     """Elements, keys or map values; their faults are told by the row that holds them."""
 
     def row_of(position: int) -> int:
         return int(np.searchsorted(offsets, position, side="right")) - 1
 
     with _rows_of(array, row_of):
-        converted = cast_column(values, t)
+        converted = cast_column(values, t, rules)
     if not t.nullable:
         _require_present(array, values.is_null(), row_of)
     return converted
 
 
 def _require_present(array: pa.Array, missing: pa.Array, row_of: Callable[[int], int]) -> None:
-    marks = missing.to_numpy(zero_copy_only=False)
-    if marks.any():
-        row = row_of(int(np.argmax(marks)))
-        raise BadCell(row, str(array[row]), "a part of it is null that must not be")
+    rows = sorted({row_of(int(place)) for place in np.flatnonzero(missing.to_numpy(zero_copy_only=False))})
+    if rows:
+        raise bad_cells(array, rows, "a part of it is null that must not be")
 
 
 def _offsets(array: pa.Array) -> np.ndarray:
@@ -233,8 +266,9 @@ class _rows_of:
         return None
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if isinstance(problem, BadCell):
-            row = self.row_of(problem.row)
-            raise BadCell(row, problem.value, f"inside the value: {problem.why}") from problem
+        if isinstance(problem, BadCells):
+            inner = {self.row_of(cell.row): cell for cell in reversed(problem.cells)}  # the first of each row
+            cells = [BadCell(row, cell.value, f"inside the value: {cell.why}") for row, cell in inner.items()]
+            raise BadCells(cells[::-1]) from problem
         if isinstance(problem, WrongType):
             raise WrongType(str(self.array.type), problem.why) from problem

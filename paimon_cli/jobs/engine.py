@@ -15,7 +15,7 @@ from paimon_cli.storage.trace import Step
 if TYPE_CHECKING:
     from paimon_cli.metadata.data_file import DataFileMeta
     from paimon_cli.write.table_writer import Written
-    from paimon_cli.write.write_plan import WritePlan
+    from paimon_cli.write.write_plan import Tallies, WritePlan
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -86,10 +86,10 @@ class Engine(Protocol):
         """
         ...
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         """Read, route, sort and write all rows of the plan, compact if it says so.
 
-        When this raises, no task of the job is running any more.
+        `tallies` gets what was found in each split. When this raises, no task of the job is running any more.
 
         Files of tasks that had finished may be left: the caller deletes what bears the plan's `file_stamp`.
         """

@@ -18,7 +18,7 @@ from paimon_cli.jobs.progress import Progress
 from paimon_cli.options.size_and_duration import human_size, parse_size
 from paimon_cli.storage.cores import usable_cores
 from paimon_cli.write.table_writer import Written
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -139,8 +139,8 @@ class AutoEngine:
     def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
         return self._chosen.run_tasks(function, tasks, on_done)
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
-        return self._chosen.write_rows(plan, progress)
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
+        return self._chosen.write_rows(plan, tallies, progress)
 
     def stop(self) -> None:
         self._local.stop()

@@ -10,7 +10,7 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.write.table_writer import Written, write_rows
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -49,10 +49,10 @@ class LocalEngine:
                 on_done(result)
         return results
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         progress.start("Writing rows", None)
         try:
-            return write_rows(plan, progress.advance, self._parallelism)
+            return write_rows(plan, tallies, progress.advance, self._parallelism)
         finally:
             progress.finish()
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.row_kind import INSERT
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.rejects import Tally
 from paimon_cli.metadata.data_file_schema import merge_rows
 from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import read_split
@@ -28,7 +29,7 @@ class RowsOfTable:
 
     context: TableContext
 
-    def read(self, numbered: NumberedSplit) -> Iterator[pa.RecordBatch]:
+    def read(self, numbered: NumberedSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
         """In `merge_schema`, keys ascending."""
         arrival = numbered.first_arrival
         schema = self.context.schema
@@ -36,6 +37,7 @@ class RowsOfTable:
             columns = {name: batch.column(name) for name in schema.field_names}
             yield merge_rows(schema, columns, INSERT, arrival)
             arrival += batch.num_rows
+            tally.rows += batch.num_rows
 
 
 def numbered_splits(splits: Iterable[Split]) -> tuple[NumberedSplit, ...]:

@@ -17,9 +17,9 @@ from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark_job import Reports, SparkJob
 from paimon_cli.jobs.spark_local_write import write_through_files
 from paimon_cli.jobs.spark_session import RunningSpark, SparkRequest, start_spark
-from paimon_cli.jobs.spark_write import READ, Shuffle, check_places, shuffle_of, write_on_spark
+from paimon_cli.jobs.spark_write import WRITTEN, Report, Shuffle, check_places, shuffle_of, write_on_spark
 from paimon_cli.write.table_writer import Written
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -80,27 +80,29 @@ class SparkEngine:
             raise TasksFailed(seen.results(), error_of_task)
         return seen.results()
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         running = self._spark()
         shuffle = shuffle_of(plan, running.context.defaultParallelism)
         if self._request.is_local:
-            return self._write_through_files(running, shuffle, progress)
-        reports: Accumulator[list[str]] = running.context.accumulator([], Reports())
+            return self._write_through_files(running, shuffle, tallies, progress)
+        reports: Accumulator[list[Report]] = running.context.accumulator([], Reports())
         job = SparkJob(running.context, "write", lambda: write_on_spark(running.session, shuffle, reports))
         steps = _WriteSteps(reports, progress, len(plan.splits), shuffle.writer_tasks)
         try:
-            return check_places(job.wait(steps.poll))
+            written = check_places(job.wait(steps.poll))
+            tallies.update(report for report in reports.value if report is not None)
+            return written
         except BaseException:
             self._abandon()
             raise
         finally:
             progress.finish()
 
-    def _write_through_files(self, running: RunningSpark, shuffle: Shuffle, progress: Progress) -> Written:
+    def _write_through_files(self, running: RunningSpark, shuffle: Shuffle, tallies: Tallies, progress: Progress) -> Written:
         place = scratch_directory(running.context.getConf().get("spark.local.dir", ""), os.environ)
         with tempfile.TemporaryDirectory(prefix="paimon-cli-exchange-", dir=place, ignore_cleanup_errors=True) as directory:
             try:
-                return check_places(write_through_files(self, shuffle, directory, progress))
+                return check_places(write_through_files(self, shuffle, directory, tallies, progress))
             finally:
                 progress.finish()
 
@@ -152,7 +154,7 @@ class _Outcomes(Generic[R]):
 class _WriteSteps:
     """Two phases for the user: splits read, writer tasks done."""
 
-    def __init__(self, reports: Accumulator[list[str]], progress: Progress, splits: int, writers: int) -> None:
+    def __init__(self, reports: Accumulator[list[Report]], progress: Progress, splits: int, writers: int) -> None:
         self._reports = reports
         self._progress = progress
         self._totals = (splits, writers)
@@ -163,7 +165,7 @@ class _WriteSteps:
     def poll(self) -> None:
         reports = self._reports.value
         for report in reports[self._seen :]:
-            if self._reading and report != READ:
+            if self._reading and report is WRITTEN:
                 self._reading = False
                 self._progress.start("Sorting and writing", self._totals[1])
             self._progress.advance(1)

@@ -11,21 +11,23 @@ from itertools import groupby
 from operator import attrgetter
 
 from paimon_cli.errors import PaimonError
+from paimon_cli.ingest.rejects import Tally
 from paimon_cli.jobs.engine import Engine, TasksFailed
 from paimon_cli.jobs.exchange_files import Chunk, ChunkFile, is_for_nothing, mark_failed
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark_write import Shuffle, gathered
 from paimon_cli.write.table_writer import TableWriter, Written
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 
-def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, progress: Progress) -> Written:
+def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, tallies: Tallies, progress: Progress) -> Written:
     """Two jobs of `engine`; the rows in between lie in `directory`. Raises the error of the first task that failed."""
     try:
         progress.start("Reading and routing", len(shuffle.plan.splits))
         read = partial(read_split, shuffle, directory)
         found = engine.run_tasks(read, range(len(shuffle.plan.splits)), _advancing(progress))
-        chunks = sorted((chunk for part in found for chunk in part), key=attrgetter("writer", "arrival"))
+        tallies.update((number, tally) for number, (_, tally) in enumerate(found))
+        chunks = sorted((chunk for part, _ in found for chunk in part), key=attrgetter("writer", "arrival"))
         tasks = [list(chunks_of_writer) for _, chunks_of_writer in groupby(chunks, key=attrgetter("writer"))]
         progress.start("Sorting and writing", len(tasks))
         written = engine.run_tasks(partial(write_chunks, shuffle.plan), tasks, _advancing(progress))
@@ -34,20 +36,21 @@ def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, progre
     return Written.of_tasks(written)
 
 
-def read_split(shuffle: Shuffle, directory: str, number: int) -> list[Chunk]:
+def read_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chunk], Tally]:
     """Route the rows of a split of the plan; its chunks, none where an earlier split is known to have failed."""
+    tally = Tally()
     if is_for_nothing(directory, number):
-        return []
+        return [], tally
     router = shuffle.router()
     chunks: list[Chunk] = []
     try:
         with ChunkFile(directory) as file:
-            for rows in gathered(shuffle.plan.incoming.read(shuffle.plan.splits[number])):
+            for rows in gathered(shuffle.plan.incoming.read(shuffle.plan.splits[number], tally)):
                 chunks += (file.append(*piece) for piece in shuffle.pieces(rows, router))
     except PaimonError:
         mark_failed(directory, number)
         raise
-    return chunks
+    return chunks, tally
 
 
 def write_chunks(plan: WritePlan, chunks: list[Chunk]) -> Written:

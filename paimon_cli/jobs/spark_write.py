@@ -18,14 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.errors import PaimonError
+from paimon_cli.ingest.rejects import Tally
 from paimon_cli.jobs.spark_errors import carrying_errors
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.write.bucket_router import BucketRouter
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import WritePlan
 
-READ, WRITTEN = "read", "written"
-"""What tasks report: a split was read, a writer task is done."""
+WRITTEN = None
+Report = tuple[int, Tally] | None
+"""What tasks report: what was found in a split that was read (again where a task is repeated), or a writer task that is done."""
 
 CHUNKS = pa.schema([pa.field("writer", pa.int32()), pa.field("arrival", pa.int64()), pa.field("rows", pa.binary())])
 CHUNKS_SQL = "writer int, arrival long, rows binary"
@@ -86,21 +88,21 @@ def shuffle_of(plan: WritePlan, parallelism: int) -> Shuffle:
     return Shuffle(plan, reader_tasks, max(1, writers))
 
 
-def shuffled_chunks(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[str]]) -> DataFrame:
+def shuffled_chunks(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[Report]]) -> DataFrame:
     """Each bucket's rows in one partition, in the order of arrival; reader task i reads a range of the plan's splits."""
     numbers = session.range(0, max(1, len(shuffle.plan.splits)), 1, shuffle.reader_tasks)
     chunks = numbers.mapInArrow(reader_task(shuffle, reports), CHUNKS_SQL)
     return chunks.repartitionById(shuffle.writer_tasks, "writer").sortWithinPartitions("arrival")
 
 
-def write_on_spark(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[str]]) -> Written:
+def write_on_spark(session: SparkSession, shuffle: Shuffle, reports: Accumulator[list[Report]]) -> Written:
     """Run the whole write as one Spark job of two stages."""
     chunks = shuffled_chunks(session, shuffle, reports)
     tasks = chunks.mapInArrow(writer_task(shuffle.plan, reports), "written binary").collect()
     return Written.of_tasks(pickle.loads(row.written) for row in tasks)
 
 
-def reader_task(shuffle: Shuffle, reports: Accumulator[list[str]]) -> Task:
+def reader_task(shuffle: Shuffle, reports: Accumulator[list[Report]]) -> Task:
     """Split numbers -> chunks. The first split's task also sends every writer its end mark."""
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -111,14 +113,15 @@ def reader_task(shuffle: Shuffle, reports: Accumulator[list[str]]) -> Task:
                 if number == 0:
                     yield shuffle.end_marks()
                 for split in plan.splits[number : number + 1]:
-                    for rows in gathered(plan.incoming.read(split)):
+                    tally = Tally()
+                    for rows in gathered(plan.incoming.read(split, tally)):
                         yield shuffle.chunks(rows, router)
-                    reports.add([READ])
+                    reports.add([(number, tally)])
 
     return read
 
 
-def writer_task(plan: WritePlan, reports: Accumulator[list[str]]) -> Task:
+def writer_task(plan: WritePlan, reports: Accumulator[list[Report]]) -> Task:
     """Chunks -> files; gives what it has `Written`, pickled."""
 
     def write(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.rejects import Tally
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.write_job import (
@@ -24,7 +25,7 @@ from paimon_cli.jobs.write_job import (
     overwritten,
     plan_write,
     work_of,
-    write_files,
+    write_input,
 )
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
@@ -67,8 +68,11 @@ class StageFile:
 
 def stage_write(
     context: TableContext, request: WriteRequest, file: StageFile, engine: Engine, progress: Progress
-) -> StagedCommit:
-    """Write the data files of a write and keep the commit in `file`. When it fails, no data file stays behind."""
+) -> tuple[StagedCommit, Tally]:
+    """Write the data files of a write and keep the commit in `file`; also what was found in the input.
+
+    When it fails, no data file stays behind.
+    """
     check_writable_table(context)
     if file.exists():
         raise UsageError(f"{file.name} exists", "it may hold a commit that is not decided", "name another file")
@@ -76,7 +80,8 @@ def stage_write(
     _refuse_repeated(context, identity)
     plan = plan_write(context, replace(request, compaction=NO_COMPACTION))
     engine.prepare(work_of(plan.splits), progress)
-    messages = write_files(plan, engine, progress).messages
+    written, found = write_input(plan, request, engine, progress)
+    messages = written.messages
     try:
         _refuse_repeated(context, identity)  # whoever commits it looks no further back than the snapshot that was read
         if request.overwrite:
@@ -99,7 +104,7 @@ def stage_write(
         file.remove()  # it may be there although its writing failed; it must not name files that are gone
         delete_created_files(context, messages)
         raise
-    return staged
+    return staged, found
 
 
 def _refuse_repeated(context: TableContext, identity: CommitIdentity) -> None:

@@ -12,8 +12,8 @@ from paimon_cli.casts.default_value import with_default
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER
 from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.bad_cells import BadCell
-from paimon_cli.ingest.typed_columns import cast_column
+from paimon_cli.ingest.bad_cells import BadCells, shown
+from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.jobs.update_effect import check_effect
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
@@ -109,11 +109,12 @@ def _columns(context: TableContext, batch: pa.RecordBatch) -> dict[str, pa.Array
 def _assigned(context: TableContext, assignment: Assignment, batch: pa.RecordBatch) -> pa.Array:
     column = assignment.column
     try:
-        values = cast_column(assignment.evaluate(batch), column.type, may_round=True)
+        values = cast_column(assignment.evaluate(batch), column.type, CastRules(may_round=True))
     except BadRow as problem:
         raise _bad_row(context, assignment, batch, problem.row, problem.why) from problem
-    except BadCell as problem:
-        raise _bad_row(context, assignment, batch, problem.row, f"{problem.value}: {problem.why}") from problem
+    except BadCells as problem:
+        first = problem.first
+        raise _bad_row(context, assignment, batch, first.row, f"{shown(first.value)}: {first.why}") from problem
     if values.null_count and not column.type.nullable:
         row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
         raise _bad_row(context, assignment, batch, row, "the column is NOT NULL")

@@ -16,16 +16,20 @@ from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, Sto
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files, committed_state
+from paimon_cli.ingest.rejects import FAIL, SKIP, RejectFile, Tally
 from paimon_cli.ingest.rows import IncomingRows, RowKindFilter, plan_sources
 from paimon_cli.ingest.splits import SourceSplit
+from paimon_cli.ingest.text_form import TextForm
+from paimon_cli.ingest.text_values import PLAIN
 from paimon_cli.jobs.engine import Engine, Work
+from paimon_cli.jobs.input_report import empty_overwrite, with_all_faults, write_rejects
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options import option_gates
 from paimon_cli.write.table_writer import Written
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION = "none", "inline", "async"
 
@@ -53,12 +57,21 @@ class WriteRequest:
     parallelism: int | None = None
     compaction: str = INLINE_COMPACTION
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    form: TextForm = PLAIN
+    missing_are_null: bool = True
+    on_error: str = FAIL
+    allow_empty: bool = False
+
+    @property
+    def reject_file(self) -> RejectFile | None:
+        return RejectFile(self.on_error) if self.on_error not in (FAIL, SKIP) else None
 
 
 @dataclass(frozen=True)
 class WriteSummary:
-    """What was done. `rows`, `size` (bytes): of the new files, after merging equal keys of this write.
+    """What was done. `rows`, `size` (bytes): of the new files, after merging equal keys of this write; `rows_read` before that.
 
+    `skipped_rows`: bad ones, with `bad_cells` in them; `missing_columns`: those that are null because the input lacks them.
     `compacted`: buckets that were compacted; `compaction_lost`: why that half of the commit was refused, while the rows were
     committed. `stalls`: how often buckets had to wait for a compaction before they could take more runs, `stall_seconds` in
     all; `compaction_wait_seconds`: how long they waited for compactions in the end, before the commit. The rest tells how the
@@ -88,6 +101,10 @@ class WriteSummary:
     spills: int = 0
     spilled_size: int = 0
     preemptions: int = 0
+    rows_read: int = 0
+    skipped_rows: int = 0
+    bad_cells: int = 0
+    missing_columns: tuple[str, ...] = ()
 
 
 def run_write(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
@@ -100,7 +117,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         return WriteSummary(already_committed=True, engine=engine.name)
     plan = plan_write(context, request)
     engine.prepare(work_of(plan.splits), progress)
-    written = write_files(plan, engine, progress)
+    written, found = write_input(plan, request, engine, progress)
     messages = written.messages
     result, lost = _commit(committer, plan, messages, request, identity)
     if result.already_committed:
@@ -124,6 +141,10 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         stall_seconds=sum(bucket.stall_millis for bucket in written.buckets) / 1000,
         compaction_wait_seconds=sum(bucket.wait_millis for bucket in written.buckets) / 1000,
         **asdict(written.buffer),
+        rows_read=found.rows,
+        skipped_rows=found.bad_rows,
+        bad_cells=found.bad_cells,
+        missing_columns=tuple(sorted(found.lacking)),
     )
 
 
@@ -139,6 +160,10 @@ def check_writable_table(context: TableContext) -> None:
 
 def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     """Sources, row kinds, sequence numbers of the latest snapshot."""
+    if (rejects := request.reject_file) is not None:
+        rejects.check(request.sources)
+    may_be_none = request.overwrite or request.allow_empty
+    splits = plan_sources(request.sources, request.format, request.storage_options, request.form, may_be_none=may_be_none)
     snapshot = context.snapshots.latest()
     state = {} if request.overwrite else bucket_files(context, snapshot)
     committed = committed_state(state)
@@ -152,10 +177,13 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
             context.schema,
             row_kind.DELETE if request.op == "delete" else row_kind.INSERT,
             request.op_column,
+            form=request.form,
             storage_options=request.storage_options,
             kind_filter=RowKindFilter.of(context.schema, context.options),
+            skips_bad_rows=request.on_error != FAIL,
+            missing_are_null=request.missing_are_null,
         ),
-        splits=tuple(plan_sources(request.sources, request.format, request.storage_options)),
+        splits=tuple(splits),
         total_buckets=context.options.bucket,
         first_sequences={place: number + 1 for place, number in committed.max_sequences.items()},
         read_snapshot_id=read_snapshot_id,
@@ -197,13 +225,31 @@ def work_of(splits: Sequence[SourceSplit]) -> Work:
     return Work(sum(split.size for split in splits), len({split.path for split in splits}))
 
 
-def write_files(plan: WritePlan, engine: Engine, progress: Progress) -> Written:
-    """Run the writer tasks; when one fails, remove whatever file the job has made."""
+def write_input(plan: WritePlan, request: WriteRequest, engine: Engine, progress: Progress) -> tuple[Written, Tally]:
+    """`write_files`, and what was found in the input. BadInput with all its bad cells, or for an overwrite with nothing."""
+    tallies: Tallies = {}
+    try:
+        written = write_files(plan, engine, progress, tallies)
+    except BadInput as error:
+        raise with_all_faults(error, plan, engine, progress) from error
+    try:
+        if request.overwrite and not request.allow_empty and not written.buckets:
+            raise empty_overwrite(request.static_partition, tallies)
+        if (rejects := request.reject_file) is not None:
+            write_rejects(rejects, plan, tallies)
+    except BaseException:
+        delete_stamped_files(plan.context, plan.file_stamp)
+        raise
+    return written, Tally.of(tallies[number] for number in sorted(tallies))
+
+
+def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Tallies | None = None) -> Written:
+    """Run the writer tasks; when one fails, remove whatever file the job has made. `tallies`: what was found in the splits."""
     try:
         with plan.context.trace.timed(
             "write", route="fixed-bucket", buckets=plan.total_buckets, splits=len(plan.splits)
         ) as facts:
-            written = engine.write_rows(plan, progress)
+            written = engine.write_rows(plan, {} if tallies is None else tallies, progress)
             plan.context.trace.show(written.steps)
             facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.new_files) for m in written.messages)}
     except BaseException:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from paimon_cli.bucket.data_file_writer import check_writable
 from paimon_cli.datatypes.key_order import order_words
 from paimon_cli.datatypes.stable_order import stable_order
+from paimon_cli.ingest.rejects import Tally
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.storage.read_ahead import ReadAhead
 from paimon_cli.storage.trace import Step
@@ -21,7 +22,7 @@ from paimon_cli.write.bucket_router import BucketRouter
 from paimon_cli.write.bucket_tree import Compactions, InThisThread
 from paimon_cli.write.bucket_writer import BucketWriter, WrittenBucket
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 READ_AHEAD_BYTES = 32 << 20
 
@@ -48,13 +49,17 @@ class Written:
         )
 
 
-def write_rows(plan: WritePlan, on_rows: Callable[[int], None] = lambda rows: None, threads: int = 1) -> Written:
+def write_rows(
+    plan: WritePlan, tallies: Tallies, on_rows: Callable[[int], None] = lambda rows: None, threads: int = 1
+) -> Written:
     """Write all splits; `on_rows` hears of progress. When it fails, its level-0 files are removed.
 
-    With several `threads` input is decoded ahead, and buckets are sorted, written and compacted side by side in the end.
+    `tallies` gets what was found in each split. With several `threads` input is decoded ahead, and buckets are sorted, written
+    and compacted side by side in the end.
     """
     check_writable(plan.context)
-    batches = (batch for split in plan.splits for batch in plan.incoming.read(split))
+    tallies.update((number, Tally()) for number in range(len(plan.splits)))
+    batches = (batch for number, split in enumerate(plan.splits) for batch in plan.incoming.read(split, tallies[number]))
     with TableWriter(plan, threads) as writer:
         with ReadAhead(batches, READ_AHEAD_BYTES) if threads > 1 else nullcontext(batches) as rows:
             for batch in rows:

@@ -12,16 +12,23 @@ from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
+from paimon_cli.ingest.rejects import Tally
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta
 from paimon_cli.write.bucket_tree import CompactBucket
+
+Tallies = dict[int, Tally]
+"""What was found in each split of a plan, by its number."""
 
 
 class RowSource(Protocol):
     """Where rows come from: input files, or the table itself. Picklable."""
 
-    def read(self, split: Any, /) -> Iterator[pa.RecordBatch]:
-        """The rows of one split in `merge_schema`; `_SEQUENCE_NUMBER` is their place in the order of arrival."""
+    def read(self, split: Any, tally: Tally, /) -> Iterator[pa.RecordBatch]:
+        """The rows of one split in `merge_schema`; `_SEQUENCE_NUMBER` is their place in the order of arrival.
+
+        `tally` counts what was found in the split; it is complete when all rows were taken.
+        """
         ...
 
 

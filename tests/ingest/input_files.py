@@ -7,11 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.ingest.rejects import Tally
 from paimon_cli.ingest.rows import IncomingRows, plan_sources
+from paimon_cli.ingest.splits import RawRows, SourceSplit
+from paimon_cli.ingest.text_form import TextForm
+from paimon_cli.ingest.text_values import PLAIN
 from paimon_cli.metadata.table_schema import TableSchema
 
 
@@ -31,14 +36,23 @@ def one_column(type_text: Any) -> TableSchema:
     return schema_of({"k": "INT NOT NULL", "v": type_text})
 
 
-def rows_of(incoming: IncomingRows, *sources: Path | str, format: str | None = None) -> list[dict[str, Any]]:
+def rows_of(
+    incoming: IncomingRows, *sources: Path | str, format: str | None = None, form: TextForm = PLAIN
+) -> list[dict[str, Any]]:
     """All rows in canonical form, in the order of arrival."""
-    batches = [b for split in plan_sources([str(s) for s in sources], format) for b in incoming.read(split)]
+    splits = plan_sources([str(s) for s in sources], format, None, form)
+    batches = [b for split in splits for b in incoming.read(split, Tally())]
     return [row for batch in batches for row in canonical_rows(batch, incoming.schema.fields)]
 
 
 def read_all(incoming: IncomingRows, *sources: Path | str, format: str | None = None) -> pa.Table:
-    return pa.Table.from_batches([b for split in plan_sources([str(s) for s in sources], format) for b in incoming.read(split)])
+    return pa.Table.from_batches(
+        [b for split in plan_sources([str(s) for s in sources], format) for b in incoming.read(split, Tally())]
+    )
+
+
+def conform(incoming: IncomingRows, batch: pa.RecordBatch, split: SourceSplit, first_row: int) -> pa.RecordBatch:
+    return incoming.conform(RawRows(batch, np.arange(first_row, first_row + batch.num_rows)), split, Tally())
 
 
 def json_file(folder: Path, *rows: Any, name: str = "rows.json") -> Path:

@@ -14,6 +14,7 @@ import pytest
 
 import paimon_cli.ingest.splits
 from paimon_cli.errors import BadInput, NotFound, UsageError
+from paimon_cli.ingest.rejects import Tally
 from paimon_cli.ingest.rows import IncomingRows, plan_sources
 from paimon_cli.ingest.splits import line_bounds
 from tests.ingest.input_files import one_column, read_all
@@ -74,7 +75,7 @@ def test_standard_input_is_spooled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Stdin)
     (split,) = plan_sources(["-"], "ndjson")
     assert split.name == "<stdin>"
-    assert next(IncomingRows(one_column("STRING")).read(split)).num_rows == 1
+    assert next(IncomingRows(one_column("STRING")).read(split, Tally())).num_rows == 1
     with pytest.raises(UsageError, match="--format"):
         plan_sources(["-"], "parquet")
 
@@ -99,7 +100,7 @@ def test_parquet_splits_by_row_groups_in_order(tmp_path: Path, monkeypatch: pyte
         (9, 1, 900, 900),
         (0, 1, 0, 1000),
     ]
-    rows = pa.Table.from_batches([b for s in splits for b in IncomingRows(one_column("STRING")).read(s)])
+    rows = pa.Table.from_batches([b for s in splits for b in IncomingRows(one_column("STRING")).read(s, Tally())])
     assert rows["k"].to_pylist() == [*range(1000), *range(1000)]
     assert rows["_SEQUENCE_NUMBER"].to_pylist() == list(range(2000))
 
@@ -112,11 +113,11 @@ def test_json_splits_at_lines_with_exact_row_numbers(tmp_path: Path, monkeypatch
     splits = plan_sources([str(path)], None)
     assert len(splits) > 5
     incoming = IncomingRows(one_column("STRING"))
-    sizes = [sum(b.num_rows for b in incoming.read(s)) for s in splits[:-1]]
+    sizes = [sum(b.num_rows for b in incoming.read(s, Tally())) for s in splits[:-1]]
     assert [s.first_row for s in splits] == [0, *np.cumsum(sizes)]
     with pytest.raises(BadInput, match=r"row 61, column 'v' cannot take 5"):
-        list(incoming.read(splits[-1]))
-    orders = [n for s in splits[:-1] for b in incoming.read(s) for n in b["_SEQUENCE_NUMBER"].to_pylist()]
+        list(incoming.read(splits[-1], Tally()))
+    orders = [n for s in splits[:-1] for b in incoming.read(s, Tally()) for n in b["_SEQUENCE_NUMBER"].to_pylist()]
     assert orders == sorted(set(orders))
 
 

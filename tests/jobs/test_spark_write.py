@@ -17,6 +17,7 @@ import pytest
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.errors import BadInput, DamagedFile
+from paimon_cli.ingest.rejects import Tally
 from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.spark_engine import SparkEngine
@@ -165,7 +166,7 @@ def test_a_writer_that_fails_takes_all_files_of_the_job_with_it(any_spark_engine
     plan = plan_write(context, json_sources(tmp_path, count=1, rows_each=1000, keys=1000))
     broken = PlanWithABrokenBucket(**{f.name: getattr(plan, f.name) for f in fields(plan)})
     with pytest.raises(DamagedFile) as told:
-        any_spark_engine.write_rows(broken, NoProgress())
+        any_spark_engine.write_rows(broken, {}, NoProgress())
     assert told.value.details == {"bucket": 1}
     delete_stamped_files(context, plan.file_stamp)
     assert data_files(context) == set()
@@ -176,7 +177,7 @@ def routed(tmp_path: Path) -> tuple[Shuffle, pa.RecordBatch]:
     """A shuffle over 2 writers and 50 rows of it as chunks."""
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=4)
     shuffle = Shuffle(plan_write(context, json_sources(tmp_path, count=1, rows_each=50, keys=50)), 1, 2)
-    (batch,) = shuffle.plan.incoming.read(shuffle.plan.splits[0])
+    (batch,) = shuffle.plan.incoming.read(shuffle.plan.splits[0], Tally())
     return shuffle, shuffle.chunks(batch, shuffle.router())
 
 

@@ -16,12 +16,13 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.compact import bucket_compactor
 from paimon_cli.errors import BadInput, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.rejects import Tally
 from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lab.lab_table import LabNames
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.write.table_writer import TableWriter, Written
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import Tallies, WritePlan
 from tests.commit.commit_tables import SteppingClock
 from tests.properties.oracle import Change, Row
 from tests.properties.shapes import ENGINES, Layout, random_changes, random_layout
@@ -72,10 +73,10 @@ class WithExecutor(LocalEngine):
         super().__init__()
         self._executor = executor
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         with TableWriter(plan, executor=self._executor) as writer:
-            for split in plan.splits:
-                for batch in plan.incoming.read(split):
+            for number, split in enumerate(plan.splits):
+                for batch in plan.incoming.read(split, tallies.setdefault(number, Tally())):
                     for start in range(0, batch.num_rows, 4):
                         writer.write(batch.slice(start, 4))
             return writer.finish()
@@ -211,10 +212,10 @@ def test_a_bad_row_gives_up_what_is_at_work(tmp_path: Path, monkeypatch: pytest.
 class EndsBadly(LocalEngine):
     """A bad row behind all that the sources hold."""
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         with TableWriter(plan) as writer:
-            for split in plan.splits:
-                for batch in plan.incoming.read(split):
+            for number, split in enumerate(plan.splits):
+                for batch in plan.incoming.read(split, tallies.setdefault(number, Tally())):
                     writer.write(batch)
             raise BadInput("a bad row")
 

@@ -142,9 +142,12 @@ def test_overwrite_dynamic_static_and_whole(tmp_path: Path) -> None:
 def test_static_overwrite_with_nothing_empties_the_partition(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"p": "STRING NOT NULL", **COLUMNS}, ["p", "k"], ["p"])
     write(context, [{"p": p, "k": 1, "v": ""} for p in "ab"])
-    write(context, [], overwrite=True)
+    for partition in (None, {"p": "a"}):
+        with pytest.raises(BadInput, match="no rows, and --overwrite would replace"):
+            write(context, [], overwrite=True, static_partition=partition)
+    write(context, [], overwrite=True, allow_empty=True)
     assert len(rows(context)) == 2
-    write(context, [], overwrite=True, static_partition={"p": "a"})
+    write(context, [], overwrite=True, allow_empty=True, static_partition={"p": "a"})
     assert [row["p"] for row in rows(context)] == ["b"]
 
 

@@ -23,7 +23,7 @@ from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta, SimpleStats
 from paimon_cli.write.bucket_writer import WrittenBucket
 from paimon_cli.write.table_writer import Written
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 INT = parse_type("INT NOT NULL")
 NO_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
@@ -139,7 +139,7 @@ class PaperEngine:
         context = function.args[0]  # type: ignore[attr-defined]
         return [_compacted(context, task) for task in tasks]
 
-    def write_rows(self, plan: WritePlan, progress: Progress) -> Written:
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         stamp = f"{plan.file_stamp[:8]}-{plan.file_stamp[8:12]}-{plan.file_stamp[12:]}"
         written = []
         for bucket, arrived in self._rows.items():

@@ -1,0 +1,159 @@
+"""What was found in an input: rows, columns that it lacks, and the rows that the table cannot take, each with its reason."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import NamedTuple, TextIO
+
+from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.ingest.bad_cells import plain_text, shown
+from paimon_cli.ingest.text_values import NEEDS_ZONE, TAKES_NO_ZONE
+
+FAIL, SKIP = "fail", "skip"
+"""What `--on-error` says beside the name of a file."""
+MOST_SHOWN = 20
+MOST_VALUE = 4096
+"""Characters of a value that the file of rejects keeps: enough to find it in the source."""
+USUAL_NULLS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", r"\n", "-", "--", "?", "."})
+
+
+class Fault(NamedTuple):
+    """Why a row is not taken. `row` counts data rows of the source from 1; `column` is None where the row has no sound cells."""
+
+    source: str
+    row: int
+    column: str | None
+    value: object
+    why: str
+
+    @property
+    def what(self) -> str:
+        cell = "" if self.column is None else f", column '{self.column}' cannot take {shown(self.value)}"
+        return f"{self.source}: row {self.row}{cell}"
+
+    def record(self) -> dict[str, object]:
+        value = None if self.value is None else plain_text(self.value)[:MOST_VALUE]
+        return {"source": self.source, "row": self.row, "column": self.column, "value": value, "reason": self.why}
+
+
+@dataclass
+class Tally:
+    """Counts of one split or, merged in the order of the splits, of the whole input; the first faults themselves.
+
+    `rows`: handed on. `lacking`: columns that some rows did not have, and that are null there.
+    """
+
+    rows: int = 0
+    bad_rows: int = 0
+    bad_cells: int = 0
+    first: list[Fault] = field(default_factory=list)
+    lacking: set[str] = field(default_factory=set)
+
+    def note(self, faults: Sequence[Fault]) -> None:
+        """Take down the faults of some rows, by ascending row."""
+        self.bad_rows += len({fault.row for fault in faults})
+        self.bad_cells += len(faults)
+        self.first += faults[: MOST_SHOWN - len(self.first)]
+
+    @staticmethod
+    def of(parts: Iterable[Tally]) -> Tally:
+        total = Tally()
+        for part in parts:
+            total.rows += part.rows
+            total.bad_rows += part.bad_rows
+            total.bad_cells += part.bad_cells
+            total.first += part.first[: MOST_SHOWN - len(total.first)]
+            total.lacking |= part.lacking
+        return total
+
+    def error(self) -> BadInput:
+        """All of them in one error: the first in full, how many there are, and what would help."""
+        first = self.first[0]
+        hint = f"nothing was committed; {_cure(self.first)}"
+        details = {**first.record(), "bad_rows": self.bad_rows, "bad_cells": self.bad_cells}
+        details = {key: value for key, value in details.items() if key != "reason" and value is not None}
+        if self.bad_cells == 1:
+            return BadInput(first.what, first.why, hint, **details, faults=[first.record()])
+        lines = [f"  {fault.what}: {fault.why}" for fault in self.first]
+        if self.bad_cells > len(lines):
+            lines.append(f"  and {self.bad_cells - len(lines):,} more (all of them: --on-error FILE)")
+        what = f"{first.what}, and {self.bad_cells - 1:,} more in {self.bad_rows:,} {'row' if self.bad_rows == 1 else 'rows'}"
+        return BadInput(what, "\n".join([first.why, *lines]), hint, **details, faults=[fault.record() for fault in self.first])
+
+
+def _cure(faults: Sequence[Fault]) -> str:
+    """What of the command line would have taken these cells."""
+    texts = Counter(fault.value for fault in faults if isinstance(fault.value, str))
+    usual = [text for text, _ in texts.most_common() if isinstance(text, str) and text.lower() in USUAL_NULLS]
+    if usual:
+        return f"if {shown(usual[0])} stands for null: --null-value '{usual[0]}'"
+    if any(fault.why in (NEEDS_ZONE, TAKES_NO_ZONE) for fault in faults):
+        return "say which zone is meant, such as --timezone UTC"
+    if any(fault.why.startswith("it is not valid UTF-8") for fault in faults):
+        return "name the encoding of the file, such as --encoding latin1"
+    return "correct the input and run again, or leave such rows out: --on-error skip"
+
+
+class RejectFile:
+    """The faults as a file, ndjson or csv by its ending. It appears under its name when all is in it, or not at all."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._partial = f"{path}.{os.getpid()}.partial"
+        self._as_csv = path.lower().endswith(".csv")
+        self._file: TextIO | None = None
+
+    def check(self, sources: Iterable[str]) -> None:
+        """`UsageError` now, not after the work, where the file cannot be written or is one of the sources."""
+        directory = os.path.dirname(self.path) or "."
+        if "://" in self.path:
+            raise UsageError(f"--on-error {self.path}", "the bad cells go into a file of this machine", "name a local file")
+        if os.path.isdir(self.path) or not os.path.isdir(directory) or not os.access(directory, os.W_OK):
+            why = "it is a directory" if os.path.isdir(self.path) else f"{directory} is no directory that can be written"
+            raise UsageError(f"--on-error {self.path}", why, "it is fail, skip or the name of a file for the bad cells")
+        if any(os.path.exists(source) and os.path.realpath(source) == os.path.realpath(self.path) for source in sources):
+            raise UsageError(f"--on-error {self.path} is one of the sources", "it would be replaced", "name another file")
+
+    def __enter__(self) -> RejectFile:
+        self._file = open(self._partial, "w", encoding="utf-8", newline="")
+        if self._as_csv:
+            csv.writer(self._file, lineterminator="\n").writerow((*Fault._fields[:4], "reason"))
+        return self
+
+    def add(self, faults: Sequence[Fault]) -> None:
+        assert self._file is not None
+        if self._as_csv:
+            csv.writer(self._file, lineterminator="\n").writerows(fault.record().values() for fault in faults)
+        else:
+            self._file.writelines(json.dumps(fault.record(), ensure_ascii=False) + "\n" for fault in faults)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._file is not None
+        try:
+            if kind is None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            self._file.close()
+            if kind is None:
+                os.replace(self._partial, self.path)
+        finally:
+            if os.path.exists(self._partial):
+                os.remove(self._partial)
+
+
+@dataclass
+class RejectingTally(Tally):
+    """Hands every fault on to a file while it counts."""
+
+    file: RejectFile | None = None
+
+    def note(self, faults: Sequence[Fault]) -> None:
+        super().note(faults)
+        if self.file is not None:
+            self.file.add(faults)

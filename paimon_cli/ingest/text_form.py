@@ -1,0 +1,147 @@
+"""How text input is written: what separates cells, what a null looks like, how times are spelled.
+
+`create --from-file` and `write` take the same form, so that a table takes the file it was made from.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from zoneinfo import ZoneInfo
+
+from paimon_cli.errors import UsageError
+
+UTF_8 = "utf-8"
+NAMED_CHARACTERS = {r"\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " ", "none": ""}
+FIXED_OFFSET = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
+DELIMITER_OF_EXTENSION = {".tsv": "\t", ".tab": "\t"}
+
+TEXT = ("csv", "json")
+FORMATS_OF = {
+    "delimiter": ("csv",),
+    "quote": ("csv",),
+    "escape": ("csv",),
+    "header": ("csv",),
+    "columns": ("csv",),
+    "null_values": TEXT,
+    "timestamp_formats": TEXT,
+    "encoding": TEXT,
+    "timezone": (*TEXT, "parquet", "orc"),
+}
+"""Which formats each setting means something for."""
+FLAG_OF = {"header": "--header", "null_values": "--null-value", "timestamp_formats": "--timestamp-format"}
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """`quote`, `escape`: '' for none. `delimiter`: None for what the file's ending says. `columns`: names over the header's.
+
+    `null_values`: texts that stand for null, beside the empty CSV cell. `timestamp_formats`: of strptime, tried in order before
+    the ISO form. `timezone`: of times without an offset where the column is an instant, and for columns without zone the zone
+    in which times with an offset are shown; None: neither is guessed.
+    """
+
+    delimiter: str | None = None
+    quote: str = '"'
+    escape: str = ""
+    header: bool = True
+    columns: tuple[str, ...] = ()
+    null_values: tuple[str, ...] = ()
+    timestamp_formats: tuple[str, ...] = ()
+    timezone: str | None = None
+    encoding: str = UTF_8
+
+    @property
+    def is_utf8(self) -> bool:
+        return self.encoding == UTF_8
+
+    def check_used_by(self, formats: set[str]) -> None:
+        """`UsageError` for a setting that means nothing for any of these formats: it would be ignored."""
+        for setting in fields(self):
+            users = FORMATS_OF[setting.name]
+            if getattr(self, setting.name) != setting.default and formats.isdisjoint(users):
+                flag = FLAG_OF.get(setting.name, f"--{setting.name}")
+                flag = "--no-header" if setting.name == "header" else flag
+                raise UsageError(
+                    f"{flag} means nothing for {' and '.join(sorted(formats))} input", f"it is for {', '.join(users)}"
+                )
+
+
+def text_form(
+    *,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    escape: str | None = None,
+    header: bool = True,
+    column_names: str | None = None,
+    null_values: Sequence[str] | None = None,
+    timestamp_formats: Sequence[str] | None = None,
+    timezone: str | None = None,
+    encoding: str | None = None,
+) -> TextForm:
+    """The form as a user gives it. Raises UsageError."""
+    form = TextForm(
+        delimiter=None if delimiter is None else _character("--delimiter", delimiter),
+        quote='"' if quote is None else _character("--quote", quote, may_be_none=True),
+        escape="" if escape is None else _character("--escape", escape, may_be_none=True),
+        header=header,
+        columns=_column_names(column_names),
+        null_values=tuple(dict.fromkeys(null_values or ())),
+        timestamp_formats=tuple(_checked_format(format) for format in timestamp_formats or ()),
+        timezone=None if timezone is None else _timezone(timezone),
+        encoding=UTF_8 if encoding is None else _encoding(encoding),
+    )
+    special = [c for c in (form.delimiter or ",", form.quote, form.escape) if c]
+    if len(set(special)) < len(special):
+        raise UsageError("--delimiter, --quote and --escape must differ", f"{special[0]!r} cannot mean two things")
+    return form
+
+
+def _character(flag: str, typed: str, *, may_be_none: bool = False) -> str:
+    character = NAMED_CHARACTERS.get(typed.lower(), typed)
+    if (not character and may_be_none) or (len(character) == 1 and character.isascii() and character not in "\r\n\0"):
+        return character
+    raise UsageError(f"{flag} {typed!r} is not one ASCII character", hint=rf"such as {flag} ';', or {flag} tab")
+
+
+def _column_names(typed: str | None) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in typed.split(",")) if typed is not None else ()
+    repeated = [name for name in names if names.count(name) > 1]
+    if "" in names or repeated:
+        raise UsageError(
+            f"--columns {typed}", f"'{repeated[0]}' appears twice" if repeated and repeated[0] else "a name is empty"
+        )
+    return names
+
+
+def _timezone(typed: str) -> str:
+    """An offset such as +02:00, or a name of the time zone database."""
+    if FIXED_OFFSET.fullmatch(typed):
+        return typed
+    try:
+        return ZoneInfo("UTC" if typed.upper() in ("Z", "UTC") else typed).key
+    except (ValueError, OSError, KeyError) as problem:
+        raise UsageError(
+            f"no time zone {typed!r}", "it is a name such as Europe/Berlin, an offset such as +02:00, or UTC"
+        ) from problem
+
+
+def _checked_format(typed: str) -> str:
+    from paimon_cli.ingest.time_formats import pattern_of  # loads Arrow, which most commands do without
+
+    pattern_of(typed)
+    return typed
+
+
+def _encoding(typed: str) -> str:
+    try:
+        found = codecs.lookup(typed)
+    except LookupError as problem:
+        raise UsageError(
+            f"no encoding {typed!r}", hint="names are those of Python, such as latin1, cp1252 or utf-16"
+        ) from problem
+    if not found._is_text_encoding:
+        raise UsageError(f"{typed!r} does not encode text", hint="such as latin1, cp1252 or utf-16")
+    return UTF_8 if found.name in ("utf-8", "utf-8-sig", "ascii") else found.name

@@ -1,0 +1,210 @@
+"""How text may be written: delimiters, quotes, headers, nulls, encodings, archives, JSON arrays, formats and zones of times."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.ingest import csv_rows, json_rows
+from paimon_cli.ingest.rows import IncomingRows
+from paimon_cli.ingest.text_form import TextForm, text_form
+from tests.ingest.input_files import one_column, rows_of, text_file
+
+LTZ = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
+
+
+def values(type_text: Any, source: Path, **form: Any) -> list[Any]:
+    asked = text_form(**form)
+    return [row["v"] for row in rows_of(IncomingRows(one_column(type_text), form=asked), source, form=asked)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "form", "expected"),
+    [
+        ("a.csv", "k;v\n1;a,b\n", {"delimiter": ";"}, ["a,b"]),
+        ("a.csv", "k\tv\n1\ta,b\n", {"delimiter": "tab"}, ["a,b"]),
+        ("a.csv", "k\tv\n1\ta,b\n", {"delimiter": r"\t"}, ["a,b"]),
+        ("a.tsv", "k\tv\n1\ta,b\n", {}, ["a,b"]),
+        ("a.csv", "k,v\n1,'a,''b'\n", {"quote": "'"}, ["a,'b"]),
+        ("a.csv", 'k,v\n1,"a"\n', {"quote": "none"}, ['"a"']),
+        ("a.csv", 'k,v\n1,"a\\"b"\n', {"escape": "\\"}, ['a"b']),
+        ("a.csv", "1,a\n2,b\n", {"header": False}, ["a", "b"]),
+        ("a.csv", "a,1\n", {"header": False, "column_names": "v,k"}, ["a"]),
+        ("a.csv", "K,V\n1,a\n", {"column_names": "k,v"}, ["a"]),
+        ("a.csv", 'k,v\n1,NA\n2,"NA"\n3,\n4,""\n5,-\n', {"null_values": ["NA", "-"]}, [None, "NA", None, "", None]),
+        ("a.json", '{"k":1,"v":"NA"}\n{"k":2,"v":"x"}\n', {"null_values": ["NA"]}, [None, "x"]),
+        ("a.json", '\ufeff{"k":1,"v":"x"}\n', {}, ["x"]),
+        ("a.json", '\ufeff [{"k":1,"v":"a,]\\"[{"}\n,{"k":2,\n"v":null}]\n', {}, ['a,]"[{', None]),
+        ("a.json", "[]", {}, []),
+    ],
+)
+def test_forms(name: str, content: str, form: dict[str, Any], expected: list[Any], tmp_path: Path) -> None:
+    assert values("STRING", text_file(tmp_path, content, name), **form) == expected
+
+
+@pytest.mark.parametrize("content", ['[{"k":1},]', '[{"k":1},,{"k":2}]', '[{"k":1}', '[{"k":1}] {"k":2}', "[,]", '[{"k":1}}'])
+def test_arrays_that_are_none(content: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot read"):
+        values("STRING", text_file(tmp_path, content, "a.json"))
+
+
+def test_an_array_in_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_rows, "BLOCK_BYTES", 7)
+    content = [{"k": n, "v": "\\" * (n % 4) + '"],[{' * (n % 3)} for n in range(50)]
+    assert values("STRING", text_file(tmp_path, json.dumps(content, indent=1), "a.json")) == [row["v"] for row in content]
+    bad = json.dumps(content).replace('"k": 40', '"k": "x"')
+    with pytest.raises(BadInput, match="row 41, column 'k'"):
+        values("STRING", text_file(tmp_path, bad, "a.json"))
+
+
+def test_bad_rows_between_blocks_keep_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 200)
+    lines = [f"{n}" if n % 7 == 3 else f"{n},{'x' if n % 11 else 'y,y'}" for n in range(300)]
+    source = text_file(tmp_path, "k,v\n" + "\n".join(lines), "a.csv")
+    with pytest.raises(BadInput) as caught:
+        values("STRING", source)
+    assert caught.value.details["row"] == 1
+    from paimon_cli.ingest.rows import plan_sources
+
+    incoming = IncomingRows(one_column("STRING"))
+    (split,) = plan_sources([str(source)], None)
+    tally = incoming.judge(split)
+    wrong = [n + 1 for n in range(300) if n % 7 == 3 or n % 11 == 0]
+    assert [fault.row for fault in tally.first] == wrong[:20]
+    assert tally.bad_rows == len(wrong) and tally.rows == 300 - len(wrong)
+
+
+def _compressed_by_arrow(codec: str) -> Callable[[bytes], bytes]:
+    def compress(content: bytes) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, codec) as stream:
+            stream.write(content)
+        return bytes(sink.getvalue())
+
+    return compress
+
+
+@pytest.mark.parametrize(
+    ("ending", "compress"),
+    [
+        (".gz", gzip.compress),
+        (".bz2", bz2.compress),
+        (".xz", lzma.compress),
+        (".zst", _compressed_by_arrow("zstd")),
+        (".lz4", _compressed_by_arrow("lz4")),
+    ],
+)
+def test_compressed_text(ending: str, compress: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    many = b"k,v\n" + b"".join(b"%d,x\n" % n for n in range(5000))
+    for name, content in (("a.csv", many), ("a.json", b'{"k":1,"v":"x"}\n{"k":2,"v":"y"}\n'), ("a.tsv", b"k\tv\n1\tx\n")):
+        source = text_file(tmp_path, compress(content), name + ending)
+        assert values("STRING", source)[0] == "x"
+        cut = text_file(tmp_path, compress(content)[:-5], "cut" + name + ending)
+        with pytest.raises(BadInput, match="cannot read"):
+            values("STRING", cut)
+
+
+@pytest.mark.parametrize("encoding", ["latin1", "cp1252", "utf-16", "utf-16-le", "shift_jis"])
+def test_encodings(encoding: str, tmp_path: Path) -> None:
+    text = "日本" if encoding == "shift_jis" else "Größe"
+    for name, content in (
+        ("a.csv", f"k,v\n1,{text}\n"),
+        ("a.json", f'{{"k":1,"v":"{text}"}}\n'),
+        ("b.json", f'[{{"k":1,"v":"{text}"}}]'),
+    ):
+        source = text_file(tmp_path, content.encode(encoding), name)
+        assert values("STRING", source, encoding=encoding) == [text]
+        with pytest.raises(BadInput, match=r"UTF-8|UTF-16|header|JSON") as caught:
+            values("STRING", source)
+        assert "--encoding" in f"{caught.value.why} {caught.value.hint}" or name != "a.csv"
+
+
+def test_text_that_is_not_of_its_encoding(tmp_path: Path) -> None:
+    source = text_file(tmp_path, b"k,v\n1,\x81\n", "a.csv")
+    with pytest.raises(BadInput, match="is not cp1252 text"):
+        values("STRING", source, encoding="cp1252")
+
+
+@pytest.mark.parametrize(
+    ("type_text", "text", "form", "expected"),
+    [
+        ("TIMESTAMP(3)", "31/01/2024 7:05", {"timestamp_formats": ["%d/%m/%Y %H:%M"]}, "2024-01-31T07:05:00"),
+        (
+            "TIMESTAMP(3)",
+            "Jan 31, 2024 12:30:01.5 AM",
+            {"timestamp_formats": ["%b %d, %Y %I:%M:%S.%f %p"]},
+            "2024-01-31T00:30:01.5",
+        ),
+        ("TIMESTAMP(3)", "2024-01-31", {"timestamp_formats": ["%d/%m/%Y"]}, "2024-01-31T00:00:00"),
+        ("DATE", "31.1.24", {"timestamp_formats": ["%d.%m.%Y %H:%M", "%d.%m.%y"]}, "2024-01-31"),
+        (LTZ, "20240131T100000+0200", {"timestamp_formats": ["%Y%m%dT%H%M%S%z"]}, "2024-01-31T08:00:00Z"),
+        (LTZ, "2024-01-31 10:00:00", {"timezone": "Asia/Kolkata"}, "2024-01-31T04:30:00Z"),
+        (LTZ, "2024-01-31 10:00:00+00", {"timezone": "Asia/Kolkata"}, "2024-01-31T10:00:00Z"),
+        (LTZ, "2024-10-27 02:30:00", {"timezone": "Europe/Berlin"}, "2024-10-27T00:30:00Z"),
+        ("TIMESTAMP(0)", "2013-01-01 10:00:00+00", {"timezone": "UTC"}, "2013-01-01T10:00:00"),
+        ("TIMESTAMP(0)", "2013-07-01 10:00:00Z", {"timezone": "Europe/Berlin"}, "2013-07-01T12:00:00"),
+        ("TIMESTAMP(0)", "2013-07-01 10:00:00", {"timezone": "+05:00"}, "2013-07-01T10:00:00"),
+    ],
+)
+def test_times(type_text: str, text: str, form: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    for source in (
+        text_file(tmp_path, f'k,v\n1,"{text}"\n2,\n', "a.csv"),
+        text_file(tmp_path, f'{{"k":1,"v":"{text}"}}\n{{"k":2}}', "a.json"),
+    ):
+        assert values(type_text, source, **form) == [expected, None]
+
+
+@pytest.mark.parametrize(
+    ("type_text", "text", "form", "why"),
+    [
+        (LTZ, "2024-03-31 02:30:00", {"timezone": "Europe/Berlin"}, "there is no such time in Europe/Berlin"),
+        ("TIMESTAMP(3)", "13:00 PM 31/01/2024", {"timestamp_formats": ["%I:%M %p %d/%m/%Y"]}, "no such time"),
+        ("TIMESTAMP(3)", "31/13/2024", {"timestamp_formats": ["%d/%m/%Y"]}, "no such time"),
+        ("TIMESTAMP(3)", "2013-01-01 10:00:00+00", {}, "--timezone"),
+        (LTZ, "2013-01-01 10:00:00", {}, "--timezone"),
+        ("INT", "-", {"null_values": ["NA"]}, "whole number"),
+    ],
+)
+def test_times_that_are_none(type_text: str, text: str, form: dict[str, Any], why: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        values(type_text, text_file(tmp_path, f"k,v\n2,\n1,{text}\n", "a.csv"), **form)
+    assert why in caught.value.why and caught.value.details["value"] == text
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"delimiter": "ab"},
+        {"delimiter": ""},
+        {"delimiter": "ß"},
+        {"quote": ","},
+        {"column_names": "a,a"},
+        {"column_names": "a,,b"},
+        {"timezone": "Mars/Olympus"},
+        {"timezone": "../etc/passwd"},
+        {"encoding": "rot13"},
+        {"encoding": "nonsense"},
+        {"timestamp_formats": ["%Q"]},
+        {"timestamp_formats": ["%H:%M"]},
+        {"timestamp_formats": ["%d/%m/%Y %d"]},
+    ],
+)
+def test_forms_that_mean_nothing(form: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        text_form(**form)
+
+
+def test_a_wrong_delimiter_is_guessed(tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        values("STRING", text_file(tmp_path, "k;v\n1;2\n", "a.csv"))
+    assert caught.value.hint.endswith("--delimiter ';'")
+    assert TextForm().delimiter is None

@@ -1,0 +1,156 @@
+"""What a write says of its input: all bad cells at once, rows that are left out, what is missing, and nothing at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.errors import BadInput, NotFound, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.text_form import TextForm
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
+from tests.tables import data_files, make_table, rows
+
+COLUMNS = {"k": "INT NOT NULL", "a": "BIGINT", "s": "STRING"}
+BAD_ROWS = 30
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableContext:
+    return make_table(tmp_path / "t", COLUMNS, ["k"])
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> tuple[str, ...]:
+    """Two files with 30 bad rows: a row with two bad cells, one with too few cells, one that is no JSON."""
+    lines = [f"{n},NA,x" if n % 3 == 0 else f"{n},{n},x" for n in range(81)]
+    lines[4], lines[5] = "x,y,z", "5"
+    (tmp_path / "a.csv").write_text("\n".join(["k,a,s", *lines]))
+    (tmp_path / "b.json").write_text('{"k": 100, "a": 1}\n{"k": \n{"k": 101, "a": 2, "s": null}\n')
+    return str(tmp_path / "a.csv"), str(tmp_path / "b.json")
+
+
+def load(context: TableContext, sources: tuple[str, ...], **request: Any) -> WriteSummary:
+    return run_write(context, WriteRequest(sources, **request), LocalEngine(), NoProgress())
+
+
+def test_all_bad_cells_are_in_one_error(table: TableContext, sources: tuple[str, ...]) -> None:
+    with pytest.raises(BadInput) as caught:
+        load(table, sources)
+    error = caught.value
+    assert error.what == f"{sources[0]}: row 1, column 'a' cannot take 'NA', and 30 more in {BAD_ROWS} rows"
+    assert len(error.details["faults"]) == 20 and error.details["bad_cells"] == 31 and error.details["bad_rows"] == BAD_ROWS
+    assert [fault["row"] for fault in error.details["faults"]][:6] == [1, 4, 5, 5, 6, 7]
+    assert "and 11 more" in error.why and "--null-value 'NA'" in error.hint
+    assert table.snapshots.latest_id() is None and not data_files(table)
+
+
+def test_bad_rows_are_skipped_and_counted(table: TableContext, sources: tuple[str, ...]) -> None:
+    summary = load(table, sources, on_error="skip")
+    assert (summary.rows_read, summary.skipped_rows, summary.bad_cells) == (54, BAD_ROWS, 31)
+    assert len(rows(table)) == 54
+    assert load(table, sources, on_error="skip", form=TextForm(null_values=("NA",))).skipped_rows == 3
+
+
+@pytest.mark.parametrize("name", ["bad.ndjson", "bad.csv"])
+def test_the_file_of_bad_cells_holds_all_of_them_in_order(
+    name: str, table: TableContext, sources: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_text("of yesterday")
+    load(table, sources, on_error=str(file))
+    with file.open() as text:
+        found = list(csv.DictReader(text)) if name.endswith("csv") else [json.loads(line) for line in text]
+    assert len(found) == 31 and list(found[0]) == ["source", "row", "column", "value", "reason"]
+    assert [int(one["row"]) for one in found[:-1]] == sorted(int(one["row"]) for one in found[:-1])
+    assert found[0] | {"reason": ""} == {
+        "source": sources[0],
+        "row": "1" if name.endswith("csv") else 1,
+        "column": "a",
+        "value": "NA",
+        "reason": "",
+    }
+    assert found[-1]["source"] == sources[1] and not found[-1]["column"]
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+def test_the_file_of_bad_cells_is_whole_or_as_it_was(table: TableContext, sources: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "bad.ndjson"
+    file.write_text("of yesterday")
+    (tmp_path / "c.csv").write_text("k,b\n1,1\n")
+    with pytest.raises(BadInput, match="no column 'b'"):
+        load(table, (*sources, str(tmp_path / "c.csv")), on_error=str(file))
+    assert file.read_text() == "of yesterday" and not data_files(table)
+    for place in (sources[0], str(tmp_path), str(tmp_path / "no" / "where.csv"), "s3://bucket/bad.csv"):
+        with pytest.raises(UsageError, match="--on-error"):
+            load(table, sources, on_error=place)
+    load(table, (sources[1],), on_error=str(file), format="json")
+    assert len(file.read_text().splitlines()) == 1
+    (tmp_path / "good.json").write_text('{"k": 1}')
+    load(table, (str(tmp_path / "good.json"),), on_error=str(file))
+    assert file.read_text() == ""
+
+
+def test_missing_columns_are_null_and_named(table: TableContext, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k\n1\n")
+    (tmp_path / "b.json").write_text('{"k": 2, "a": 1, "s": "x"}\n{"k": 3, "a": null}\n')
+    assert load(table, (str(tmp_path / "a.csv"),)).missing_columns == ("a", "s")
+    assert load(table, (str(tmp_path / "b.json"),)).missing_columns == ("s",)
+    with pytest.raises(BadInput, match="column 'a' is missing"):
+        load(table, (str(tmp_path / "a.csv"),), missing_are_null=False)
+    with pytest.raises(BadInput, match="row 2") as caught:
+        load(table, (str(tmp_path / "b.json"),), missing_are_null=False)
+    assert caught.value.why == "key 's' is missing"
+    (tmp_path / "c.json").write_text('{"k":4,"a":1,"s":null}')
+    assert load(table, (str(tmp_path / "c.json"),), missing_are_null=False).missing_columns == ()
+
+
+@pytest.mark.parametrize("content", ["", "k,a,s\n"])
+@pytest.mark.parametrize("partition", [None, {"p": "a"}])
+def test_an_overwrite_with_nothing_is_refused(content: str, partition: dict[str, str] | None, tmp_path: Path) -> None:
+    plain = make_table(tmp_path / "t", COLUMNS, ["k"])
+    parted = make_table(tmp_path / "p", {"p": "STRING NOT NULL", **COLUMNS}, ["p", "k"], ["p"])
+    (tmp_path / "full.csv").write_text("k,a,s\n1,1,x\n")
+    (tmp_path / "fullp.csv").write_text("p,k,a,s\na,1,1,x\nb,1,1,x\n")
+    (tmp_path / "empty.csv").write_text(content)
+    (tmp_path / "emptyp.csv").write_text("p," + content if content else "")
+    load(plain, (str(tmp_path / "full.csv"),))
+    load(parted, (str(tmp_path / "fullp.csv"),))
+    for context, name in ((plain, "empty.csv"), (parted, "emptyp.csv")):
+        asked = {"overwrite": True, "static_partition": partition if context is parted else None}
+        for source in (name, "*.nothing"):
+            with pytest.raises(BadInput, match="--overwrite would replace"):
+                load(context, (str(tmp_path / source),), **asked)
+        assert context.snapshots.latest_id() == 1
+        load(context, (str(tmp_path / "*.nothing"),), allow_empty=True, **asked)
+    assert rows(plain) == []
+    assert [row["p"] for row in rows(parted)] == (["b"] if partition else ["a", "b"])
+
+
+def test_a_write_of_nothing_commits_nothing(table: TableContext, tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").touch()
+    assert load(table, (str(tmp_path / "empty.csv"),)).snapshots == ()
+    with pytest.raises(NotFound):
+        load(table, (str(tmp_path / "*.nothing"),))
+    assert load(table, (str(tmp_path / "*.nothing"),), allow_empty=True).snapshots == ()
+
+
+def test_rows_read_and_rows_that_equal_keys_left(table: TableContext, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k,a,s\n1,1,x\n1,2,y\n2,1,z\n")
+    summary = load(table, (str(tmp_path / "a.csv"),))
+    assert (summary.rows_read, summary.rows) == (3, 2)
+
+
+def test_a_setting_that_no_source_uses_is_an_error(table: TableContext, tmp_path: Path) -> None:
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b'{"k": 1}'))
+    for form in (TextForm(delimiter=";"), TextForm(header=False), TextForm(columns=("a",)), TextForm(escape="\\")):
+        with pytest.raises(UsageError, match="means nothing for json input"):
+            load(table, (str(tmp_path / "a.json.gz"),), form=form)
+    assert load(table, (str(tmp_path / "a.json.gz"),), form=TextForm(null_values=("NA",))).rows == 1
