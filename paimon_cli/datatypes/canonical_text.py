@@ -92,14 +92,15 @@ def _escaped(texts: pa.Array) -> pa.Array:
 def _floats(array: pa.Array) -> pa.Array:
     """As Python's repr has them: Arrow leaves out `.0`, and begins with exponents elsewhere."""
     texts = array.cast(pa.string())
-    bare = pc.invert(pc.match_substring_regex(texts, "[.einf]"))
+    exponents, finite = pc.match_substring(texts, "e"), pc.is_finite(array)
+    bare = pc.and_not(pc.and_(pc.equal(pc.floor(array), array), finite), exponents).fill_null(False)
     if bare.true_count:
-        texts = pc.if_else(bare, pc.binary_join_element_wise(texts, ".0", ""), texts)
-    finite = pc.is_finite(array)
+        whole = pc.binary_join_element_wise(texts.filter(bare), ".0", "")
+        texts = pc.replace_with_mask(texts, bare, whole)
     if finite.false_count:
         texts = _mended(texts, pc.invert(finite), lambda found: [_NON_FINITE[text] for text in found.to_pylist()])
     small = pc.and_(pc.less(pc.abs(array), _SHORTEST_PLAIN), pc.not_equal(array, 0.0))
-    unlike = pc.and_(pc.or_(pc.match_substring(texts, "e"), small), finite).fill_null(False)
+    unlike = pc.and_(pc.or_(exponents, small), finite).fill_null(False)
     if not unlike.true_count:
         return texts
     return pc.replace_with_mask(texts, unlike, pa.array(list(map(repr, array.filter(unlike).to_pylist())), pa.string()))
