@@ -21,10 +21,16 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, data_file_schema
+from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import local_wall_clock
 
 ROW_GROUP_BYTES = 32 << 20
 """Arrow bytes of a row group: what a writer holds in memory."""
+
+
+def group_bytes(options: TableOptions) -> int:
+    """Arrow bytes of a row group: no more than `file.block-size` where the table has it."""
+    return min(ROW_GROUP_BYTES, options.file_block_size or ROW_GROUP_BYTES)
 
 
 def check_writable(context: TableContext) -> None:
@@ -70,7 +76,7 @@ class DataFileWriter:
         self._open: _OpenDataFile | None = None
         self._target = context.options.target_file_size
         self._row_target = context.options.target_file_row_num
-        self._step = min(ROW_GROUP_BYTES, self._target)
+        self._step = min(group_bytes(context.options), self._target)
         self._paths: list[str] = []
         self._has_index = bool(indexed_columns(context.schema, context.options))
 
@@ -135,7 +141,7 @@ class _OpenDataFile:
         self._index = IndexBuilder(context)
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
-        self._group_bytes = min(ROW_GROUP_BYTES, context.options.target_file_size)
+        self._group_bytes = min(group_bytes(context.options), context.options.target_file_size)
         self._rows = 0
         self._deletes = 0
         self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)

@@ -11,7 +11,7 @@ from pyarrow import orc
 
 from paimon_cli.bucket.avro_rows import AvroRows
 from paimon_cli.bucket.column_statistics import ColumnStatistics, footer_statistics, leaf_numbers
-from paimon_cli.bucket.nanosecond_range import refuse_far_times
+from paimon_cli.bucket.nanosecond_range import refuse_early_digits, refuse_far_times
 from paimon_cli.bucket.orc_columns import orc_column
 from paimon_cli.bucket.value_statistics import ColumnTally
 from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
@@ -69,7 +69,8 @@ def open_encoder(sink: BinaryIO, context: TableContext, level: int, sample: pa.R
     file_format = context.options.format_at(level)
     codec = codec_of(file_format, context.options.compression_at(level))
     if file_format == "orc":
-        return _OrcEncoder(sink, data_file_fields(context.schema), codec, context.options.target_file_size)
+        largest = min(context.options.target_file_size, context.options.file_block_size or ORC_STRIPE_BYTES)
+        return _OrcEncoder(sink, data_file_fields(context.schema), codec, largest)
     if file_format == "avro":
         return _AvroEncoder(sink, data_file_fields(context.schema), codec, context.options.zstd_level)
     return _ParquetEncoder(sink, context, codec, sample)
@@ -134,6 +135,7 @@ class _OrcEncoder(_TalliedEncoder):
 
     def write(self, rows: pa.Table) -> None:
         refuse_far_times(rows, "orc")
+        refuse_early_digits(rows)
         self.tally(rows)
         self._writer.write(pa.table([orc_column(column) for column in rows.columns], names=rows.schema.names))
 

@@ -35,6 +35,27 @@ def refuse_far_times(rows: pa.Table, file_format: str) -> None:
                     )
 
 
+def refuse_early_digits(rows: pa.Table) -> None:
+    """NotSupported for a timestamp before 1970 with digits below the millisecond, as Arrow's ORC writer keeps it.
+
+    It cuts the seconds towards 1970 and stores negative nanoseconds, over which Java's readers fail. Whole milliseconds are fine.
+    """
+    for name in rows.schema.names:
+        leaves = (leaf for chunk in rows.column(name).chunks for leaf in timestamp_leaves(chunk))
+        for leaf in leaves:
+            nanos = NANOS_PER[leaf.type.unit]
+            if nanos >= NANOS_PER["ms"]:
+                continue
+            values = leaf.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+            if ((values < 0) & (values % (NANOS_PER["ms"] // nanos) != 0)).any():
+                raise NotSupported(
+                    f"column {name} holds a timestamp before 1970 with digits below the millisecond",
+                    "Arrow writes such values into ORC files in a way that Java's Paimon cannot read",
+                    "add --option file.format=parquet, or set it with `paimon-cli alter`",
+                    column=name,
+                )
+
+
 def int96_columns(schema: pq.ParquetSchema, columns: Sequence[str]) -> list[str]:
     """Those of the columns that hold an INT96, themselves or deep inside, or might: names may have dots, as paths have."""
     leaves = (schema.column(i) for i in range(len(schema.names)))

@@ -130,14 +130,18 @@ def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles)
 
 
 def expired_tags(context: TableContext, older_than: int | None = None) -> list[str]:
-    """Tags past their own time limit, or made before `older_than` (epoch millis) where that is given (Java TagTimeExpire)."""
+    """Tags past their own time limit, or made before `older_than` (epoch millis) where that is given (Java TagTimeExpire).
+
+    Time limits do not count with `tag.time-expire-enabled=false`.
+    """
+    limits_count = context.options.tag_time_expire_enabled
     now = local_wall_clock(context.clock.now_millis())
     limit = None if older_than is None else local_wall_clock(older_than)
     modified = {status.path: status.modified_millis for status in context.storage.list_directory(context.layout.tag_directory)}
     found = []
     for name, tag in context.tags.all().items():
         created = tag.created_millis
-        if created is not None and tag.retained_millis is not None and now > created + tag.retained_millis:
+        if limits_count and created is not None and tag.retained_millis is not None and now > created + tag.retained_millis:
             found.append(name)
             continue
         if created is None:

@@ -146,6 +146,7 @@ class TableOptions:
     snapshot_time_retained = TypedOption("snapshot.time-retained", 3_600_000, read.duration)
     snapshot_expire_limit = TypedOption("snapshot.expire.limit", 50, read.whole_number(1))
     snapshot_clean_empty_directories = TypedOption("snapshot.clean-empty-directories", False, read.boolean)
+    tag_time_expire_enabled = TypedOption("tag.time-expire-enabled", True, read.boolean)
     tag_default_time_retained = TypedOption("tag.default-time-retained", None, read.optional(read.duration))
     consumer_expiration_time = TypedOption("consumer.expiration-time", None, read.optional(read.duration))
     partition_expiration_time = TypedOption("partition.expiration-time", None, read.optional(read.duration))

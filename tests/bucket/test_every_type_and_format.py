@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from paimon_cli.datatypes.calendar_time import Timestamp, timestamp_text
 from tests.bucket.canonical_values import values
 from tests.tables import compact, make_table, rows, write
 
@@ -55,10 +58,25 @@ def test_round_trip(columns: dict[str, str], file_format: str, data: st.DataObje
         row = {field.name: values(field.type) for field in context.schema.fields}
         unique = partial(_texts, keys)
         drawn = data.draw(st.lists(st.fixed_dictionaries(row), min_size=1, max_size=5, unique_by=unique))
+        if file_format == "orc":
+            drawn = list({unique(row): row for row in map(_as_orc_holds_it, drawn)}.values())
         write(context, drawn)
         assert sorted(rows(context), key=unique) == sorted(drawn, key=unique)
         compact(context, strategy="full")
         assert sorted(rows(context), key=unique) == sorted(drawn, key=unique)
+
+
+def _as_orc_holds_it(row: dict[str, Any]) -> dict[str, Any]:
+    """Times before 1970 in whole milliseconds; others are refused."""
+    cut = re.sub(r'"(\d{4}-[^"]{14}\.\d{3})\d+(Z?)"', _in_millis, json.dumps(row, ensure_ascii=False))
+    return json.loads(cut)
+
+
+def _in_millis(found: re.Match[str]) -> str:
+    if found[1] >= "1970":
+        return found[0]
+    passed = datetime.fromisoformat(found[1]) - datetime(1970, 1, 1)
+    return json.dumps(timestamp_text(Timestamp(passed // timedelta(milliseconds=1), 0)) + found[2])
 
 
 def _texts(keys: tuple[str, ...], row: dict[str, Any]) -> str:

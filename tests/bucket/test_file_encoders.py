@@ -32,7 +32,7 @@ COLUMNS = {
 ROWS: list[dict[str, Any]] = [
     {"id": 1, "s": "a" * 20, "f": 0.0, "n": 1.0, "t": "9999-12-31T23:59:59.000001", "b": "00", "a": [1]},
     {"id": 2, "s": None, "f": -0.0, "n": "NaN", "t": None, "b": None, "a": None},
-    {"id": 3, "s": "b", "f": 0.0, "n": None, "t": "1969-12-31T23:59:59.999999", "b": "ff", "a": []},
+    {"id": 3, "s": "b", "f": 0.0, "n": None, "t": "1969-12-31T23:59:59.999", "b": "ff", "a": []},
 ]
 
 
@@ -62,7 +62,7 @@ def test_statistics_are_those_of_every_format(file_format: str, mode: str, tmp_p
         return
     assert found["s"] == ("a" * (20 if mode == "full" else 16), "b", 1)
     assert [math.copysign(1, found["f"][i]) for i in (0, 1)] == [-1, 1]
-    assert (found["t"][0].millis, found["t"][0].nano_of_milli, found["t"][2]) == (-1, 999_000, 1)
+    assert (found["t"][0].millis, found["t"][0].nano_of_milli, found["t"][2]) == (-1, 0, 1)
 
 
 def test_format_and_codec_of_each_level(tmp_path: Path) -> None:
@@ -170,3 +170,22 @@ def test_a_damaged_avro_file_is_named(cut: int, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(DamagedFile, match=path.name):
         rows(replace(context))
+
+
+def test_file_block_size_bounds_row_groups_and_stripes(tmp_path: Path) -> None:
+    many = [{"id": n, "v": f"{n:032d}"} for n in range(20_000)]
+    for file_format, groups in (("parquet", lambda path: pq.ParquetFile(path).num_row_groups), ("orc", _stripes)):
+        counts = []
+        for size in ("1 gb", "64 kb"):
+            options = {"file.format": file_format, "file.block-size": size, "file.compression": "none"}
+            folder = tmp_path / f"{file_format}-{size.split()[0]}"
+            context = make_table(folder, {"id": "INT NOT NULL", "v": "STRING"}, ["id"], options=options)
+            write(context, many)
+            (file,) = folder.glob("bucket-0/*")
+            counts.append(groups(file))
+            assert len(rows(context)) == len(many)
+        assert counts[0] == 1 and counts[1] > 4, (file_format, counts)
+
+
+def _stripes(path: Path) -> int:
+    return orc.ORCFile(path).nstripes

@@ -103,4 +103,6 @@ def test_tags_have_their_time(tmp_path: Path) -> None:
     assert expired_tags(context) == []
     clock.sleep(2)
     assert expired_tags(context) == ["short"]
+    unlimited = replace(context, options=context.options.with_overrides({"tag.time-expire-enabled": "false"}))
+    assert expired_tags(unlimited) == []
     assert expired_tags(context, older_than=clock.now_millis() + 1000) == ["long", "short"]
