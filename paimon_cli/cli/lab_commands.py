@@ -71,9 +71,7 @@ Rounds = Annotated[
         "--rounds", metavar="N", min=1, max=1000, help="How often they do; else as the case has it.", show_default=False
     ),
 ]
-Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="N", help="Decides what a case leaves open, such as who goes first; else 0.")
-]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Decides what a case leaves open, such as who goes first.")]
 
 
 @command(lab, "run")

@@ -71,7 +71,14 @@ CASES = (
         rounds=2,
         is_seeded=True,
     ),
-    Case("snapshot-conflict", "Commits reach for one snapshot number", "none", commit_cases.snapshot_conflict, writers=2),
+    Case(
+        "snapshot-conflict",
+        "Commits reach for one snapshot number",
+        "none",
+        commit_cases.snapshot_conflict,
+        writers=2,
+        is_seeded=True,
+    ),
     Case("files-conflict", "Two full compactions of one bucket", "none", commit_cases.files_conflict),
     Case("write-only", "Write-only writers and one dedicated compactor", "none", commit_cases.write_only, rounds=3),
     Case(
@@ -80,12 +87,16 @@ CASES = (
         "merge disorder",
         topology_cases.merge_disorder,
         writers=2,
+        rounds=1,
+        is_seeded=True,
     ),
     Case(
         "lost-update-columns",
         "Topology 2: two writers change two columns of one row",
         "lost update",
         topology_cases.lost_update_columns,
+        rounds=1,
+        is_seeded=True,
     ),
     Case(
         "lost-update-counter",
@@ -94,6 +105,7 @@ CASES = (
         topology_cases.lost_update_counter,
         writers=2,
         rounds=1,
+        is_seeded=True,
     ),
     Case(
         "lost-deletion-vectors",
@@ -120,9 +132,9 @@ CASES = (
 
 
 def find_case(name: str) -> Case:
-    """UsageError lists the names if there is no such case."""
+    """Names do without their hyphens, too: topology2. UsageError lists the names if there is no such case."""
     for case in CASES:
-        if case.name == name:
+        if case.name.replace("-", "") == name.replace("-", ""):
             return case
     raise UsageError(f"no case '{name}'", f"there are {', '.join(case.name for case in CASES)}", "see `paimon-cli lab ls`")
 
@@ -151,7 +163,7 @@ def run_case(
         raise UsageError(f"the case {name} has no granularity {unknown[0]}", f"its model knows {', '.join(MODELLED)}")
     check_options(options or {})
     setting = LabSetting(
-        seed=seed or 0,
+        seed=seed,
         writers=writers or case.writers or 0,
         rounds=rounds or case.rounds or 0,
         options=options or {},

@@ -37,15 +37,16 @@ def snapshot_conflict(setting: LabSetting) -> list[Story]:
     writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
     for writer, key in zip(writers, keys, strict=True):
         writer.prepare([{"k": key, "v": writer.name[-1]}])
+    order = setting.ordered(writers)
     refused: list[Writer] = []
 
     def commit(writer: Writer) -> None:
         if not writer.commit():
             refused.append(writer)
 
-    for slow, fast in pairwise(writers):
+    for slow, fast in pairwise(order):
         slow.storage.before_put = functools.partial(commit, fast)
-    commit(writers[0])
+    commit(order[0])
     expected = {key: writer.name[-1] for writer, key in zip(writers, keys, strict=True)}
     for writer in refused:
         writer.write([{"k": keys[writers.index(writer)], "v": writer.name[-1]}])

@@ -64,7 +64,7 @@ Counter = tuple[int, int]
 
 
 def _row(shape: GranularityShape, setting: LabSetting, on_round: Callable[[], None]) -> GranularityRow:
-    chance = random.Random(setting.seed)
+    chance = random.Random(setting.seed or 0)
     options = {"bucket": str(BUCKETS)}
     table = LabTable(Story("granularity", (setting.check,)), setting, COLUMNS, "k", options, partition="p")
     per_partition = shape.keys // PARTITIONS

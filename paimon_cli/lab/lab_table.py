@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -31,6 +32,7 @@ from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TableOptions
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.table.option_values import check_option_values
 
+A = TypeVar("A")
 Row = Mapping[str, Any]
 """A row in canonical form."""
 
@@ -70,10 +72,14 @@ class LabSetting:
     """What the user chose for a case. `options`: of the table, over those of the case."""
 
     check: str = OFF
-    seed: int = 0
+    seed: int | None = None
     writers: int = 2
     rounds: int = 1
     options: Mapping[str, str] = field(default_factory=dict)
+
+    def ordered(self, actors: Sequence[A]) -> list[A]:
+        """Who goes first: as the seed decides, or as they are without one."""
+        return list(actors) if self.seed is None else random.Random(self.seed).sample(actors, len(actors))
 
 
 _IDLE = ("snapshot.", "tag.", "consumer.", "changelog.", "partition.expiration", "source.", "bucket", DATA_CONFLICT_CHECK)

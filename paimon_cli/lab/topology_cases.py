@@ -19,7 +19,7 @@ SHARED_KEYS, SHARED_BUCKETS = 8, 2
 
 def topology_1(setting: LabSetting) -> list[Story]:
     """Each writer has a bucket of its own and commits by itself; the seed decides who interrupts whom."""
-    chance = random.Random(setting.seed)
+    chance = random.Random(setting.seed or 0)
     table = LabTable(Story("topology-1", (setting.check,)), setting, COLUMNS, "k", {"bucket": str(setting.writers)})
     writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
     expected: dict[int, str] = {}
@@ -45,7 +45,7 @@ def topology_1(setting: LabSetting) -> list[Story]:
 
 def topology_2(setting: LabSetting) -> list[Story]:
     """Any writer writes any bucket and commits by itself; the seed decides what they write and who interrupts whom."""
-    chance = random.Random(setting.seed)
+    chance = random.Random(setting.seed or 0)
     table = LabTable(Story("topology-2", (setting.check,)), setting, COLUMNS, "k", {"bucket": str(SHARED_BUCKETS)})
     writers = writers_of(table, setting.writers)
     last: dict[int, str] = {}
@@ -94,23 +94,27 @@ def _commit_in_pairs(order: Sequence[Writer]) -> list[Writer]:
 def merge_disorder(setting: LabSetting) -> list[Story]:
     """Topology 2: writers number their rows without knowing of each other, and a later commit loses."""
     table = LabTable(Story("merge-disorder", (setting.check,)), setting, {"k": "INT NOT NULL", "v": "INT"}, "k")
-    writers = writers_of(table, setting.writers)
-    for place, writer in enumerate(writers):
-        # each has fewer rows before the shared one than the writer before it, hence a lower number
-        before = [{"k": 5 + number, "v": 0} for number in range(2 * (len(writers) - 1 - place))]
-        writer.prepare([*before, {"k": 1, "v": 8 + place}])
-    newest = 8 + len(writers) - 1
-    for place, writer in enumerate(writers):
-        if not writer.commit():
-            writer.write([{"k": 1, "v": 8 + place}])
+    writers = setting.ordered(writers_of(table, setting.writers))
+    written: dict[int, Writer] = {}
+    newest = 7
+    for _ in range(setting.rounds):
+        values = range(newest + 1, newest + 1 + len(writers))
+        for place, (writer, value) in enumerate(zip(writers, values, strict=True)):
+            # each has fewer rows before the shared one than the writer before it, hence a lower number
+            before = [{"k": 5 + number, "v": 0} for number in range(2 * (len(writers) - 1 - place))]
+            writer.prepare([*before, {"k": 1, "v": value}])
+        for writer, value in zip(writers, values, strict=True):
+            if not writer.commit():
+                writer.write([{"k": 1, "v": value}])
+            written[value], newest = writer, value
     last = writers[-1]
     last.tell(f"committed k=1, v={newest} last", f"readers see {_value(table, 1)}")
     Compactor(table, "compactor").compact()
     seen = _value(table, 1)
     table.end()
-    winner = writers[seen - 8].name[-1]
-    bad = f"{last.name[-1]} committed last and was acknowledged, readers see {winner}'s {seen}: its sequence numbers are higher"
-    good = f"{last.name[-1]} began again on what the others had committed, and its row wins"
+    name, winner = last.name[-1], written[seen].name[-1]
+    bad = f"{name} committed last and was acknowledged, readers see {winner}'s {seen}: its sequence numbers are higher"
+    good = f"{name} began again on what the others had committed, and its row wins"
     return [table.story.end(seen == newest, good if seen == newest else bad)]
 
 
@@ -124,9 +128,9 @@ def lost_update_columns(setting: LabSetting) -> list[Story]:
     row = {"name": "jack", "fav_color": "Red", "fav_hobby": "Football"}
     changes: list[tuple[str, Callable[[Any], Any]]] = [("fav_color", lambda old: "Blue"), ("fav_hobby", lambda old: "Cycling")]
     table = LabTable(Story("lost-update-columns", (setting.check,)), setting, columns, "name")
-    refused = _changes(table, row, changes, 1)
+    refused = _changes(table, setting, row, changes)
     seen = [(found["fav_color"], found["fav_hobby"]) for found in table.rows()]
-    bad = f"A's Blue is lost: readers see {', '.join(map(str, seen[0]))}"
+    bad = f"a change is lost: readers see {', '.join(map(str, seen[0]))}"
     return [_judged(table, seen == [("Blue", "Cycling")], "both changes are there", refused, bad)]
 
 
@@ -135,23 +139,25 @@ def lost_update_counter(setting: LabSetting) -> list[Story]:
     columns = {"name": "STRING NOT NULL", "points": "INT"}
     add_one: list[tuple[str, Callable[[Any], Any]]] = [("points", lambda old: old + 1)] * setting.writers
     table = LabTable(Story("lost-update-counter", (setting.check,)), setting, columns, "name")
-    refused = _changes(table, {"name": "jack", "points": 1}, add_one, setting.rounds)
+    refused = _changes(table, setting, {"name": "jack", "points": 1}, add_one)
     points, increments = table.rows()[0]["points"], setting.writers * setting.rounds
     bad = f"{increments} increments of 1 were acknowledged, readers see {points}"
     return [_judged(table, points == 1 + increments, f"all {increments} changes are there", refused, bad)]
 
 
-def _changes(table: LabTable, row: dict[str, Any], changes: Sequence[tuple[str, Callable[[Any], Any]]], rounds: int) -> int:
+def _changes(
+    table: LabTable, setting: LabSetting, row: dict[str, Any], changes: Sequence[tuple[str, Callable[[Any], Any]]]
+) -> int:
     """All read the same snapshot before any of them commits; who is refused reads and tries again. How often that was."""
     Writer(table, "setup").write([row])
     refused = 0
-    writers = writers_of(table, len(changes))
-    for _ in range(rounds):
-        for writer in writers:
+    actors = list(zip(writers_of(table, len(changes)), changes, strict=True))
+    for _ in range(setting.rounds):
+        for writer, _change in actors:
             writer.read()
-        for writer, (column, new_value) in zip(writers, changes, strict=True):
+        for writer, (column, new_value) in actors:
             writer.change("name", "jack", column, new_value)
-        for writer, (column, new_value) in zip(writers, changes, strict=True):
+        for writer, (column, new_value) in setting.ordered(actors):
             while not writer.commit():
                 refused += 1
                 writer.read()

@@ -77,6 +77,14 @@ class TestChoices:
         with pytest.raises(UsageError, match=message):
             run_case("merge-disorder", options=options)
 
+    @pytest.mark.parametrize("case", [case for case in CASES if case.is_seeded], ids=lambda case: case.name)
+    def test_a_seed_changes_the_story(self, case: Case) -> None:
+        told = [run_case(case.name, ("off",), seed) for seed in range(4)]
+        assert any(stories != told[0] for stories in told[1:])
+
+    def test_hyphens_may_be_left_out(self) -> None:
+        assert run_case("topology1", ("off",)) == run_case("topology-1", ("off",))
+
     @pytest.mark.parametrize("check", ["range", "key"])
     def test_the_model_knows_no_keys(self, check: str) -> None:
         with pytest.raises(UsageError, match=f"has no granularity {check}"):
