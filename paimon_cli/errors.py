@@ -6,6 +6,8 @@ a `PaimonError` is a bug of ours (exit 1).
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -34,6 +36,20 @@ class PaimonError(Exception):
 
 def _rebuild(kind: type[PaimonError], what: str, why: str, hint: str, details: dict[str, Any]) -> PaimonError:
     return kind(what, why, hint, **details)
+
+
+@contextlib.contextmanager
+def cleaning_up(failure: BaseException | None = None) -> Iterator[None]:
+    """Around the removal of files behind a failure, or behind a commit that stands.
+
+    What goes wrong in it leaves orphans. It must not take the place of the failure, which decides what the user has to do and
+    whether the job tries again; the failure's details tell of it.
+    """
+    try:
+        yield
+    except PaimonError as second:
+        if isinstance(failure, PaimonError):
+            failure.details["clean_up_failed"] = str(second)
 
 
 class UsageError(PaimonError):

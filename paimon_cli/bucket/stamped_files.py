@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from paimon_cli.bucket.file_indexes import SUFFIX
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.storage.directories import delete_all
 
 
 def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ()) -> int:
@@ -14,13 +15,14 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
     Only for a job whose tasks have all ended: a task still running could write more.
     """
     begin = f"{context.options.data_file_prefix}{stamp[:8]}-{stamp[8:12]}-{stamp[12:16]}-"
-    deleted = 0
-    for directory in _bucket_directories(context):
-        for file in context.storage.list_directory(directory):
-            if file.name.startswith(begin) and file.name.removesuffix(SUFFIX) not in keep:
-                context.storage.delete(file.path)
-                deleted += 1
-    return deleted
+    doomed = [
+        file.path
+        for directory in _bucket_directories(context)
+        for file in context.storage.list_directory(directory)
+        if file.name.startswith(begin) and file.name.removesuffix(SUFFIX) not in keep
+    ]
+    delete_all(context.storage, doomed)
+    return len(doomed)
 
 
 def _bucket_directories(context: TableContext) -> Iterator[str]:

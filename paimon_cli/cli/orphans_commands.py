@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.messages import confirm, say
+from paimon_cli.cli.messages import confirm, say, warn
 from paimon_cli.cli.parameters import DryRun, TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, SIZE, TIME, counted, human_size
 
 if TYPE_CHECKING:
+    from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.orphans_job import OrphanRow
     from paimon_cli.maintain.orphans import Orphans
     from paimon_cli.table.table import Table
@@ -51,7 +52,7 @@ def list_orphans(
     paimon-cli orphans ls ./wh/shop.db/orders --explain
     """
     opened = call.open(table)
-    found = _search(opened, older_than, force)
+    found = _search(opened.context, older_than, force)
     _show(call, opened, found, explain, "")
 
 
@@ -75,9 +76,15 @@ def remove(
     """
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.orphans_job import clean_orphans
+    from paimon_cli.maintain.orphans import TOLERATED_MILLIS, not_ahead_of_the_storage
 
     opened = call.open(table)
-    found = _search(opened, older_than, force)
+    context = opened.context
+    if apply and not dry_run:
+        context = not_ahead_of_the_storage(context)
+        if (ahead := opened.context.clock.now_millis() - context.clock.now_millis()) >= TOLERATED_MILLIS:
+            warn(f"the clock of this machine is {ahead / 1000:,.0f} s ahead of the storage's, which counts")
+    found = _search(context, older_than, force)
     if dry_run or not apply:
         _show(call, opened, found, explain, "; nothing was changed, --apply deletes them")
         return
@@ -91,12 +98,11 @@ def remove(
         call.show(Item("OrphanSummary", opened.name, SUMMARY_COLUMNS, _Removed(files, size, quarantine)))
 
 
-def _search(opened: Table, older_than: str, force: bool) -> Orphans:
+def _search(context: TableContext, older_than: str, force: bool) -> Orphans:
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.orphans_job import search_orphans
     from paimon_cli.table.moments import moment_of
 
-    context = opened.context
     return search_orphans(context, moment_of(older_than, context.clock.now_millis()), force, progress_on_stderr())
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from paimon_cli.errors import CommitUnknown, PaimonError
+from paimon_cli.errors import CommitUnknown, PaimonError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import ADD
+from paimon_cli.storage.directories import delete_all
 
 
 def delete_created_files(context: TableContext, messages: Sequence[CommitMessage]) -> int:
@@ -19,8 +20,7 @@ def delete_created_files(context: TableContext, messages: Sequence[CommitMessage
     """
     named = files_named_since(context, messages)
     doomed = [path for name, path in created_files(context, messages) if name not in named]
-    for path in doomed:
-        context.storage.delete(path)
+    delete_all(context.storage, doomed)
     return len(doomed)
 
 
@@ -31,8 +31,9 @@ def removed_on_refusal(context: TableContext, messages: Sequence[CommitMessage])
         yield
     except CommitUnknown:
         raise
-    except PaimonError:
-        delete_created_files(context, messages)
+    except PaimonError as refusal:
+        with cleaning_up(refusal):
+            delete_created_files(context, messages)
         raise
 
 

@@ -37,7 +37,7 @@ from paimon_cli.options import option_gates
 
 @dataclass(frozen=True)
 class CommitResult:
-    """The snapshots that a commit made, oldest first, and how many attempts they took in all.
+    """The snapshots that a commit made, oldest first, and how many attempts it took: 1 if no other commit was ever faster.
 
     `already_committed`: an earlier run, or a twin of this process, made this commit. Files of the messages that no snapshot
     names are then the caller's to delete, as after a conflict.
@@ -48,7 +48,8 @@ class CommitResult:
     already_committed: bool = False
 
     def followed_by(self, other: CommitResult) -> CommitResult:
-        return CommitResult(self.snapshots + other.snapshots, self.attempts + other.attempts, other.already_committed)
+        attempts = other.attempts + max(self.attempts - 1, 0)
+        return CommitResult(self.snapshots + other.snapshots, attempts, other.already_committed)
 
 
 @dataclass(frozen=True)

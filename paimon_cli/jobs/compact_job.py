@@ -20,7 +20,7 @@ from paimon_cli.compact.compaction_plan import (
     tasks_of,
 )
 from paimon_cli.compact.round_choice import UNLIMITED, RoundLimits, newest_data, within_limits
-from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, UsageError
+from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, UsageError, cleaning_up
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files, expect_buckets
@@ -189,7 +189,7 @@ def _compact_buckets(
     try:
         return run_traced(engine, context, attempt, tasks, lambda result: progress.advance(1))
     except BaseException as failure:
-        with shield():
+        with shield(), cleaning_up(failure.error if isinstance(failure, TasksFailed) else failure):
             delete_stamped_files(context, tasks[0].file_stamp)
         if isinstance(failure, TasksFailed):
             raise failure.error from failure

@@ -11,7 +11,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import CompactionTask, Place
-from paimon_cli.errors import Conflict, FilesConflict, PaimonError
+from paimon_cli.errors import Conflict, FilesConflict, PaimonError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -56,7 +56,8 @@ def settle(
     messages = [result for result in tasks if isinstance(result, CommitMessage)]
     failed = [result for result in tasks if isinstance(result, FailedBucket)]
     if failed or attempted_twice:
-        delete_stamped_files(context, stamp, {file.file_name for message in messages for file in message.created_files()})
+        with cleaning_up():
+            delete_stamped_files(context, stamp, {file.file_name for message in messages for file in message.created_files()})
     for bucket in failed:
         place = bucket.task.place
         if _dead(context, {place: bucket.task.files}):
@@ -105,7 +106,8 @@ def _try(context: TableContext, messages: list[CommitMessage], outcome: Outcome)
 
 def _refuse(context: TableContext, messages: list[CommitMessage], conflict: Conflict, outcome: Outcome) -> None:
     if messages:
-        delete_created_files(context, messages)
+        with cleaning_up(conflict):
+            delete_created_files(context, messages)
         outcome.conflicts.update((_place(message), conflict) for message in messages)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.datatypes.arrow_types import arrow_field
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
@@ -20,6 +20,7 @@ from paimon_cli.read.scan_plan import ScanPlan
 from paimon_cli.read.selection import Selection
 from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import read_split
+from paimon_cli.storage.directories import delete_all
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 
@@ -79,8 +80,8 @@ def run_export(
         task = functools.partial(export_split, context, request)
         files = engine.run_tasks(task, tasks, lambda file: progress.advance(1))
     except BaseException as failure:
-        for path, _ in tasks:
-            storage.delete(path)
+        with cleaning_up(failure.error if isinstance(failure, TasksFailed) else failure):
+            delete_all(storage, (path for path, _ in tasks))
         if isinstance(failure, TasksFailed):
             raise failure.error from failure
         raise

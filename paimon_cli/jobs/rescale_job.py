@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import fresh_identity
-from paimon_cli.errors import Conflict, NotSupported, PaimonError, UsageError
+from paimon_cli.errors import Conflict, NotSupported, PaimonError, UsageError, cleaning_up
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
@@ -146,7 +146,8 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
     files = [file for message in messages for file in message.new_files]
     rows = sum(file.row_count for file in files)
     if rows != shown:
-        delete_created_files(scaled, messages)
+        with cleaning_up():
+            delete_created_files(scaled, messages)
         raise PaimonError(f"{shown} rows became {rows} on their way into {plan.buckets} buckets", "nothing was committed")
     snapshots = _commit(scaled, messages, PartitionSpec.exactly(chosen), snapshot)
     size = sum(file.file_size for file in files)

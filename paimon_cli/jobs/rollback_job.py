@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
-from paimon_cli.errors import DataConflict, NotFound
+from paimon_cli.errors import DamagedFile, DataConflict, FilesConflict, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.deletion import deletion
 from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.update_job import MAX_ATTEMPTS, given_up, wait_by_chance
 from paimon_cli.maintain.restore_as_new import BucketDifference, differences, restore_as_new
 from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back, rollback_target
 from paimon_cli.metadata.file_names import is_plain_name
@@ -15,7 +17,6 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.size_and_duration import plain_number
 from paimon_cli.table.moments import moment_of
 
-_TRIES = 5
 _LEAST_MILLIS = 10**11
 """Numbers as long as this are epoch millis, not snapshots."""
 
@@ -63,17 +64,36 @@ def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, lis
 
 
 def run_restore(context: TableContext, target: Snapshot) -> RolledBack:
-    """Commit the target's state as a new snapshot; again from the start if somebody wrote meanwhile."""
-    for attempt in range(_TRIES):
-        latest, found = plan_restore(context, target)
-        if not found:
-            break
+    """Commit the target's state as a new snapshot; again from the start if somebody wrote or compacted meanwhile.
+
+    `NotFound` if the target expires before its files are copied.
+    """
+    for attempts in itertools.count(1):
         try:
+            latest, found = plan_restore(context, target)
+            if not found:
+                break
             result = restore_as_new(context, latest, found)
-        except DataConflict:
-            if attempt == _TRIES - 1:
-                raise
+        except (DataConflict, FilesConflict) as conflict:
+            if attempts == MAX_ATTEMPTS:
+                raise given_up(conflict, attempts, "stop the writers for a while, or run the command again") from conflict
+            wait_by_chance(context, attempts)
             continue
+        except (FileNotFoundError, NotFound, DamagedFile, StorageUnavailable) as error:
+            _check_target(context, target, error)
+            raise
         newest = result.snapshots[-1].id if result.snapshots else latest.id
         return RolledBack(target.id, newest, copied=sum(difference.copied_bytes for difference in found))
     return RolledBack(target.id, latest.id)
+
+
+def _check_target(context: TableContext, target: Snapshot, error: Exception) -> None:
+    """`NotFound` if neither its own file nor a tag holds the snapshot any more: then its files may be gone at any time."""
+    is_tagged = any(tag.snapshot.id == target.id for tag in context.tags.all().values())
+    if not is_tagged and context.snapshots.in_history(target.id) is None:
+        raise NotFound(
+            f"snapshot {target.id} of {context.address} has expired meanwhile",
+            "an expiry deleted files that it needs; the table is as it was",
+            "go back to a newer snapshot, or make a tag of the target first",
+            snapshot_id=target.id,
+        ) from error

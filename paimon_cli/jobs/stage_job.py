@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from paimon_cli.commit.abort import created_files, delete_created_files, files_named_since
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
-from paimon_cli.errors import Conflict, DamagedFile, NotFound, Refused, StorageUnavailable, UsageError
+from paimon_cli.errors import Conflict, DamagedFile, NotFound, Refused, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.jobs.engine import Engine
@@ -100,9 +100,10 @@ def stage_write(
             static_partition=_as_typed(request.static_partition),
         )
         file.write(staged)
-    except BaseException:
+    except BaseException as failure:
         file.remove()  # it may be there although its writing failed; it must not name files that are gone
-        delete_created_files(context, messages)
+        with cleaning_up(failure):
+            delete_created_files(context, messages)
         raise
     return staged, found
 
@@ -142,8 +143,9 @@ def commit_stage(context: TableContext, file: StageFile, staged: StagedCommit) -
     _check_files(context, file, staged)
     try:
         result = _commit(context, staged)
-    except Conflict:
-        _drop(context, file, staged)
+    except Conflict as conflict:
+        with cleaning_up(conflict):
+            _drop(context, file, staged)
         raise
     ids = tuple(snapshot.id for snapshot in result.snapshots) or _snapshot_ids(context, staged)
     file.write(replace(staged, state=COMMITTED, snapshot_ids=ids))

@@ -15,7 +15,7 @@ from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.data_conflict import BUCKET, OFF
 from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.errors import Conflict, DataConflict, FilesConflict
+from paimon_cli.errors import Conflict, DataConflict, FilesConflict, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.engine import Engine, TasksFailed, Work
@@ -82,8 +82,9 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
             break
         except (DataConflict, FilesConflict) as conflict:
             if attempt == request.max_attempts:
-                raise _given_up(conflict, attempt) from conflict
-            _wait(checked, attempt)
+                hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
+                raise given_up(conflict, attempt, hint) from conflict
+            wait_by_chance(checked, attempt)
     seconds = (context.clock.now_millis() - started) / 1000
     summary = replace(summary, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
     return replace(summary, attempts=attempt, conflicts=attempt - 1)
@@ -150,7 +151,8 @@ def _run_tasks(
     try:
         changed = engine.run_tasks(functools.partial(update_bucket, context, change), tasks, lambda done: progress.advance(1))
     except BaseException as failure:
-        delete_stamped_files(context, stamp)
+        with cleaning_up(failure.error if isinstance(failure, TasksFailed) else failure):
+            delete_stamped_files(context, stamp)
         if isinstance(failure, TasksFailed):
             raise failure.error from failure
         raise
@@ -158,7 +160,8 @@ def _run_tasks(
         progress.finish()
     if engine.retries_tasks:
         kept = {file.file_name for bucket in changed if bucket.message for file in bucket.message.new_files}
-        delete_stamped_files(context, stamp, kept)
+        with cleaning_up():
+            delete_stamped_files(context, stamp, kept)
     return changed
 
 
@@ -166,17 +169,18 @@ def _commit(context: TableContext, messages: list[CommitMessage], identity: Comm
     with removed_on_refusal(context, messages):
         result = Committer(context).commit(messages, identity) if messages else CommitResult()
     if result.already_committed:
-        delete_created_files(context, messages)
+        with cleaning_up():
+            delete_created_files(context, messages)
     return result
 
 
-def _given_up(conflict: Conflict, attempts: int) -> Conflict:
-    hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
+def given_up(conflict: Conflict, attempts: int, hint: str) -> Conflict:
+    """The last conflict, with the number of attempts that it took."""
     what = f"{conflict.what} ({attempts} attempts)" if attempts > 1 else conflict.what
     return type(conflict)(what, conflict.why, hint, **{**conflict.details, "attempts": attempts})
 
 
-def _wait(context: TableContext, attempt: int) -> None:
+def wait_by_chance(context: TableContext, attempt: int) -> None:
     """Up to twice as long each time, by chance: whoever has lost together must not come back together."""
     longest = min(context.options.commit_min_retry_wait * 2**attempt, context.options.commit_max_retry_wait, LONGEST_WAIT_MILLIS)
     context.clock.sleep(longest * context.names.jitter() / 1000)

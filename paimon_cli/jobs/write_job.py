@@ -12,7 +12,7 @@ from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_i
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import is_compactable
 from paimon_cli.datatypes import row_kind
-from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, StorageUnavailable, UsageError
+from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files, committed_state
@@ -252,12 +252,14 @@ def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Ta
             written = engine.write_rows(plan, {} if tallies is None else tallies, progress)
             plan.context.trace.show(written.steps)
             facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.new_files) for m in written.messages)}
-    except BaseException:
-        delete_stamped_files(plan.context, plan.file_stamp)
+    except BaseException as failure:
+        with cleaning_up(failure):
+            delete_stamped_files(plan.context, plan.file_stamp)
         raise
     if engine.retries_tasks:
         made = {file.file_name for message in written.messages for file in message.created_files()}
-        delete_stamped_files(plan.context, plan.file_stamp, made)
+        with cleaning_up():
+            delete_stamped_files(plan.context, plan.file_stamp, made)
     return written
 
 
@@ -285,7 +287,8 @@ def _commit(
         lost = refusal
         result = CommitResult(tuple(plan.context.snapshots.get(number) for number in published), len(published))
     if result.already_committed:
-        delete_created_files(plan.context, messages)
+        with cleaning_up():
+            delete_created_files(plan.context, messages)
     return result, lost
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paimon_cli.errors import Conflict, NotFound, UsageError
+from paimon_cli.errors import Conflict, NotFound, UsageError, cleaning_up
 from paimon_cli.history.branch_list import check_branch_name
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.tags import snapshot_and_holder
@@ -66,8 +66,10 @@ def rename_branch(context: TableContext, name: str, new_name: str) -> None:
     for status in sorted(copied, key=_schemas_first):
         context.storage.overwrite(new + status.path.removeprefix(old), context.storage.read_bytes(status.path))
     if {status.path for status in _files(context, old)} != {status.path for status in copied}:
-        _delete(context, new_name)
-        raise Conflict(f"branch '{name}' was not renamed", "somebody committed to it meanwhile", "try again")
+        conflict = Conflict(f"branch '{name}' was not renamed", "somebody committed to it meanwhile", "try again")
+        with cleaning_up(conflict):
+            _delete(context, new_name)
+        raise conflict
     _delete(context, name)
 
 

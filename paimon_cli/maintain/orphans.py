@@ -7,16 +7,20 @@ before it is asked for them. Before each portion is deleted all versions are loo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from paimon_cli.errors import Refused
+from paimon_cli.errors import Refused, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.orphan_candidates import Candidate, list_candidates
 from paimon_cli.maintain.side_by_side import DeleteFiles
 from paimon_cli.maintain.used_names import UsedNames
+from paimon_cli.storage.capability_probe import PROBE_PREFIX
+from paimon_cli.storage.clock_and_names import BelatedClock
 from paimon_cli.storage.directories import remove_empty_directory
 
 DAY_MILLIS = 86_400_000
+TOLERATED_MILLIS = 1000
+"""Times of files are rounded, and a storage may take a moment to answer."""
 FILES_OF_A_PORTION = 1000
 SetAside = Callable[[str], None]
 """Keeps a copy of a file, by its path."""
@@ -34,6 +38,22 @@ class Orphans:
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
+
+
+def not_ahead_of_the_storage(context: TableContext) -> TableContext:
+    """The same context with a clock that is not ahead of the storage's, which gives files their age: a probe file tells.
+
+    On a machine whose clock is ahead, files of a commit that is on its way would look old.
+    """
+    directory = f"{context.layout.root}/{PROBE_PREFIX}{context.names.uuid()}"
+    try:
+        context.storage.write_new(f"{directory}/time", b"")
+        now = context.clock.now_millis()
+        ahead = max((now - probe.modified_millis for probe in context.storage.list_directory(directory)), default=0)
+    finally:
+        with cleaning_up():
+            context.storage.delete_directory(directory)
+    return context if ahead <= TOLERATED_MILLIS else replace(context, clock=BelatedClock(context.clock, ahead))
 
 
 def find_orphans(context: TableContext, older_than: int, force: bool = False) -> Orphans:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paimon_cli.errors import CommitUnknown, Conflict, NotFound, StorageUnavailable, UsageError
+from paimon_cli.errors import CommitUnknown, Conflict, NotFound, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import SharedManifests, needed_by_other_branches
 from paimon_cli.maintain.side_by_side import DeleteFiles
@@ -44,8 +44,10 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
         what = f"tag '{name}' was made, and may have come too late"
         raise CommitUnknown(what, f"whether {holder} is still there cannot be seen: {error}", path=path) from error
     if not is_held:
-        context.storage.delete(path)
-        raise NotFound("the snapshot to tag has gone meanwhile", f"{holder} was deleted", "tag a newer one")
+        gone = NotFound("the snapshot to tag has gone meanwhile", f"{holder} was deleted", "tag a newer one")
+        with cleaning_up(gone):
+            context.storage.delete(path)
+        raise gone
     return Tag.from_json(content, path)
 
 

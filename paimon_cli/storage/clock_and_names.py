@@ -26,6 +26,20 @@ class SystemClock:
         time.sleep(seconds)
 
 
+class BelatedClock:
+    """Another clock, so many millis behind it."""
+
+    def __init__(self, clock: Clock, behind_millis: int) -> None:
+        self._clock = clock
+        self._behind = behind_millis
+
+    def now_millis(self) -> int:
+        return self._clock.now_millis() - self._behind
+
+    def sleep(self, seconds: float) -> None:
+        self._clock.sleep(seconds)
+
+
 def local_wall_clock(now_millis: int) -> int:
     """The fields of the local time as if they were UTC: so Java stores creation times (format section 4.3)."""
     return now_millis + time.localtime(now_millis // 1000).tm_gmtoff * 1000

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
+from paimon_cli.errors import StorageUnavailable
 from paimon_cli.storage.storage import FileStatus, Storage
 
 
@@ -62,3 +63,15 @@ def keep_deleted(storage: Storage, directory: str) -> None:
     """Before files go that a deleted snapshot or tag in `directory` names: it must not come back without them."""
     if isinstance(storage, SyncsDirectories):
         storage.sync_directory(directory)
+
+
+def delete_all(storage: Storage, paths: Iterable[str]) -> None:
+    """Delete each file; one that the storage does not let go keeps no other from going, and is told in the end."""
+    refused: StorageUnavailable | None = None
+    for path in paths:
+        try:
+            storage.delete(path)
+        except StorageUnavailable as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused

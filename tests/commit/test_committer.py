@@ -26,6 +26,7 @@ from tests.commit.commit_tables import (
     named_manifest_files,
     partition,
 )
+from tests.rivals import RivalStorage
 
 ME = CommitIdentity("me")
 
@@ -298,3 +299,24 @@ def test_overwriting_with_nothing_truncates(tmp_path: Path) -> None:
     assert snapshot.total_record_count == 0 and live_names(context) == []
     assert context.manifests.index_entries(snapshot) == []
     assert Committer(context).overwrite([], ME, keep_partition=lambda p: True) == CommitResult(attempts=1)
+
+
+def test_two_snapshots_made_at_once_are_one_attempt(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("old"),))], ME)
+    old, merged = data_file("old"), data_file("merged", level=5)
+    both = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("new"),), compact_before=(old,), compact_after=(merged,))
+    result = Committer(context).commit([both], ME)
+    assert (result.attempts, [snapshot.commit_kind for snapshot in result.snapshots]) == (1, ["APPEND", "COMPACT"])
+    assert [snapshot.commit_attempts for snapshot in result.snapshots] == [1, 1]
+
+
+def test_snapshots_note_their_attempts_and_duration(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    rival = lambda: Committer(table).commit([CommitMessage(EMPTY_ROW, 1, 2, new_files=(data_file("r"),))], ME)  # noqa: E731
+    context = replace(make_table(tmp_path / "t", storage=RivalStorage(rival)), clock=SteppingClock())
+    (snapshot,) = Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("m"),))], ME).snapshots
+    assert (snapshot.commit_attempts, snapshot.id) == (2, 2) and snapshot.commit_duration_millis >= 10
+    assert context.snapshots.get(2) == snapshot
+    for others in ({}, {"paimon-cli.commit-attempts": "many"}, {"paimon-cli.commit-attempts": "9" * 50}):
+        assert replace(snapshot, properties=others).commit_attempts is None

@@ -14,9 +14,10 @@ from paimon_cli.jobs.orphans_job import clean_orphans, orphan_rows
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.orphans import DAY_MILLIS, Orphans, find_orphans, remove_orphans
+from paimon_cli.maintain.orphans import DAY_MILLIS, Orphans, find_orphans, not_ahead_of_the_storage, remove_orphans
 from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.maintain.tags import create_tag
+from paimon_cli.storage.clock_and_names import BelatedClock, SystemClock
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
 from tests.tables import make_table, rows, write
@@ -103,6 +104,38 @@ def test_young_files_stay(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="a day old"):
         find_orphans(context, context.clock.now_millis())
     assert [file.name for file in found(context, force=True).files] == ["data-young.parquet"]
+
+
+class AheadClock:
+    """This machine's clock is two days ahead."""
+
+    def now_millis(self) -> int:
+        return SystemClock().now_millis() + 2 * DAY_MILLIS
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("nobody waits")
+
+
+def test_a_clock_that_is_ahead_makes_no_file_old(tmp_path: Path) -> None:
+    context = replace(table_of_five(tmp_path), clock=AheadClock())
+    write(context, [{"k": 1, "v": "on its way"}])
+    Path(context.layout.snapshot(6)).unlink()
+    Path(context.layout.latest_hint).write_text("5")
+    before = {path for path in Path(context.url).rglob("*")}
+    a_day_ago = context.clock.now_millis() - DAY_MILLIS
+    assert find_orphans(context, a_day_ago).files, "by this clock they are old"
+    checked = not_ahead_of_the_storage(context)
+    assert {path for path in Path(context.url).rglob("*")} == before, "no probe stays"
+    assert not find_orphans(checked, checked.clock.now_millis() - DAY_MILLIS).files
+    with pytest.raises(Refused, match="at least a day old"):
+        find_orphans(checked, a_day_ago)
+
+
+def test_a_clock_that_agrees_or_is_behind_is_kept(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    assert not_ahead_of_the_storage(context) is context
+    behind = replace(context, clock=BelatedClock(SystemClock(), 5 * DAY_MILLIS))
+    assert not_ahead_of_the_storage(behind) is behind
 
 
 def test_a_version_that_cannot_be_read_stops_it(tmp_path: Path) -> None:

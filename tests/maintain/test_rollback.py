@@ -18,9 +18,11 @@ from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import doomed_by, plan_rollback
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
+from tests.commit.commit_tables import SteppingClock
 from tests.goldens import expected_rows, golden, golden_table
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
+from tests.rivals import RivalStorage
 from tests.tables import compact, make_table, rows, write
 
 
@@ -119,6 +121,33 @@ def test_as_new_to_another_number_of_buckets(tmp_path: Path) -> None:
     write(context, [{"p": 1, "k": 5}])
     write(fewer, [{"p": 7, "k": 5}])
     check_versions(context)
+
+
+def test_as_new_beside_compactions_and_writes_tries_again(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options={"write-only": "true"})
+    for value in "abc":
+        write(context, [{"k": 1, "v": value}, {"k": 2, "v": value}])
+    target = context.snapshots.get(1)
+    clock = SteppingClock()
+    acts = [lambda: compact(context), lambda: write(context, [{"k": 3, "v": "x"}]), lambda: compact(context)]
+    beside = replace(TableContext.open(context.url, storage=RivalStorage(*acts)), clock=clock)
+    done = run_restore(beside, target)
+    assert done.snapshot == 7 and rows(context) == rows(context, snapshot_id=1)
+    assert len(clock.sleeps) >= 3, "it waits before it tries again"
+    assert files_on_disk(context) == named_files(context)
+
+
+def test_as_new_to_a_target_that_expires_meanwhile(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options={"write-only": "true"})
+    for value in "ab":
+        write(context, [{"k": 1, "v": value}])
+    compact(context)
+    target = context.snapshots.get(1)
+    expire_snapshots(context, Retention(at_least=1, at_most=1, millis=0, limit=None))
+    before = files_on_disk(context)
+    with pytest.raises(NotFound, match=r"snapshot 1 of .* has expired meanwhile") as failure:
+        run_restore(context, target)
+    assert failure.value.exit_code == 3 and files_on_disk(context) == before
 
 
 def test_targets(tmp_path: Path) -> None:
