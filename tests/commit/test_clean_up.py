@@ -16,6 +16,7 @@ from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest
 from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.selection import selected
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.rivals import RivalStorage
 from tests.tables import compact, make_table, rows, write
@@ -95,7 +96,7 @@ def test_a_staged_commit_keeps_its_conflict(table: TableContext, tmp_path: Path)
     source.write_text('{"k": 1, "v": 5}\n')
     file = StageFile(str(tmp_path / "f.stage"))
     checked = TableContext.open(table.url, BY_BUCKET)
-    staged = stage_write(checked, WriteRequest((str(source),), "json"), file, LocalEngine(), NoProgress())
+    staged, _ = stage_write(checked, WriteRequest((str(source),), "json"), file, LocalEngine(), NoProgress())
     write(table, [{"k": 1, "v": 6}])
     with pytest.raises(DataConflict):
         commit_stage(stubborn(table, start=True), file, staged)
@@ -113,7 +114,7 @@ def test_an_export_tells_why_it_failed(table: TableContext, tmp_path: Path, monk
     assert latest is not None
     plan = plan_scan(table, latest)
     monkeypatch.setattr(LocalStorage, "delete", refuse)
-    request = ExportRequest(str(tmp_path / "out"), tuple(table.schema.field_names))
+    request = ExportRequest(str(tmp_path / "out"), selected(table.schema, None))
     with pytest.raises(PaimonError) as failure:
         run_export(table, plan, request, LocalEngine(), NoProgress())
     assert failure.value.exit_code == 10
