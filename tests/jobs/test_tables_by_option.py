@@ -1,4 +1,4 @@
-"""Tables whose writers or compactors must do more than this version does are left to engines that can."""
+"""Tables with options that this version honours in part, or leaves to engines that can do more."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.invariants.row_checks import hash_index_holds_every_key
+from paimon_cli.invariants.version import Version
+from paimon_cli.read.predicate import parse_predicate
+from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.table.lsm_report import lsm_rows
 from paimon_cli.table.option_changes import check_options_of_call
 from paimon_cli.table.row_scan import ReadRequest, plan_rows
 from paimon_cli.table.table import Table
 from paimon_cli.table.table_location import locate_table
 from tests.goldens import golden_table
-from tests.tables import compact, data_files, make_table, write
+from tests.tables import compact, data_files, make_table, rows, write
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 
@@ -68,3 +73,50 @@ def test_deletion_vectors_are_not_switched_off_for_one_write(tmp_path: Path) -> 
     schema = TableContext.open(str(table)).schema
     with pytest.raises(UsageError, match=r"deletion-vectors\.enabled"):
         check_options_of_call(schema.options, {"deletion-vectors.enabled": "false"}, True)
+
+
+def test_tables_whose_data_lies_in_a_directory_of_its_own_are_read_only(tmp_path: Path) -> None:
+    """What Java writes under data-file.path-directory is the same table one directory deeper."""
+    columns = {"k": "INT NOT NULL", "dt": "STRING NOT NULL"}
+    context = make_table(tmp_path / "t", columns, ["k", "dt"], ["dt"])
+    write(context, [{"k": n, "dt": "ab"[n % 2]} for n in range(9)])
+    expected = rows(context)
+    (tmp_path / "t" / "data").mkdir()
+    for partition in (tmp_path / "t").glob("dt=*"):
+        partition.rename(tmp_path / "t" / "data" / partition.name)
+    moved = TableContext.open(str(tmp_path / "t"), {"data-file.path-directory": "/data/"})
+    assert rows(moved) == expected and len(expected) == 9
+    for work in (lambda: write(moved, [{"k": 1, "dt": "a"}]), lambda: compact(moved, strategy="full")):
+        with pytest.raises(NotSupported, match=r"data-file\.path-directory"):
+            work()
+
+
+def test_buckets_by_remainder(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=5, options={"bucket-function.type": "mod"})
+    write(context, [{"k": key, "v": "a"} for key in (17, -3, 5, 2)])
+    found = {bucket.bucket: bucket.files for bucket in bucket_files(context, context.snapshots.latest()).values()}
+    assert found.keys() == {0, 2} and found[2][0].row_count == 3
+    where = parse_predicate("k = -3", context.schema)
+    assert where.buckets(5) == {2}
+    assert plan_scan(context, context.snapshots.latest(), where).row_count == 3
+    by_hive = make_table(tmp_path / "h", COLUMNS, ["k"], bucket=5, options={"bucket-function.type": "hive"})
+    assert parse_predicate("k = -3", by_hive.schema).buckets(5) is None
+    with pytest.raises(NotSupported, match="hive"):
+        write(by_hive, [{"k": 1, "v": "a"}])
+
+
+def test_cross_partition_tables_need_no_hash_index(tmp_path: Path) -> None:
+    """Their writers look for a key in all partitions, and Java keeps no index of hashes for them."""
+    columns = {"k": "INT NOT NULL", "dt": "STRING"}
+    context = make_table(tmp_path / "t", columns, ["k"], ["dt"], bucket=4)
+    write(context, [{"k": 1, "dt": "a"}])
+    dynamic = TableContext.open(str(tmp_path / "t"), {"bucket": "-1"})
+    version = Version(dynamic, dynamic.snapshots.latest())
+    (place,) = version.places
+    assert list(hash_index_holds_every_key(version, place)) == []
+    inside = make_table(tmp_path / "u", {"k": "INT NOT NULL"}, ["k"])
+    write(inside, [{"k": 1}])
+    indexless = TableContext.open(str(tmp_path / "u"), {"bucket": "-1"})
+    version = Version(indexless, indexless.snapshots.latest())
+    (place,) = version.places
+    assert [found.code for found in hash_index_holds_every_key(version, place)] == ["PV041"]
