@@ -18,7 +18,7 @@ from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work
+from paimon_cli.jobs.engine import Engine, TasksFailed, Work, run_traced
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.update_task import RowChange, UpdatedBucket, UpdateTask, update_bucket
 from paimon_cli.jobs.write_job import check_writable_table, identity_of
@@ -149,7 +149,8 @@ def _run_tasks(
     stamp = tasks[0].file_stamp
     progress.start("Changing rows", len(tasks))
     try:
-        changed = engine.run_tasks(functools.partial(update_bucket, context, change), tasks, lambda done: progress.advance(1))
+        update = functools.partial(update_bucket, change=change)
+        changed = run_traced(engine, context, update, tasks, lambda done: progress.advance(1))
     except BaseException as failure:
         with cleaning_up(failure.error if isinstance(failure, TasksFailed) else failure):
             delete_stamped_files(context, stamp)

@@ -18,7 +18,7 @@ from paimon_cli.jobs.update_effect import check_effect
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import SOURCE_APPEND
+from paimon_cli.metadata.data_file import SOURCE_APPEND, file_facts
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_rows
 from paimon_cli.read.assignment import Assignment, BadRow
 from paimon_cli.read.predicate import Predicate
@@ -62,7 +62,7 @@ class UpdatedBucket:
     message: CommitMessage | None
 
 
-def update_bucket(context: TableContext, change: RowChange, task: UpdateTask) -> UpdatedBucket:
+def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) -> UpdatedBucket:
     """Carry out the task. When it fails, its own new files are removed; BadInput names the row that cannot be changed.
 
     The splits hold whole keys in ascending order, so the changed rows are sorted, one per key, as a file needs them.
@@ -72,11 +72,13 @@ def update_bucket(context: TableContext, change: RowChange, task: UpdateTask) ->
     writer = DataFileWriter(context, task.partition, task.bucket, level=0, source=SOURCE_APPEND, names=names)
     rows = 0
     try:
-        for split in task.splits:
-            for batch in read_split(context, split, context.schema.field_names, change.where):
-                writer.write(_changed(context, change, batch, task.first_sequence + rows))
-                rows += batch.num_rows
-        files = writer.close()
+        with context.trace.timed("flush", bucket=context.place_of(task.partition, task.bucket), level=0) as facts:
+            for split in task.splits:
+                for batch in read_split(context, split, context.schema.field_names, change.where):
+                    writer.write(_changed(context, change, batch, task.first_sequence + rows))
+                    rows += batch.num_rows
+            files = writer.close()
+            facts |= file_facts("", files)
     except BaseException:
         writer.abort()
         raise
