@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "build" / "bench.json"
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "compaction": ("scripts.bench.compaction",),
+    "compaction beside a write": ("scripts.bench.compact_beside",),
     "scan": ("scripts.bench.scan",),
     "spark write": ("scripts.bench.spark_write",),
     "spark compact": ("scripts.bench.spark_compact", "--rows", "1000000"),

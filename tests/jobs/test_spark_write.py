@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,15 @@ from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.errors import BadInput, DamagedFile
 from paimon_cli.ingest.rejects import Tally
+from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.local_engine import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.spark_engine import SparkEngine
 from paimon_cli.jobs.spark_write import Shuffle, gathered, unpacked
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, run_write
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
+from paimon_cli.storage.clock_and_names import SystemClock
+from paimon_cli.storage.trace import Step, StepTrace
 from paimon_cli.write.write_plan import WritePlan
 from tests.tables import data_files, live_files, make_table, rows
 
@@ -211,3 +214,24 @@ def test_small_batches_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     found = list(gathered([empty, *batches, empty]))
     assert [batch.num_rows for batch in found] == [4, 4, 1]
     assert pa.Table.from_batches(found).column(0).to_pylist() == list(range(9))
+
+
+def test_tasks_compact_beside_and_hand_their_steps_and_figures_over(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
+    request = replace(json_sources(tmp_path, count=3, rows_each=2000, keys=2500), compaction="async")
+    options = {"write-buffer-size": "8 kb", "write-buffer-spillable": "false"}
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=3, options=options)
+    told: list[Step] = []
+    summary = run_write(replace(context, trace=StepTrace(SystemClock(), told.append)), request, any_spark_engine, NoProgress())
+    assert len(rows(context)) == 2500
+    assert data_files(context) >= live_files(context)
+    assert (summary.compacted, len(summary.snapshots)) == (3, 2)
+    assert summary.buffer_size == 8192 and 0 < summary.buffer_peak <= 8192
+    flushes = [step for step in told if step.name == "flush"]
+    assert len(flushes) == summary.flushes > 6
+    assert {step.facts["bucket"] for step in flushes} == {"bucket-0", "bucket-1", "bucket-2"}
+    assert {"pick", "rewrite", "snapshot"} <= {step.name for step in told}
+    compacted: list[Step] = []
+    run_compact(
+        replace(context, trace=StepTrace(SystemClock(), compacted.append)), CompactRequest(), any_spark_engine, NoProgress()
+    )
+    assert "snapshot" in {step.name for step in compacted}
