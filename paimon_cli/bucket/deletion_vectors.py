@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile, NotSupported
@@ -26,7 +27,7 @@ NO_VECTORS = BucketVectors({})
 
 
 def load_vectors(context: TableContext, bucket: BucketFiles) -> BucketVectors:
-    """Read every vector of the bucket's index files."""
+    """Every vector of the bucket's index files; one that several splits need is read once by a context."""
     vectors: dict[str, DeletionVector] = {}
     for index in bucket.index_files:
         if index.index_type != DELETION_VECTORS:
@@ -37,12 +38,17 @@ def load_vectors(context: TableContext, bucket: BucketFiles) -> BucketVectors:
         path = context.layout.index(index.file_name)
         ranges = index.deletion_vector_ranges or ()
         place = context.place_of(bucket.partition, bucket.bucket)
-        try:
-            with context.trace.timed("deletion_vectors", bucket=place, file=index.file_name, vectors=len(ranges)) as facts:
-                content = context.storage.read_bytes(path)
-                facts["bytes"] = len(content)
-        except FileNotFoundError as error:
-            raise DamagedFile(f"index file {path} is missing", "the snapshot's index manifest names it", path=path) from error
+        content = context.known_index_files.content(path, functools.partial(_read, context, place, path, len(ranges)))
         for listed in ranges:
             vectors[listed.data_file_name] = decode_deletion_vector(content, listed.offset, listed.length, path)
     return BucketVectors(vectors)
+
+
+def _read(context: TableContext, place: str, path: str, vectors: int) -> bytes:
+    with context.trace.timed("deletion_vectors", bucket=place, file=path.rpartition("/")[2], vectors=vectors) as facts:
+        try:
+            content = context.storage.read_bytes(path)
+        except FileNotFoundError as error:
+            raise DamagedFile(f"index file {path} is missing", "the snapshot's index manifest names it", path=path) from error
+        facts["bytes"] = len(content)
+    return content

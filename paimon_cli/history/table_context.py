@@ -11,6 +11,7 @@ from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.field_types import DataType
 from paimon_cli.datatypes.partition_path import partition_path
 from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.known_files import KnownFiles
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_history import TableHistory
 from paimon_cli.metadata.data_file import DataFileMeta
@@ -100,6 +101,10 @@ class TableContext(TableHistory):
     def key_types(self) -> tuple[DataType, ...]:
         """Types of the trimmed primary key; empty for append tables."""
         return self.schema.types_of(self.schema.trimmed_primary_keys)
+
+    @cached_property
+    def known_index_files(self) -> KnownFiles:
+        return KnownFiles()
 
     @cached_property
     def _partition_paths(self) -> dict[bytes, str]:

@@ -1,0 +1,48 @@
+"""Files that never change are read once, whoever asks, and again only when they had to make room or could not be read."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.history.known_files import KnownFiles
+
+
+def test_threads_that_ask_at_once_read_once() -> None:
+    known, reads, begin = KnownFiles(), [], threading.Barrier(4)
+
+    def read() -> bytes:
+        reads.append(1)
+        return b"content"
+
+    def ask(_: int) -> bytes:
+        begin.wait()
+        return known.content("a", read)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [b"content"] * 4
+    assert len(reads) == 1
+    assert pickle.loads(pickle.dumps(known)).content("a", lambda: b"anew") == b"anew"
+
+
+def test_the_oldest_make_room() -> None:
+    known = KnownFiles(most_bytes=10)
+    for name in "abc":
+        known.content(name, lambda: b"1234")
+    assert known.content("c", lambda: b"other") == b"1234"
+    assert known.content("a", lambda: b"anew") == b"anew"
+    assert known.content("big", lambda: b"x" * 100) == b"x" * 100
+
+
+def test_a_failure_is_not_kept() -> None:
+    def fails() -> bytes:
+        raise StorageUnavailable("away")
+
+    known = KnownFiles()
+    with pytest.raises(StorageUnavailable):
+        known.content("a", fails)
+    assert known.content("a", lambda: b"there") == b"there"
