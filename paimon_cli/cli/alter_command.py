@@ -17,19 +17,19 @@ from paimon_cli.errors import UsageError
 if TYPE_CHECKING:
     from paimon_cli.table.schema_changes import Position, SchemaChange
 
-alter = group("Change options and columns of a table. Files stay as they are: old ones are read under the new schema.")
+alter = group("Change options and columns of a table. Data files stay as they are, and are read under the new schema.")
 
 ColumnPath = Annotated[
     str,
     typer.Argument(
         metavar="COLUMN",
-        help="A column, or a field inside of one: a.b; elements of lists are a.element, values of maps a.value.",
+        help="A column, or a field in one: a.b; a.element for lists, a.value for maps.",
         show_default=False,
     ),
 ]
-First = Annotated[bool, typer.Option("--first", help="Put it in front.")]
-After = Annotated[str | None, typer.Option("--after", metavar="COLUMN", help="Put it behind that column.")]
-Comment = Annotated[str | None, typer.Option("--comment", help="Comment of the column; '' takes it away.")]
+First = Annotated[bool, typer.Option("--first", help="Make it the first column.")]
+After = Annotated[str | None, typer.Option("--after", metavar="COLUMN", help="Put it after that column.")]
+Comment = Annotated[str | None, typer.Option("--comment", help="Comment of the column; '' removes it.")]
 
 
 @alter.callback()
@@ -65,7 +65,10 @@ def unset_options(
     keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Names of options.", show_default=False)],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Take options away, so that their defaults count again."""
+    """Remove options, so that their defaults apply again.
+
+    paimon-cli alter ./wh/shop.db/orders unset write-only
+    """
     from paimon_cli.table.schema_changes import UnsetOption
 
     _change(call, context, [UnsetOption(key) for key in keys], allow_unsafe_commit)
@@ -75,10 +78,10 @@ def unset_options(
 def set_comment(
     call: Call,
     context: typer.Context,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="'' takes it away.", show_default=False)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="'' removes it.", show_default=False)],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Comment the table."""
+    """Set the comment of the table."""
     from paimon_cli.table.schema_changes import SetComment
 
     _change(call, context, [SetComment(text or None)], allow_unsafe_commit)
@@ -96,7 +99,7 @@ def add_column(
     comment: Comment = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Add a column; rows written before have null there.
+    """Add a column; rows that are already there have null in it.
 
     paimon-cli alter ./wh/shop.db/orders add-column 'price DECIMAL(10, 2)' --after name
     """
@@ -114,7 +117,7 @@ def add_column(
 
 @command(alter, "drop-column")
 def drop_column(call: Call, context: typer.Context, column: ColumnPath, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
-    """Drop a column. One of the same name that is added later is another: the values do not come back."""
+    """Drop a column. Adding a column of the same name later does not bring its values back."""
     from paimon_cli.table.schema_changes import DropColumn
     from paimon_cli.table.sql_columns import parse_path
 
@@ -144,12 +147,15 @@ def alter_column(
     new_type: Annotated[
         str | None, typer.Argument(metavar="[TYPE]", help="In SQL: 'BIGINT', 'INT NOT NULL DEFAULT 5'.", show_default=False)
     ] = None,
+    type_option: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="The same as the argument TYPE.", show_default=False)
+    ] = None,
     nullable: Annotated[bool | None, typer.Option("--nullable/--not-null", help="Whether null is allowed.")] = None,
     comment: Comment = None,
     default: Annotated[
-        str | None, typer.Option("--default", metavar="VALUE", help="What writers put for null and for a missing column.")
+        str | None, typer.Option("--default", metavar="VALUE", help="Value that writers use for null and for a missing column.")
     ] = None,
-    drop_default: Annotated[bool, typer.Option("--drop-default", help="Take the default away.")] = False,
+    drop_default: Annotated[bool, typer.Option("--drop-default", help="Remove the default.")] = False,
     first: First = False,
     after: After = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
@@ -163,6 +169,9 @@ def alter_column(
 
     if default is not None and drop_default:
         raise UsageError("--default and --drop-default contradict each other")
+    if new_type is not None and type_option is not None and new_type != type_option:
+        raise UsageError(f"{new_type} and --type {type_option} contradict each other", hint="give the type once")
+    new_type = new_type or type_option
     path = parse_path(column)
     declared = None if new_type is None else parse_declaration(new_type, path[-1])
     if declared is not None:

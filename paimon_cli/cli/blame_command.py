@@ -41,7 +41,7 @@ def blame(
         list[str], typer.Option("--key", metavar="COLUMN=VALUE[,...]", help="The key, or a part of it.", show_default=False)
     ],
 ) -> None:
-    """Show every version of a key that is still there: commit, file, level, sequence number, kind and values.
+    """Show every stored version of a key: commit, file, level, sequence number, kind and values.
 
     paimon-cli blame ./wh/shop.db/orders --key id=7
     """

@@ -25,7 +25,7 @@ BRANCH_COLUMNS = (
     Column("latest_snapshot", "Latest", ID),
     Column("schema_id", "Schema", ID),
     Column("time", "Time (UTC)", TIME),
-    Column("total_record_count", "Total rows", COUNT),
+    Column("total_record_count", "Total records", COUNT),
 )
 Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.", show_default=False)]
 
@@ -47,10 +47,10 @@ def create(
     call: Call,
     table: TableName,
     name: Branch,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Begin at this tag.")] = None,
-    snapshot: Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Begin at this snapshot.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Start from this tag.")] = None,
+    snapshot: Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Start from this snapshot.")] = None,
 ) -> None:
-    """Make a branch of a tag or snapshot; of neither, an empty one with the table's schema.
+    """Create a branch from a tag or a snapshot, or an empty one with the table's schema.
 
     paimon-cli branches create ./wh/shop.db/orders try --tag year-end
     """
@@ -64,7 +64,7 @@ def create(
 def rename(
     call: Call, table: TableName, name: Branch, new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
 ) -> None:
-    """Give a branch another name."""
+    """Rename a branch."""
     from paimon_cli.maintain.branches import rename_branch
 
     rename_branch(call.open(table).context, name, new_name)
@@ -80,7 +80,7 @@ def remove(call: Call, table: TableName, name: Branch, dry_run: DryRun = False, 
     from paimon_cli.maintain.branches import remove_branch
 
     opened = call.open(table)
-    if name not in opened.branches.names():
+    if name not in opened.branches.directories():
         raise opened.branches.missing(name)
     snapshots = replace(opened, branch=name).snapshots.ids()
     what = f"branch {name} of {opened.name} with {counted(len(snapshots), 'snapshot')}"
@@ -102,7 +102,10 @@ def fast_forward(
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Let main go on as the branch did. What main committed on its own since they parted is lost, so that is asked for."""
+    """Replace main's history since the branch was made by that of the branch. Commits of main since then are lost.
+
+    paimon-cli branches fast-forward ./wh/shop.db/orders try --dry-run
+    """
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.deletion import deletion
     from paimon_cli.maintain import fast_forward as forward

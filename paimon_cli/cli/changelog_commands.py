@@ -9,7 +9,7 @@ import typer
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import TableName
 
-changelog = group("Changes of rows.")
+changelog = group("Changes of rows, snapshot by snapshot.")
 
 
 @command(changelog, "read")
@@ -24,9 +24,9 @@ def read_changelog(
     where: Annotated[str | None, typer.Option("-w", "--where", metavar="SQL", help="Only changes that match.")] = None,
     limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="At most N changes.")] = None,
 ) -> None:
-    """Changes that the snapshots brought, with their row kinds.
+    """Print the changes of snapshots, with their row kinds.
 
-    They come from the changelog files where the table has a changelog producer, else from the rows that each commit added.
+    They come from the changelog files if the table has a changelog producer, else from the rows that each commit added.
 
     paimon-cli changelog read ./wh/shop.db/orders --from 3
     """

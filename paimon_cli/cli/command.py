@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from paimon_cli.cli.input_options import (
     ColumnNames,
@@ -164,6 +164,21 @@ class Call:
         show(result, self.output, self.view)
 
 
+class PlainCommand(TyperCommand):
+    """A command whose help shows the types of values only: not of flags, and not of arguments, whose names tell."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
+                parameter.display_type_rich = _no_type
+        return parameters
+
+
+def _no_type(ctx: Any) -> str | None:
+    return None
+
+
 class HelpfulGroup(TyperGroup):
     """A group of commands that shows its help when called bare."""
 
@@ -199,9 +214,9 @@ def command(
         of_input = _OF_INPUT if reads_files else []
         shared = [*of_input, form, *_SHARED, *([_BRANCH] if takes_table else []), *(_OF_JOBS if runs_jobs else [])]
         wrapped = _with_shared_options(function, shared, keeps_options)
-        app.command(name, **settings)(wrapped)
+        app.command(name, cls=PlainCommand, **settings)(wrapped)
         if name in HIDDEN_ALIASES and "hidden" not in settings:
-            app.command(HIDDEN_ALIASES[name], hidden=True)(wrapped)
+            app.command(HIDDEN_ALIASES[name], cls=PlainCommand, hidden=True)(wrapped)
         return function
 
     return register

@@ -44,7 +44,7 @@ Include = Annotated[
 ]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="RE", help="With --database: not these; repeatable.")]
 Dedicated = Annotated[
-    bool, typer.Option("--dedicated", help="Beside writers that do not compact themselves: warn when they may.")
+    bool, typer.Option("--dedicated", help="For a job that is the only one to compact: warn if the writers may compact, too.")
 ]
 StrategyChoice = Annotated[
     Strategy | None,
@@ -57,7 +57,7 @@ IdleTime = Annotated[
     typer.Option(
         "--idle-time",
         metavar="TIME",
-        help="Partitions without new data for so long are compacted fully; others as --strategy says, with full not at all.",
+        help="Fully compact partitions without new data for this long; the others by --strategy minor, or not at all with full.",
     ),
 ]
 IfSnapshot = Annotated[
@@ -66,14 +66,14 @@ IfSnapshot = Annotated[
         "--if-snapshot",
         metavar="ID",
         min=1,
-        help="Carry out the plan of this snapshot, as --dry-run showed it; fail (5) where its files have been replaced since.",
+        help="Carry out the plan that --dry-run showed at this snapshot; fail (5) if its files were replaced since.",
     ),
 ]
 Conflicts = Annotated[
     OnConflict,
     typer.Option(
         "--on-conflict",
-        help="A bucket that another job compacted meanwhile: plan it again, leave it out (9), or stop (5). Others are committed.",
+        help="If another job compacted a bucket meanwhile: plan it again, skip it (9), or stop (5). Other buckets are committed.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be compacted, and why.")]

@@ -16,13 +16,13 @@ from paimon_cli.cli.value_kinds import COUNT, ID, TIME, counted
 if TYPE_CHECKING:
     from paimon_cli.maintain.protections import Consumer as Told
 
-consumers = group("Streaming readers, and the snapshots that are kept for them.")
+consumers = group("Streaming readers, and which snapshots are kept for them.")
 
 CONSUMER_COLUMNS = (
     Column("name", "Consumer"),
     Column("next_snapshot", "Next snapshot", ID),
     Column("behind", "Behind", COUNT),
-    Column("modified", "Told (UTC)", TIME),
+    Column("modified", "Updated (UTC)", TIME),
 )
 Consumer = Annotated[str, typer.Argument(metavar="CONSUMER", help="Id of the consumer.", show_default=False)]
 
@@ -54,17 +54,21 @@ def reset(
     table: TableName,
     consumer: Consumer,
     next_snapshot: Annotated[
-        int | None, typer.Option("--next", metavar="ID", min=1, help="Where it goes on; else behind all.")
+        int | None,
+        typer.Option("--next", metavar="ID", min=1, help="The snapshot that it reads next; else the one after the latest."),
     ] = None,
 ) -> None:
-    """Let a consumer go on with another snapshot; a new one protects snapshots from now on."""
+    """Set the next snapshot of a consumer; a new consumer protects snapshots from now on.
+
+    paimon-cli consumers reset ./wh/shop.db/orders nightly-export --next 12
+    """
     from paimon_cli.maintain.consumers import reset_consumer
 
     opened = call.open(table)
     latest = opened.snapshots.latest_id() or 0
     row = _row(reset_consumer(opened.context, consumer, latest + 1 if next_snapshot is None else next_snapshot), latest)
     if call.output is OutputFormat.TABLE:
-        say(f"consumer {consumer} goes on with snapshot {row.next_snapshot}")
+        say(f"consumer {consumer} reads snapshot {row.next_snapshot} next")
     else:
         call.show(Item("Consumer", opened.name, CONSUMER_COLUMNS, row))
 

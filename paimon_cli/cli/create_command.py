@@ -54,7 +54,7 @@ def create(
         int | None, typer.Option("--bucket", metavar="N", help="Buckets of each partition; -1 dynamic, -2 postponed.")
     ] = None,
     comment: Annotated[str | None, typer.Option("--comment", help="Comment of the table.")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave an existing table as it is.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the table exists.")] = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Create a table.

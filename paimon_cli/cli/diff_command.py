@@ -19,7 +19,7 @@ FILE_COLUMNS = (
     Column("bucket", "Bucket", ID),
     Column("level", "Level", ID),
     Column("file", "File"),
-    Column("rows", "Rows", COUNT),
+    Column("rows", "Records", COUNT),
     Column("size", "Size", SIZE),
 )
 ROW_COLUMNS = (Column("kind", "Kind"), Column("values", "Row", JSON))
@@ -34,11 +34,11 @@ def diff_snapshots(
     table: TableName,
     before: Annotated[str, typer.Argument(metavar="A", help="Id, latest or earliest.", show_default=False)],
     after: Annotated[str, typer.Argument(metavar="B", help="Id, latest or earliest.", show_default=False)],
-    files: Annotated[bool, typer.Option("--files", help="Files that came and went; so it is without --rows.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="Data files added and removed (the default).")] = False,
     rows: Annotated[bool, typer.Option("--rows", help="Rows that readers see differently.")] = False,
     limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=1, help="Only the first N changes.")] = None,
 ) -> None:
-    """Show what leads from snapshot A to snapshot B: data files, or rows with their kinds.
+    """Show how snapshot B differs from snapshot A: data files, or rows with their kinds.
 
     paimon-cli snapshots diff ./wh/shop.db/orders 12 latest --rows
     """

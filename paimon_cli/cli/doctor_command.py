@@ -31,10 +31,10 @@ def doctor(
         str | None, typer.Argument(metavar="[TABLE]", help="Also examine this table and its storage.", show_default=False)
     ] = None,
 ) -> None:
-    """Examine the installation, and a table: storage, options, compaction, small files, retention. Findings end in exit code 4.
+    """Check the installation, and a table: storage, options, compaction, small files, retention. Exit code 4 on findings.
 
-    Whether the storage keeps two commits apart is tried out: writers race for probe files in the table's directory, which are
-    removed again.
+    Safe commits are tested on the storage itself: writers race for probe files in the table's directory, which are then
+    removed.
 
     paimon-cli doctor ./wh/shop.db/orders
     """

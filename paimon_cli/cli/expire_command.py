@@ -1,4 +1,4 @@
-"""`expire`: let go what has had its time: snapshots, partitions, changelogs, tags, consumers."""
+"""`expire`: delete snapshots, partitions, changelogs, tags or consumers that are past their retention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.messages import confirm, say
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, ID, NAMES, SIZE, counted, human_size
+from paimon_cli.cli.value_kinds import COUNT, ID, NAMES, SIZE, Kind, counted, human_size
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.expire_job import Expired, Expiry
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 DOOMED_COLUMNS = (Column("kind", "Kind"), Column("path", "Path"), Column("size", "Size", SIZE))
 SUMMARY_COLUMNS = (
     Column("what", "What"),
-    Column("removed", "Gone", NAMES),
+    Column("removed", "Deleted", NAMES),
     Column("files", "Files", COUNT),
     Column("size", "Size", SIZE),
     Column("snapshot", "Snapshot", ID),
 )
 SHOWN_NAMES = 5
+NUMBERS = Kind(lambda names: [int(name) for name in names], ", ".join)
 
 
 class What(str, enum.Enum):
@@ -41,6 +42,10 @@ class What(str, enum.Enum):
     CONSUMERS = "consumers"
 
 
+NUMBERED = (What.SNAPSHOTS, What.CHANGELOGS)
+"""What has numbers for names."""
+
+
 def register(app: typer.Typer, panel: str) -> None:
     command(app, "expire", runs_jobs=True, rich_help_panel=panel)(expire)
 
@@ -48,24 +53,30 @@ def register(app: typer.Typer, panel: str) -> None:
 def expire(
     call: Call,
     table: TableName,
-    what: Annotated[What, typer.Option("--what", help="What has had its time.")] = What.SNAPSHOTS,
+    what: Annotated[What, typer.Option("--what", help="What to expire.")] = What.SNAPSHOTS,
     retain_max: Annotated[
-        int | None, typer.Option("--retain-max", metavar="N", min=1, help="All but the newest N go, however young.")
+        int | None,
+        typer.Option("--retain-max", metavar="N", min=1, help="Keep at most the newest N, however young the others are."),
     ] = None,
     retain_min: Annotated[
-        int | None, typer.Option("--retain-min", metavar="N", min=1, help="The newest N stay, however old.")
+        int | None, typer.Option("--retain-min", metavar="N", min=1, help="Keep at least the newest N, however old.")
     ] = None,
     older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="AGE|TIME", help="Only what is older: 1d, 12 h, 2024-01-31T12:00:00Z.")
+        str | None,
+        typer.Option(
+            "--older-than", metavar="AGE|TIME", help="Expire only what is older, such as 1d, 12 h or 2024-01-31T12:00:00Z."
+        ),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Not more than N at once.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Expire at most N of them in this run.")
+    ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Let go what has had its time, and delete the files that only it needed. Tags, branches and consumers protect.
+    """Delete what is past its retention, and the files that nothing else needs. Tags, branches and consumers protect snapshots.
 
-    What is not said is as the table's options have it (snapshot.num-retained.min, snapshot.time-retained, and so on).
+    Limits that are not given come from the table's options (snapshot.num-retained.min, snapshot.time-retained, and so on).
 
     paimon-cli expire ./wh/shop.db/orders --retain-max 10 --dry-run
     """
@@ -89,7 +100,8 @@ def expire(
     if call.output is OutputFormat.TABLE:
         say(_summary_text(done))
     else:
-        call.show(Item("ExpirySummary", opened.name, SUMMARY_COLUMNS, done))
+        columns = [replace(c, kind=NUMBERS) if c.name == "removed" and what in NUMBERED else c for c in SUMMARY_COLUMNS]
+        call.show(Item("ExpirySummary", opened.name, columns, done))
 
 
 def show_doomed(call: Call, table: Table, kind: str, files: Sequence[DoomedFile], headline: str) -> None:
@@ -103,7 +115,7 @@ def show_doomed(call: Call, table: Table, kind: str, files: Sequence[DoomedFile]
 def _goes(expiry: Expiry) -> str:
     noun = expiry.what.removesuffix("s")
     if not expiry.names:
-        return f"no {noun} has had its time"
+        return f"no {noun} is due to expire"
     return f"{counted(len(expiry.names), noun)} {_some(expiry.names)}"
 
 
@@ -122,8 +134,8 @@ def _with_files(files: Sequence[DoomedFile]) -> str:
 def _summary_text(done: Expired) -> str:
     noun = done.what.removesuffix("s")
     if not done.removed:
-        return f"no {noun} has had its time"
+        return f"no {noun} is due to expire"
     size = f" of {human_size(done.size)}" if done.size else ""
     commit = "" if done.snapshot is None else f", dropped by snapshot {done.snapshot}"
     files = f", {counted(done.files, 'file')}{size} deleted with them" if done.files else ""
-    return f"{counted(len(done.removed), noun)} gone {_some(done.removed)}{files}{commit}"
+    return f"{counted(len(done.removed), noun)} deleted {_some(done.removed)}{files}{commit}"

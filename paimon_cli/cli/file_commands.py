@@ -40,7 +40,7 @@ FILE_COLUMNS = (
     Column("bucket", "Bucket", ID, hide=11),
     Column("level", "Level", ID, hide=12),
     Column("file", "File"),
-    Column("rows", "Rows", COUNT),
+    Column("rows", "Records", COUNT),
     Column("delete_rows", "Deletes", COUNT, hide=7),
     Column("size", "Size", SIZE),
     Column("min_key", "Min key", KEY, hide=8),
@@ -64,7 +64,7 @@ PARTITION_COLUMNS = (
     Column("partition", "Partition"),
     Column("buckets", "Buckets", COUNT),
     Column("files", "Files", COUNT),
-    Column("rows", "Rows", COUNT),
+    Column("rows", "Records", COUNT),
     Column("size", "Size", SIZE),
     Column("updated", "Updated", WALL_CLOCK, hide=1),
 )
@@ -73,7 +73,7 @@ BUCKET_COLUMNS = (
     Column("bucket", "Bucket", ID),
     Column("total_buckets", "Of", ID, hide=5),
     Column("files", "Files", COUNT),
-    Column("rows", "Rows", COUNT),
+    Column("rows", "Records", COUNT),
     Column("delete_rows", "Deletes", COUNT, hide=2),
     Column("size", "Size", SIZE),
     Column("sorted_runs", "Runs", COUNT),
@@ -141,7 +141,7 @@ def list_files(
     found = opened.snapshot(snapshot)
     rows = file_rows(opened.context, found, FileFilter(partition_filter(opened, partition), bucket, level))
     row_count, size = sum(row.rows for row in rows), sum(row.size for row in rows)
-    footer = f"{counted(len(rows), 'file')}, {counted(row_count, 'row')}, {human_size(size)}"
+    footer = f"{counted(len(rows), 'file')}, {counted(row_count, 'record')}, {human_size(size)}"
     if limit is not None and limit < len(rows):
         rows, footer = rows[:limit], f"the first {limit} of {footer}"
     call.show(Listing("FileList", opened.name, chosen, rows, footer=footer))

@@ -58,7 +58,7 @@ RUN_COLUMNS = (
     Column("level", "Level", LEVEL),
     Column("files", "Files", COUNT, hide=5),
     Column("size", "Size", SIZE),
-    Column("rows", "Rows", COUNT),
+    Column("rows", "Records", COUNT),
     Column("delete_rows", "Deletes", COUNT, hide=2),
     Column("min_key", "Min key", KEY, hide=4),
     Column("max_key", "Max key", KEY, hide=3),

@@ -30,9 +30,9 @@ ORPHAN_COLUMNS = (
 SUMMARY_COLUMNS = (Column("files", "Files", COUNT), Column("size", "Size", SIZE), Column("quarantine", "Kept in"))
 
 OlderThan = Annotated[
-    str, typer.Option("--older-than", metavar="AGE|TIME", help="Only files last changed before: 1d, 12 h, 2024-01-31.")
+    str, typer.Option("--older-than", metavar="AGE|TIME", help="Only files last changed before that: 1d, 12 h, 2024-01-31.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Also files younger than a day, where nobody writes.")]
+Force = Annotated[bool, typer.Option("--force", help="Also files younger than a day: only where nobody writes.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Say what each file looks like.")]
 
 
@@ -47,7 +47,7 @@ class _Removed:
 def list_orphans(
     call: Call, table: TableName, older_than: OlderThan = "1d", force: Force = False, explain: Explain = False
 ) -> None:
-    """List orphans; with --explain what each looks like, such as a lost commit.
+    """List orphans; --explain says what each looks like, such as a lost commit.
 
     paimon-cli orphans ls ./wh/shop.db/orders --explain
     """
@@ -63,14 +63,14 @@ def remove(
     older_than: OlderThan = "1d",
     apply: Annotated[bool, typer.Option("--apply", help="Delete them; without it they are only listed.")] = False,
     quarantine: Annotated[
-        str | None, typer.Option("--quarantine", metavar="DIR", help="Keep copies below this directory.")
+        str | None, typer.Option("--quarantine", metavar="DIR", help="Copy them to this directory first.")
     ] = None,
     force: Force = False,
     explain: Explain = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Delete orphans. A file counts as one only if it is old, and no version uses it when it is about to go.
+    """Delete orphans: old files that no version uses, which is checked again right before each deletion.
 
     paimon-cli orphans rm ./wh/shop.db/orders --older-than 3d --apply
     """

@@ -39,13 +39,16 @@ TableName = Annotated[
     str, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table of a warehouse.", show_default=False)
 ]
 
-Output = Annotated[OutputFormat, typer.Option("-o", "--output", help="Form of the output.", rich_help_panel=COMMON_PANEL)]
+Output = Annotated[
+    OutputFormat,
+    typer.Option("-o", "--output", metavar="FORMAT", help="table, json, ndjson or csv.", rich_help_panel=COMMON_PANEL),
+]
 WarehouseUrl = Annotated[
     str | None,
     typer.Option(
         "--warehouse",
         metavar="URI",
-        help="Where db.table is looked for; else $PAIMON_WAREHOUSE or ./paimon.yaml.",
+        help="Root of db.table; else $PAIMON_WAREHOUSE or ./paimon.yaml.",
         rich_help_panel=COMMON_PANEL,
     ),
 ]
@@ -54,7 +57,7 @@ OptionPairs = Annotated[
     typer.Option(
         "--option",
         metavar="KEY=VALUE",
-        help="Table option for this call (create: of the table), or catalog option (s3.endpoint, lock.enabled); repeatable.",
+        help="Option of the table or its catalog, for this call; repeatable.",
         rich_help_panel=COMMON_PANEL,
     ),
 ]
@@ -69,7 +72,7 @@ Trace = Annotated[
     bool,
     typer.Option(
         "--trace",
-        help="Show each step of writes, compactions and commits on stderr (JSON with -o json), and the traceback of a failure.",
+        help="Show the steps of writes, compactions and commits, and tracebacks.",
         rich_help_panel=COMMON_PANEL,
     ),
 ]
@@ -105,14 +108,15 @@ SparkSettings = Annotated[
 AllowUnsafeCommit = Annotated[
     bool,
     typer.Option(
-        "--allow-unsafe-commit", help="Commit on storage that cannot keep two commits at once apart: for a single writer only."
+        "--allow-unsafe-commit",
+        help="Commit even where the storage cannot tell concurrent commits apart: for a single writer only.",
     ),
 ]
 
 BranchName = Annotated[
     str | None,
     typer.Option(
-        "--branch", metavar="NAME", help="This branch of the table, as 'TABLE$branch_NAME' does.", rich_help_panel=COMMON_PANEL
+        "--branch", metavar="NAME", help="This branch of the table, like 'TABLE$branch_NAME'.", rich_help_panel=COMMON_PANEL
     ),
 ]
 DryRun = Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be done.")]
@@ -127,7 +131,7 @@ Buckets = Annotated[list[int] | None, typer.Option("--bucket", metavar="N", help
 
 CommitUser = Annotated[
     str | None,
-    typer.Option("--commit-user", metavar="NAME", help="Who commits; else a random name.", rich_help_panel=COMMIT_PANEL),
+    typer.Option("--commit-user", metavar="NAME", help="Name of the committer; else random.", rich_help_panel=COMMIT_PANEL),
 ]
 CommitId = Annotated[
     int | None,

@@ -82,7 +82,7 @@ def read(
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="At this tag.")] = None,
     as_of: Annotated[
         str | None,
-        typer.Option("--as-of", metavar="TIME", help="At the newest snapshot made until this time (RFC 3339 or epoch millis)."),
+        typer.Option("--as-of", metavar="TIME", help="At the newest snapshot made by this time (RFC 3339 or epoch millis)."),
     ] = None,
     incremental: Annotated[
         str | None,
@@ -124,7 +124,7 @@ def read(
         typer.Option("--output-path", metavar="DIR", help="Write parquet files into this directory, in parallel."),
     ] = None,
 ) -> None:
-    """Read rows, merged by key.
+    """Print rows, merged by key.
 
     Conditions: = != < <= > >= IN BETWEEN LIKE IS NULL, AND OR NOT, over columns, fields (a.b), + - * / %, ||, concat, upper,
     lower, length, coalesce, abs, round, floor, ceil. NaN is equal to nothing, not even to itself: isnan(x) finds it.

@@ -34,7 +34,7 @@ def repair(
     call: Call,
     table: TableName,
     apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out; without it nothing is changed.")] = False,
-    dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Plan only, which is what happens anyway.")] = False,
+    dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show the plan (the default).")] = False,
     only: Annotated[
         str | None,
         typer.Option(
@@ -47,16 +47,16 @@ def repair(
     older_than: Annotated[
         str,
         typer.Option(
-            "--older-than", metavar="DURATION", help="Leave lost commits alone that are younger: writers may be at work."
+            "--older-than", metavar="DURATION", help="Ignore lost commits that are younger: their writers may still be at work."
         ),
     ] = "1 h",
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Plan repairs of a damaged table; --apply makes them as a new snapshot, after which `verify` passes.
+    """Plan repairs of a damaged table; --apply makes them, as a new snapshot.
 
-    Data that is gone stays gone: the plan says what is lost. No file of data or manifests is changed or deleted; snapshot and tag
-    files that cannot be read move to damaged/ below the table.
+    Lost data stays lost: the plan says which. No data file or manifest is changed or deleted; snapshot and tag files that
+    cannot be read are moved to damaged/ in the table.
 
     paimon-cli repair ./wh/shop.db/orders
     """

@@ -20,7 +20,7 @@ PLAN_COLUMNS = (
     Column("partition", "Partition", TEXT),
     Column("buckets", "Buckets", COUNT),
     Column("files", "Files", COUNT),
-    Column("rows", "Rows", COUNT),
+    Column("rows", "Records", COUNT),
     Column("size", "Size", SIZE),
 )
 SUMMARY_COLUMNS = (
@@ -50,10 +50,10 @@ def rescale(
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Spread the rows over another number of buckets, as one commit; the table's option follows.
+    """Rewrite the table with another number of buckets, as one commit, and change its option.
 
-    What others write meanwhile makes it stop (5) with the table as it was. With --partition only these are rewritten, for the
-    number that the option says already.
+    If others write meanwhile, it stops (5) and the table stays as it was. With --partition only those partitions are
+    rewritten, for the number of buckets that the option already has.
 
     paimon-cli rescale ./wh/shop.db/orders --buckets 16 --dry-run
     """
@@ -86,7 +86,7 @@ def _headline(plan: RescalePlan) -> str:
         return f"all files lie in {counted(plan.buckets, 'bucket')} already"
     files = sum(partition.files for partition in plan.partitions)
     what = f"{counted(len(plan.partitions), 'partition')} ({counted(files, 'file')}, {human_size(plan.size)})"
-    return f"{what} to be written anew in {counted(plan.buckets, 'bucket')}"
+    return f"{what} will be rewritten with {counted(plan.buckets, 'bucket')}"
 
 
 def _summary_text(done: RescaleSummary) -> str:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 SUMMARY_COLUMNS = (
     Column("target", "Back to", ID),
     Column("snapshot", "Newest snapshot", ID),
-    Column("snapshots_removed", "Snapshots gone", COUNT),
-    Column("tags_removed", "Tags gone", NAMES),
-    Column("files", "Files gone", COUNT),
+    Column("snapshots_removed", "Snapshots deleted", COUNT),
+    Column("tags_removed", "Tags deleted", NAMES),
+    Column("files", "Files deleted", COUNT),
     Column("copied", "Copied", SIZE),
 )
 
@@ -37,18 +37,21 @@ def rollback(
     table: TableName,
     to: Annotated[
         str,
-        typer.Option("--to", metavar="ID|TAG|TIME", help="A snapshot, a tag, or the newest snapshot then.", show_default=False),
+        typer.Option(
+            "--to",
+            metavar="ID|TAG|TIME",
+            help="A snapshot, a tag, or a time: the newest snapshot made until then.",
+            show_default=False,
+        ),
     ],
-    as_new: Annotated[
-        bool, typer.Option("--as-new", help="Keep the history: commit the old state as a new snapshot behind it.")
-    ] = False,
+    as_new: Annotated[bool, typer.Option("--as-new", help="Keep the history: commit the old state as a new snapshot.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Make an older version the newest. Later snapshots and tags go, and the files that only they needed.
+    """Go back to an older version: later snapshots and tags are deleted, with the files that only they need.
 
-    Stop the writers first: what they commit meanwhile makes the roll-back stop (5). --as-new goes well beside writers.
+    Stop the writers first: a commit made meanwhile ends the rollback (5). With --as-new writers may go on.
 
     paimon-cli rollback ./wh/shop.db/orders --to 12 --dry-run
     """
@@ -88,22 +91,21 @@ def _as_new(call: Call, opened: Table, target: RollbackTarget, dry_run: bool) ->
         return run_restore(opened.context, target.snapshot)
     latest, found = plan_restore(opened.context, target.snapshot)
     size = human_size(sum(difference.copied_bytes for difference in found))
-    what = f"snapshot {latest.id + 1} would be as {target.snapshot.id}"
+    what = f"snapshot {latest.id + 1} would have the content of snapshot {target.snapshot.id}"
     say(f"{what}: {counted(len(found), 'bucket')} differ, {size} to copy; nothing was changed (dry run)")
     return None
 
 
 def _headline(plan: RollbackPlan) -> str:
     tags = f" and {counted(len(plan.tags), 'tag')} ({', '.join(plan.tags)})" if plan.tags else ""
-    return f"back to snapshot {plan.target.id}: {counted(len(plan.snapshots), 'snapshot')}{tags} go"
+    return f"back to snapshot {plan.target.id}: {counted(len(plan.snapshots), 'snapshot')}{tags} will be deleted"
 
 
 def _summary_text(done: RolledBack) -> str:
     if done.snapshot != done.target:
-        return f"snapshot {done.snapshot} is as {done.target} was, {human_size(done.copied)} copied"
+        return f"snapshot {done.snapshot} has the content of snapshot {done.target}, {human_size(done.copied)} copied"
     if not done.files:
         return f"the table is at snapshot {done.target} already"
     tags = f", {counted(len(done.tags_removed), 'tag')}" if done.tags_removed else ""
-    return (
-        f"back at snapshot {done.target}: {counted(done.snapshots_removed, 'snapshot')}{tags} and their files gone ({done.files})"
-    )
+    removed = f"{counted(done.snapshots_removed, 'snapshot')}{tags} and {counted(done.files, 'file')}"
+    return f"back at snapshot {done.target}: {removed} deleted"

@@ -65,9 +65,9 @@ def _number(flag: str, help_text: str) -> Any:
 
 Commits = Annotated[int | None, _number("--commits", "Number of commits.")]
 Rows = Annotated[int | None, _number("--rows", "Rows of a commit.")]
-RowBytes = Annotated[int | None, _number("--row-bytes", "Stored bytes of a row.")]
+RowBytes = Annotated[int | None, _number("--row-bytes", "Bytes of a stored row.")]
 UpdateRatio = Annotated[float | None, _number("--update-ratio", "Share of a commit's rows whose keys exist already.")]
-Skew = Annotated[float | None, _number("--skew", "0: updates fall evenly on all keys; more: on ever fewer.")]
+Skew = Annotated[float | None, _number("--skew", "0: updates hit all keys evenly; greater: fewer and fewer keys.")]
 BucketCount = Annotated[int | None, _number("--buckets", "Buckets that the keys spread over.")]
 
 
@@ -89,7 +89,7 @@ def simulate(
     skew: Skew = None,
     buckets: BucketCount = None,
 ) -> None:
-    """Try compaction options on a table's history or a workload, by figures alone: write, read and space amplification, stalls.
+    """Compare compaction options by simulation: write, read and space amplification, stalls.
 
     paimon-cli simulate ./wh/shop.db/orders --set num-sorted-run.compaction-trigger=10 --compare
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from paimon_cli.metadata.staged_commit import StagedCommit
     from paimon_cli.table.table import Table
 
-stage = group("Commits in two phases: `write --stage FILE` first, the decision here.")
+stage = group("Commits in two phases: `write --stage FILE` writes the files, these commands commit or abort them.")
 
 NUMBERS = Kind(list, lambda numbers: ", ".join(map(str, numbers)) or ABSENT)
 COLUMNS = (
@@ -29,7 +30,7 @@ COLUMNS = (
     Column("read_snapshot_id", "Read snapshot", ID),
     Column("data_conflict_check", "Data conflict check"),
     Column("overwrite", "Overwrite", FLAG),
-    Column("rows", "Rows", COUNT),
+    Column("rows", "Records", COUNT),
     Column("files", "Files", COUNT),
     Column("size", "Size", SIZE),
     Column("snapshots", "Snapshots", NUMBERS),
@@ -40,10 +41,8 @@ COLUMNS = (
     ),
 )
 
-StagedFile = Annotated[str, typer.Argument(metavar="FILE", help="What `write --stage` has written.", show_default=False)]
-ExpectedTable = Annotated[
-    str | None, typer.Option("--table", metavar="TABLE", help="The table that it must be for; else the one that FILE names.")
-]
+StagedFile = Annotated[str, typer.Argument(metavar="FILE", help="File that `write --stage` has written.", show_default=False)]
+ExpectedTable = Annotated[str | None, typer.Option("--table", metavar="TABLE", help="The table; else the one that FILE names.")]
 
 
 @command(stage, "show")
@@ -58,7 +57,7 @@ def show_stage(call: Call, file: StagedFile, table: ExpectedTable = None) -> Non
 
 @command(stage, "commit")
 def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
-    """Make the commit. Once only, however often this is called; after a conflict (5) its data files are deleted.
+    """Make the commit; repeating it changes nothing. After a conflict (5) its data files are deleted.
 
     paimon-cli stage commit orders.stage
     """
@@ -79,7 +78,7 @@ def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsa
 
 @command(stage, "abort")
 def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
-    """Delete the data files of a commit that is not to be made. Refused (7) once it was made.
+    """Give a staged commit up and delete its data files. Refused (7) after it was committed.
 
     paimon-cli stage abort orders.stage
     """
@@ -88,7 +87,7 @@ def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
     opened, stage_file, staged = _opened(call, file, table)
     deleted = abort_stage(opened.context, stage_file, staged)
     if call.output is OutputFormat.TABLE:
-        say(f"aborted: {counted(deleted, 'file')} gone, nothing was committed")
+        say(f"aborted: {counted(deleted, 'file')} deleted, nothing was committed")
     else:
         show_staged(call, opened, stage_file, stage_file.read())
 
@@ -102,13 +101,13 @@ def show_staged(call: Call, table: Table, file: StageFile, staged: StagedCommit)
 
 def staged_text(file: StageFile, staged: StagedCommit) -> str:
     """One line for people behind `write --stage`."""
-    return f"staged {_content(staged)}; nothing is committed yet: paimon-cli stage commit {file.name}"
+    return f"staged {_content(staged)}; nothing is committed yet: paimon-cli stage commit {shlex.quote(file.name)}"
 
 
 def _content(staged: StagedCommit) -> str:
     files = [file for message in staged.messages for file in message.new_files]
     rows, size = sum(file.row_count for file in files), human_size(sum(file.file_size for file in files))
-    return f"{counted(rows, 'row')} in {counted(len(files), 'file')} of {counted(len(staged.messages), 'bucket')}, {size}"
+    return f"{counted(rows, 'record')} in {counted(len(files), 'file')} of {counted(len(staged.messages), 'bucket')}, {size}"
 
 
 def _opened(

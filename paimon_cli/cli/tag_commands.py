@@ -20,14 +20,15 @@ TAG_COLUMNS = (
     Column("snapshot_id", "Snapshot", ID),
     Column("schema_id", "Schema", ID, hide=2),
     Column("time", "Time (UTC)", TIME),
-    Column("total_record_count", "Total rows", COUNT),
+    Column("total_record_count", "Total records", COUNT),
     Column("created", "Created", WALL_CLOCK, hide=3),
     Column("time_retained", "Retained (s)", TEXT, hide=1),
 )
 Tag = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.", show_default=False)]
 TaggedSnapshot = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Which snapshot; else the latest.")]
 TimeRetained = Annotated[
-    str | None, typer.Option("--time-retained", metavar="AGE", help="How long it stays, such as 7d; else as the table says.")
+    str | None,
+    typer.Option("--time-retained", metavar="AGE", help="How long to keep it, such as 7d; else what the table's options say."),
 ]
 
 
@@ -57,9 +58,9 @@ def create(
     tag: Tag,
     snapshot: TaggedSnapshot = None,
     time_retained: TimeRetained = None,
-    replace: Annotated[bool, typer.Option("--replace", help="If the tag exists, let it name this snapshot.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="If the tag exists, point it at this snapshot.")] = False,
 ) -> None:
-    """Keep a snapshot under a name, whatever expires.
+    """Name a snapshot and keep it, whatever expires.
 
     paimon-cli tags create ./wh/shop.db/orders year-end --time-retained 365d
     """
@@ -73,7 +74,7 @@ def create(
 
 @command(tags, "replace")
 def move(call: Call, table: TableName, tag: Tag, snapshot: TaggedSnapshot = None, time_retained: TimeRetained = None) -> None:
-    """Let an existing tag name another snapshot."""
+    """Point an existing tag at another snapshot."""
     from paimon_cli.maintain.tags import replace_tag
 
     replace_tag(call.open(table).context, tag, snapshot, _millis(time_retained))
@@ -84,7 +85,7 @@ def move(call: Call, table: TableName, tag: Tag, snapshot: TaggedSnapshot = None
 def rename(
     call: Call, table: TableName, tag: Tag, new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
 ) -> None:
-    """Give a tag another name."""
+    """Rename a tag."""
     from paimon_cli.maintain.tags import rename_tag
 
     rename_tag(call.open(table).context, tag, new_name)

@@ -49,7 +49,7 @@ MaxAttempts = Annotated[
         "--max-attempts",
         metavar="N",
         min=1,
-        help="How often the rows may be read, the first time included, when other commits are faster.",
+        help="Give up after so many attempts, if other commits keep coming first.",
         rich_help_panel=COMMIT_PANEL,
     ),
 ]
@@ -80,9 +80,9 @@ def update(
     data_conflict_check: DataConflictCheck = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Change rows that match, as one commit; read and change them again if others wrote to the same place meanwhile.
+    """Update the rows that match, in one commit. If others wrote to the same buckets meanwhile, start again.
 
-    The same place is a bucket, or what --data-conflict-check or the table's commit.data-conflict-check says; never off.
+    --data-conflict-check, or the table's commit.data-conflict-check, may name another granularity than buckets, but not off.
 
     Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, round,
     floor, ceil; conditions know the same.
@@ -108,9 +108,9 @@ def delete(
     data_conflict_check: DataConflictCheck = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Delete rows that match, as one commit; look again if others wrote to the same place meanwhile.
+    """Delete the rows that match, in one commit. If others wrote to the same buckets meanwhile, start again.
 
-    The same place is a bucket, or what --data-conflict-check or the table's commit.data-conflict-check says; never off.
+    --data-conflict-check, or the table's commit.data-conflict-check, may name another granularity than buckets, but not off.
 
     paimon-cli delete ./wh/game.db/players -w "points < 0"
     """

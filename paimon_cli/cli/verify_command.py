@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,12 +72,14 @@ def verify(
     only: Annotated[
         str | None, typer.Option("--only", metavar="CHECK,...", help="Only these checks or codes, see --list.")
     ] = None,
-    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Which findings end in exit code 4.")] = FailOn.ERROR,
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", help="The least severe finding that ends in exit code 4.")
+    ] = FailOn.ERROR,
     report: Annotated[
         tuple[str, Path] | None,
         typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings for a build server."),
     ] = None,
-    list_codes: Annotated[bool, typer.Option("--list", help="List all that can be found, and stop.")] = False,
+    list_codes: Annotated[bool, typer.Option("--list", help="List all checks and exit.")] = False,
 ) -> None:
     """Check a table: metadata, files, rows. Nothing is changed; exit code 4 if something is wrong.
 
@@ -168,4 +171,4 @@ def _show_text(found: VerifyReport, table: str) -> None:
     if any(violation.check == SCHEMAS for violation in found.violations):
         say("hint: restore the schema file from a copy: nothing else tells what the columns of its data files mean")
     elif found.errors:
-        say(f"hint: paimon-cli repair {table}       plans what can be mended; changes nothing without --apply")
+        say(f"hint: paimon-cli repair {shlex.quote(table)}    # plans what can be mended, changes nothing without --apply")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from importlib import metadata
@@ -11,9 +12,10 @@ import typer
 from paimon_cli import __version__
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.results import Column, Item
+from paimon_cli.errors import UsageError
 
-LIBRARIES = ("pyarrow", "numpy", "pyspark", "fastavro", "fsspec", "typer")
-COLUMNS = tuple(Column(name, name) for name in ("paimon_cli", "python", *LIBRARIES))
+LIBRARIES = ("pyarrow", "numpy", "pandas", "pyspark", "fastavro", "fsspec", "typer")
+COLUMNS = tuple(Column(name, name) for name in ("paimon_cli", "python", *LIBRARIES, "java"))
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,12 @@ class Versions:
     python: str
     pyarrow: str | None
     numpy: str | None
+    pandas: str | None
     pyspark: str | None
     fastavro: str | None
     fsspec: str | None
     typer: str | None
+    java: str | None
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -37,7 +41,18 @@ def register(app: typer.Typer, panel: str) -> None:
 def version(call: Call) -> None:
     """Print the versions of paimon-cli and of what it runs on."""
     libraries = {name: _installed(name) for name in LIBRARIES}
-    call.show(Item("Version", None, COLUMNS, Versions(__version__, platform.python_version(), **libraries)))
+    call.show(Item("Version", None, COLUMNS, Versions(__version__, platform.python_version(), **libraries, java=_java())))
+
+
+def _java() -> str | None:
+    """The Java that Spark would run on."""
+    from paimon_cli.jobs.java_runtime import find_java
+
+    try:
+        java = find_java(os.environ)
+    except UsageError:
+        return None
+    return f"{java.version} at {java.home}"
 
 
 def _installed(name: str) -> str | None:

@@ -85,7 +85,9 @@ def write(
     source_format: Annotated[
         SourceFormat | None, typer.Option("--format", help="Format of the sources; else by their endings.")
     ] = None,
-    op: Annotated[RowOperation, typer.Option("--op", help="What every row does.")] = RowOperation.UPSERT,
+    op: Annotated[
+        RowOperation, typer.Option("--op", help="Insert or replace the rows, or delete the rows with their keys.")
+    ] = RowOperation.UPSERT,
     op_column: Annotated[
         str | None, typer.Option("--op-column", metavar="NAME", help="Input column with +I, +U, -U or -D for each row.")
     ] = None,

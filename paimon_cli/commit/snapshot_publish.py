@@ -6,6 +6,7 @@ Losing the answer to a successful put is common on object stores, so the file it
 from __future__ import annotations
 
 import contextlib
+import shlex
 
 from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.manifest_reader import SnapshotGone
@@ -143,7 +144,8 @@ def _unknown(context: TableContext, snapshot: Snapshot, why: str) -> CommitUnkno
     return CommitUnknown(
         f"snapshot {snapshot.id} of {context.url} may or may not have been committed",
         why,
-        f"look for user {snapshot.commit_user} in `paimon-cli snapshots ls` before trying again; nothing was deleted",
+        f"nothing was deleted; before trying again: "
+        f"paimon-cli snapshots ls {context.layout.argument} --user {shlex.quote(snapshot.commit_user)}",
         snapshot_id=snapshot.id,
         commit_user=snapshot.commit_user,
         commit_identifier=str(snapshot.commit_identifier),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from paimon_cli.errors import NotFound, UsageError
@@ -35,7 +36,12 @@ class BranchList:
         """The error for a branch that is not there."""
         names = self.names()
         why = f"its branches are {', '.join([MAIN_BRANCH, *names])}" if names else "it has no branches"
-        return NotFound(f"no branch '{name}' of {self.layout.root}", why, "see `paimon-cli branches ls`", branch=name)
+        return NotFound(
+            f"no branch '{name}' of {self.layout.root}",
+            why,
+            f"paimon-cli branches ls {shlex.quote(self.layout.root)}",
+            branch=name,
+        )
 
 
 def check_branch_name(name: str) -> None:

@@ -37,7 +37,7 @@ class SchemaHistory:
             raise NotFound(
                 f"no table at {self.layout.root}",
                 "its directory has no schema/schema-* file",
-                "check the path, or make the table with `paimon-cli create`",
+                "check the path, or create the table with `paimon-cli create`",
             )
         return self.get(newest)
 
@@ -76,7 +76,7 @@ class SchemaHistory:
         raise CommitUnknown(
             f"schema {schema.id} of {self.layout.root} may or may not have been written",
             "the storage gave no clear answer",
-            "look at `paimon-cli schemas ls` before trying again",
+            f"before trying again: paimon-cli schemas ls {self.layout.argument}",
             path=path,
         )
 

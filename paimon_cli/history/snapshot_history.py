@@ -99,7 +99,7 @@ class SnapshotHistory:
         why = f"there are snapshots {earliest} to {latest}"
         if snapshot_id < earliest:
             why = f"it has probably expired: {why}"
-        return NotFound(what, why, "see `paimon-cli snapshots ls`", snapshot_id=snapshot_id)
+        return NotFound(what, why, f"paimon-cli snapshots ls {self.layout.argument}", snapshot_id=snapshot_id)
 
     def ids(self) -> list[int]:
         """All ids of the history in ascending order; foreign names and resurrected snapshots are left out."""

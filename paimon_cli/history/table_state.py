@@ -136,12 +136,12 @@ def expect_buckets(context: TableContext, asked: Collection[int], found: Iterabl
     present = {bucket.bucket: bucket.total_buckets for bucket in found}
     count = max((context.options.bucket, *present.values()))
     unknown = [number for number in asked if number not in present and not 0 <= number < count]
+    hint = f"paimon-cli buckets ls {context.layout.argument}"
     if unknown and count > 0:
-        hint = "see `paimon-cli buckets ls`"
         raise UsageError(f"{context.url} has no bucket {unknown[0]}", f"its buckets are 0 to {count - 1}", hint)
     if unknown:
         numbers = ", ".join(map(str, sorted(present))) or "none yet"
-        raise NotFound(f"{context.url} has no bucket {unknown[0]}", f"its buckets are {numbers}", "see `paimon-cli buckets ls`")
+        raise NotFound(f"{context.url} has no bucket {unknown[0]}", f"its buckets are {numbers}", hint)
 
 
 def _columns(

@@ -39,7 +39,9 @@ class TagHistory:
         if tag is None:
             names = self.names()
             why = f"its tags are {', '.join(names)}" if names else "it has no tags"
-            raise NotFound(f"no tag '{name}' in {self.layout.version_root}", why, "see `paimon-cli tags ls`", tag=name)
+            raise NotFound(
+                f"no tag '{name}' in {self.layout.version_root}", why, f"paimon-cli tags ls {self.layout.argument}", tag=name
+            )
         return tag
 
     def all(self) -> dict[str, Tag]:

@@ -52,9 +52,10 @@ def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violati
     """PV023, merge disorder: new rows do not beat the rows of keys that were committed before, by their sequence numbers.
 
     It comes from two writers that numbered rows of one bucket without knowing of each other; compaction may then change
-    what readers see.
+    what readers see. Where a sequence field orders the rows, numbers only decide between equal values of it.
     """
-    if version.snapshot.commit_kind == OVERWRITE or not version.context.schema.primary_keys:
+    context = version.context
+    if version.snapshot.commit_kind == OVERWRITE or not context.schema.primary_keys or context.options.sequence_fields:
         return
     key_of = version.context.key_of
     for entry in version.delta:

@@ -7,6 +7,7 @@ two others. Version files that cannot be read are set aside, as a copy. Snapshot
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -210,11 +211,11 @@ def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
     """Consumers and branches that point nowhere."""
     for found in consumers_stand_somewhere(context):
         name = found.path.rpartition(f"/{CONSUMER_PREFIX}")[2]
-        command = f"paimon-cli consumers reset {context.address} {name}"
+        command = f"paimon-cli consumers reset {context.layout.argument} {shlex.quote(name)}"
         yield RepairStep(BY_HAND, found.path, f"{found.message}: let it go on with what comes", "", command)
     for found in branches_are_readable(context):
         name = found.message.removeprefix("branch ").partition(":")[0]
-        command = f"paimon-cli branches rm {context.address} {name}"
+        command = f"paimon-cli branches rm {context.layout.argument} {shlex.quote(name)}"
         yield RepairStep(BY_HAND, found.path, f"{found.message}: restore the file, or delete the branch", "", command)
 
 
@@ -226,7 +227,7 @@ def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
             found.update((violation.path, violation) for violation in index_can_be_read(version, entry))
     for violation in found.values():
         action = f"{violation.message}: restore it from a copy, or roll back to before it was made"
-        yield RepairStep(BY_HAND, violation.path, action, "", f"paimon-cli snapshots ls {version.context.address}")
+        yield RepairStep(BY_HAND, violation.path, action, "", f"paimon-cli snapshots ls {version.context.layout.argument}")
 
 
 def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:
@@ -244,7 +245,7 @@ def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:
 def _plan_damaged_files(version: Version, place: Place, plan: RepairPlan, damaged: dict[str, str], leave_out: bool) -> None:
     if leave_out:
         return
-    command = f"paimon-cli repair {version.context.address} --only {DAMAGED_FILES} --apply"
+    command = f"paimon-cli repair {version.context.layout.argument} --only {DAMAGED_FILES} --apply"
     for entry in version.at(place):
         if entry.file.file_name in damaged:
             path = version.context.data_file_path(*place, entry.file)
@@ -285,7 +286,7 @@ def _plan_lost_commits(
             why = "a snapshot of this number was there" if is_sure or lost.is_sure else "no snapshot names it"
             plan.steps.append(RepairStep(LOST_COMMITS, lost.path, f"commit it again: {why}; {found}"))
         else:
-            command = f"paimon-cli repair {context.address} --only lost-commits --apply"
+            command = f"paimon-cli repair {context.layout.argument} --only lost-commits --apply"
             action = f"looks like a commit that was lost, or one that failed: {found}"
             plan.steps.append(RepairStep(BY_HAND, lost.path, action, "", command))
 
@@ -296,7 +297,7 @@ def _plan_by_hand(
     path = str(error.details.get("path", context.layout.snapshot(newest.id)))
     good = next(_readable_below(context, newest.id), None)
     action = f"cannot be mended: {error}"
-    command = "" if good is None else f"paimon-cli rollback {context.address} --to {good}"
+    command = "" if good is None else f"paimon-cli rollback {context.layout.argument} --to {good}"
     plan.steps.append(RepairStep(BY_HAND, path, action, "", command))
 
 

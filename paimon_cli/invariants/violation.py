@@ -20,6 +20,8 @@ class Invariant:
     severity: str = ERROR
 
 
+MERGE_DISORDER = "PV023"
+"""Told of files that live: once compaction has merged them, nothing can change any more."""
 METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES = "metadata", "chain", "hints", "schemas", "references"
 STORED, STATS, RUNS, SEQUENCE, BUCKETS = "files", "stats", "sorted-runs", "sequence", "bucket"
 UNIQUE, VECTORS, HASH_INDEX = "unique", "dv", "bucket-index"
@@ -54,7 +56,7 @@ INVARIANTS = (
     Invariant("PV020", RUNS, META, "key ranges of one level above 0 are disjoint"),
     Invariant("PV021", RUNS, META, "the least key of a file is not above its greatest"),
     Invariant("PV022", BUCKETS, META, "all files of a partition were written for one number of buckets"),
-    Invariant("PV023", SEQUENCE, META, "sequence numbers of a commit are above those of its bucket", WARNING),
+    Invariant(MERGE_DISORDER, SEQUENCE, META, "sequence numbers of a commit are above those of its bucket", WARNING),
     Invariant("PV024", BUCKETS, META, "every bucket and level of a file is one that the table has"),
     Invariant("PV026", STATS, META, "counts, sizes, keys and sequence numbers of a file can be"),
     Invariant("PV028", STORED, META, "no file lies outside of the table"),

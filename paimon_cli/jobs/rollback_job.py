@@ -44,7 +44,11 @@ def find_target(context: TableContext, text: str) -> RollbackTarget:
     millis = moment_of(text, context.clock.now_millis())
     snapshot = context.snapshots.at_time(millis)
     if snapshot is None:
-        raise NotFound(f"no snapshot of {context.address} as old as {text}", "all are later", "see `paimon-cli snapshots ls`")
+        raise NotFound(
+            f"no snapshot of {context.address} as old as {text}",
+            "all are later",
+            f"paimon-cli snapshots ls {context.layout.argument}",
+        )
     return RollbackTarget(snapshot)
 
 

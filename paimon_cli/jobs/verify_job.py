@@ -14,7 +14,7 @@ from paimon_cli.invariants import check, index_checks, reference_checks, snapsho
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Place, Version
-from paimon_cli.invariants.violation import BY_CODE, CHECKS, FILES, FULL, META, WARNING, Violation
+from paimon_cli.invariants.violation import BY_CODE, CHECKS, FILES, FULL, MERGE_DISORDER, META, WARNING, Violation
 from paimon_cli.jobs.engine import Engine, TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.metadata.data_file import IndexManifestEntry, ManifestEntry
@@ -180,6 +180,7 @@ def _of_the_history(
             raise context.snapshots.missing(wanted)
         ids = [number for number in ids if number in (wanted - 1, wanted)]
     last: WalkedVersion | None = None
+    disorder: list[Violation] = []
     for version in walk(context, ids):
         if isinstance(version, Violation):
             last = None
@@ -191,11 +192,17 @@ def _of_the_history(
         report.snapshot_id = version.snapshot.id
         report.snapshots += 1
         report.manifests += len(version.new_manifests)
-        yield from check.check_walked(version)
+        for violation in check.check_walked(version):
+            if violation.code == MERGE_DISORDER:
+                disorder.append(violation)
+            else:
+                yield violation
         if request.all_snapshots:
             yield from _of_the_state(version if version.before is not None else version.whole(), request, stored, gathered)
     if last is not None:
         gathered.newest = last.whole()
+        live = {last.file_path(entry) for entry in gathered.newest.live}
+        yield from (violation for violation in disorder if request.all_snapshots or violation.path in live)
         if not request.all_snapshots:
             yield from _of_the_state(gathered.newest, request, stored, gathered)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from paimon_cli.errors import Conflict, NotFound, UsageError, cleaning_up
 from paimon_cli.history.branch_list import check_branch_name
 from paimon_cli.history.table_context import TableContext
@@ -22,8 +24,10 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
     check_branch_name(name)
     branches = context.branches
     if name in branches.directories():
-        hint = "`paimon-cli branches rm` deletes what is left of it" if not branches.exists(name) else ""
-        raise UsageError(f"branch '{name}' exists", hint=hint)
+        if branches.exists(name):
+            raise UsageError(f"branch '{name}' exists", hint="choose another name")
+        hint = f"paimon-cli branches rm {context.layout.argument} {shlex.quote(name)}"
+        raise UsageError(f"branch '{name}' exists in part", "its creation was interrupted", hint)
     layout, storage = context.layout.of_branch(name), context.storage
     start = _start(context, tag, snapshot_id)
     last_schema = context.schema.id if start is None else start[0].schema_id

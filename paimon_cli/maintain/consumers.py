@@ -37,7 +37,9 @@ def check_consumer(context: TableContext, name: str) -> None:
     if not is_plain_name(name) or not context.storage.exists(context.layout.consumer(name)):
         names = [consumer.name for consumer in consumers(context)]
         why = f"its consumers are {', '.join(names)}" if names else "it has no consumers"
-        raise NotFound(f"no consumer '{name}' of {context.address}", why, "see `paimon-cli consumers ls`", consumer=name)
+        raise NotFound(
+            f"no consumer '{name}' of {context.address}", why, f"paimon-cli consumers ls {context.layout.argument}", consumer=name
+        )
 
 
 def expired_consumers(context: TableContext, older_than: int | None = None) -> list[Consumer]:

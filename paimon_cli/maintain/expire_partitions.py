@@ -10,6 +10,7 @@ from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import fresh_identity
 from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import DataConflict, UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
@@ -58,7 +59,7 @@ def plan_partitions(context: TableContext, older_than: int | None = None, limit:
         return PartitionPlan((), None)
     before = local_wall_clock(older_than)
     expired = [found for found in _partitions(context) if found.time_millis < before]
-    expired.sort(key=lambda found: ",".join(map(str, _texts(context, found.partition))))
+    expired.sort(key=lambda found: natural_order(",".join(map(str, _texts(context, found.partition)))))
     most = options.partition_expiration_max_num if limit is None else limit
     return PartitionPlan(tuple(expired[:most]), snapshot.id)
 

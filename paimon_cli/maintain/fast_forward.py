@@ -62,7 +62,9 @@ def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
     own = [number for number in ours if number > (common or 0) and (common is not None or number >= theirs[0])]
     if own and theirs[-1] == common:
         what = f"branch '{name}' has nothing that main has not"
-        raise UsageError(what, f"main has gone on since snapshot {common}", "`paimon-cli rollback` goes back")
+        raise UsageError(
+            what, f"main has gone on since snapshot {common}", f"paimon-cli rollback {main.layout.argument} --to {common}"
+        )
     schemas, dropped_schemas = _schema_changes(main, branch)
     tags, their_tags = main.tags.all(), branch.tags.names()
     dropped = tuple(tag for tag, held in tags.items() if held.snapshot.id in own and tag not in their_tags)

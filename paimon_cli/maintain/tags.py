@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
     check_tag_name(name)
     option_gates.refuse(option_gates.TAG, context.options.raw, context.address)
     if context.tags.content(name) is not None:
-        raise UsageError(f"tag '{name}' exists", hint="`paimon-cli tags replace` moves it")
+        raise UsageError(f"tag '{name}' exists", hint=f"paimon-cli tags replace {context.layout.argument} {shlex.quote(name)}")
     text, holder = snapshot_and_holder(context, snapshot_id)
     content = _tag_content(context, text, retained_millis)
     path = context.layout.tag(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 SNAPSHOT_PREFIX = "snapshot-"
@@ -28,6 +29,11 @@ class TableLayout:
     def version_root(self) -> str:
         """The directory above `snapshot/`, `schema/` and `tag/`."""
         return self.root if self.branch == MAIN_BRANCH else f"{self.branches_directory}/{BRANCH_PREFIX}{self.branch}"
+
+    @property
+    def argument(self) -> str:
+        """The table, and its branch, as one argument of a command that a message tells to run."""
+        return shlex.quote(self.root if self.branch == MAIN_BRANCH else f"{self.root}$branch_{self.branch}")
 
     @property
     def branches_directory(self) -> str:

@@ -87,7 +87,7 @@ OWN_OPTIONS = (
         DATA_CONFLICT_CHECK,
         "String",
         "off",
-        "paimon-cli only: a commit fails when others wrote to the same partition, bucket, key range or keys since its read",
+        "not of Paimon itself: a commit fails when others wrote to the same partition, bucket, key range or keys since its read",
         "paimon-cli",
         HONOURED,
         choices=DATA_CONFLICT_CHECKS,

@@ -111,7 +111,9 @@ def _moment(text: str) -> int:
     try:
         return parse_moment(text)
     except UsageError as error:
-        raise UsageError(f"'{text}' is no id, tag or time", error.why, "see `paimon-cli snapshots ls` and `tags ls`") from error
+        raise UsageError(
+            f"'{text}' is no id, tag or time", error.why, "`snapshots ls` and `tags ls` show what there is"
+        ) from error
 
 
 def _there(context: TableContext, number: int) -> Snapshot:

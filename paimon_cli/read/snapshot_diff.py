@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.datatypes.row_kind import SHORT
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
@@ -54,7 +55,7 @@ def file_changes(context: TableContext, before: Snapshot, after: Snapshot) -> li
         )
         for change, e in found
     ]
-    return sorted(changes, key=lambda c: (c.partition, c.bucket, c.change == ADDED, c.level, c.file))
+    return sorted(changes, key=lambda c: (natural_order(c.partition), c.bucket, c.change == ADDED, c.level, c.file))
 
 
 def row_changes(context: TableContext, before: Snapshot, after: Snapshot) -> Iterator[RowChange]:

@@ -75,7 +75,7 @@ def _by_option(context: TableContext, option: ScanOption) -> Snapshot:
     if option.key == scan_options.VERSION:
         return _version(context, option)
     what = "this version does not read what changed between two snapshots by an option"
-    raise NotSupported(f"{option.key}={option.value}", what, "see `paimon-cli snapshots diff --rows`")
+    raise NotSupported(f"{option.key}={option.value}", what, "`snapshots diff --rows` shows what changed between two snapshots")
 
 
 def _version(context: TableContext, option: ScanOption) -> Snapshot:
@@ -113,7 +113,7 @@ def _as_of(context: TableContext, millis: int, text: str) -> Snapshot:
     why = (
         "the table has no snapshots yet" if first is None else f"the oldest, {first.id}, was made at {_shown(first.time_millis)}"
     )
-    raise NotFound(f"no snapshot of {context.url} as old as {text}", why, "see `paimon-cli snapshots ls`")
+    raise NotFound(f"no snapshot of {context.url} as old as {text}", why, f"paimon-cli snapshots ls {context.layout.argument}")
 
 
 def parse_moment(text: str) -> int:

@@ -184,7 +184,7 @@ def retention(case: Case) -> Iterator[Advice]:
     }
     told = f"{len(case.ids)} snapshots, the oldest {hours:.1f} h old; {backlog} may go by the table's options"
     if backlog > options.snapshot_num_retained_min:
-        command = f"paimon-cli expire {case.name}"
+        command = f"paimon-cli expire {case.argument}"
         yield Advice(OPTIONS, ADVICE, "retention", f"{told}, and nobody expires them", command, "PA003", figures)
     else:
         yield Advice(OPTIONS, OK, "retention", told, figures=figures)
@@ -200,7 +200,7 @@ def manifests(case: Case) -> Iterator[Advice]:
     figures: dict[str, Figure] = {"manifests": len(metas), "manifest_bytes": size, "merge_min_count": least}
     told = f"{len(metas)} manifests of {_size(size)}; {least} small ones are merged into one"
     if len(metas) > 2 * max(least, 30) and size < len(metas) * case.context.options.manifest_target_file_size // 10:
-        command = f"paimon-cli alter {case.name} set manifest.merge-min-count=30"
+        command = f"paimon-cli alter {case.argument} set manifest.merge-min-count=30"
         yield Advice(OPTIONS, ADVICE, "manifests", f"{told}: plans read all of them", command, "PA004", figures)
     else:
         yield Advice(OPTIONS, OK, "manifests", told, figures=figures)
@@ -225,7 +225,7 @@ def triggers(case: Case) -> Iterator[Advice]:
         message = f"{told}; none of {len(others)} other settings does clearly better"
         yield Advice(COMPACTION, OK, "triggers", message, figures=_figures("", as_is))
         return
-    command = f"paimon-cli alter {case.name} set {better.scenario}"
+    command = f"paimon-cli alter {case.argument} set {better.scenario}"
     message = (
         f"{told}; with {better.scenario}: {better.write_amplification}, {better.read_amplification} runs, "
         f"space {better.space_amplification}, {better.stalls} stalls"

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
@@ -47,7 +48,7 @@ def bucket_rows(context: TableContext, snapshot: Snapshot | None, partition: Par
     """By partition and bucket."""
     keep = None if partition is None else partition.matches
     states = bucket_files(context, snapshot, keep_partition=keep).values()
-    return sorted((_bucket_row(context, state) for state in states), key=lambda row: (row.partition, row.bucket))
+    return sorted((_bucket_row(context, state) for state in states), key=lambda row: (natural_order(row.partition), row.bucket))
 
 
 def partition_rows(context: TableContext, snapshot: Snapshot | None) -> list[PartitionRow]:

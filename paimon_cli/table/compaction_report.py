@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone, task_steps
+from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_steps import Rewrite, Step
 from paimon_cli.lsm.merge_estimate import RunModel, merged_run
@@ -55,7 +56,7 @@ class Guards:
 def decision_rows(context: TableContext, decisions: Iterable[Decision]) -> list[DecisionRow]:
     """By partition and bucket."""
     rows = (_row(context, partition_text(context, decision.partition), decision) for decision in decisions)
-    return sorted(rows, key=lambda row: (row.partition, row.bucket))
+    return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket))
 
 
 def guards(context: TableContext) -> Guards:

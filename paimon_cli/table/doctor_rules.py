@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,11 +38,11 @@ class Diagnosis:
 
 
 class Patient:
-    """What the rules look at, read once."""
+    """What the rules look at, read once. `argument`: the table as commands take it."""
 
-    def __init__(self, context: TableContext, name: str) -> None:
+    def __init__(self, context: TableContext, argument: str) -> None:
         self.context = context
-        self.name = name
+        self.argument = argument
 
     @cached_property
     def ids(self) -> list[int]:
@@ -70,7 +71,7 @@ def snapshots_are_few(patient: Patient) -> Iterator[Diagnosis]:
     count = len(patient.ids)
     if count > most:
         keep = max(patient.context.options.snapshot_num_retained_min, 10)
-        command = f"paimon-cli expire {patient.name} --retain-max {keep}"
+        command = f"paimon-cli expire {patient.argument} --retain-max {keep}"
         yield Diagnosis("PD015", WARNING, "snapshots", f"{count} snapshots: each keeps files alive", command)
 
 
@@ -84,7 +85,7 @@ def files_are_not_small(patient: Patient) -> Iterator[Diagnosis]:
     ]
     if small:
         files = sum(len(bucket.files) for bucket in small)
-        command = f"paimon-cli compact {patient.name} --strategy full"
+        command = f"paimon-cli compact {patient.argument} --strategy full"
         message = f"{len(small)} of {len(patient.buckets)} buckets hold {files} files far below {target >> 20} MB"
         yield Diagnosis("PD011", WARNING, "files", message, command if patient.context.schema.primary_keys else "")
 
@@ -95,7 +96,7 @@ def runs_are_few(patient: Patient) -> Iterator[Diagnosis]:
     over = [runs for runs in patient.runs if runs >= stop]
     if over:
         message = f"{len(over)} of {len(patient.runs)} buckets have up to {max(over)} sorted runs; writers wait from {stop} on"
-        yield Diagnosis("PD012", WARNING, "sorted runs", message, f"paimon-cli compact {patient.name} --dedicated")
+        yield Diagnosis("PD012", WARNING, "sorted runs", message, f"paimon-cli compact {patient.argument} --dedicated")
 
 
 def somebody_compacts(patient: Patient) -> Iterator[Diagnosis]:
@@ -105,7 +106,7 @@ def somebody_compacts(patient: Patient) -> Iterator[Diagnosis]:
         return
     if any(runs >= options.compaction_trigger for runs in patient.runs):
         message = f"write-only=true, and none of the last {len(patient.recent)} commits was a compaction"
-        yield Diagnosis("PD013", ERROR, "compaction", message, f"paimon-cli compact {patient.name} --dedicated --watch")
+        yield Diagnosis("PD013", ERROR, "compaction", message, f"paimon-cli compact {patient.argument} --dedicated --watch")
 
 
 def only_one_compacts(patient: Patient) -> Iterator[Diagnosis]:
@@ -125,7 +126,7 @@ def only_one_compacts(patient: Patient) -> Iterator[Diagnosis]:
     users = sorted(filter(is_beside_another, compacting & writing))
     if not patient.context.options.write_only and users:
         message = f"{len(users)} users compact beside each other: {', '.join(users[:5])}"
-        command = f"paimon-cli alter {patient.name} set write-only=true"
+        command = f"paimon-cli alter {patient.argument} set write-only=true"
         yield Diagnosis("PD014", WARNING, "compaction", f"{message}; their compactions may conflict", command)
 
 
@@ -137,7 +138,7 @@ def consumers_are_alive(patient: Patient) -> Iterator[Diagnosis]:
             days = (context.clock.now_millis() - status.modified_millis) // DAY_MILLIS
             if days >= STALE_CONSUMER_DAYS:
                 name = status.name.removeprefix(CONSUMER_PREFIX)
-                command = f"paimon-cli consumers rm {patient.name} {name}"
+                command = f"paimon-cli consumers rm {patient.argument} {shlex.quote(name)}"
                 yield Diagnosis(
                     "PD016",
                     WARNING,
@@ -152,7 +153,7 @@ def options_agree(patient: Patient) -> Iterator[Diagnosis]:
     options, raw = patient.context.options, patient.context.options.raw
 
     def conflict(subject: str, message: str, command: str = "") -> Diagnosis:
-        return Diagnosis("PD018", WARNING, subject, message, command and f"paimon-cli alter {patient.name} {command}")
+        return Diagnosis("PD018", WARNING, subject, message, command and f"paimon-cli alter {patient.argument} {command}")
 
     if options.snapshot_num_retained_min > options.snapshot_num_retained_max:
         least = options.snapshot_num_retained_min
@@ -175,7 +176,7 @@ def options_agree(patient: Patient) -> Iterator[Diagnosis]:
         yield conflict("options", message, "set changelog-producer=lookup")
     if options.write_only and options.changelog_producer in ("lookup", "full-compaction") and not _compacted(patient):
         message = f"write-only=true with changelog-producer={options.changelog_producer}: changelogs come with compactions only"
-        yield Diagnosis("PD018", WARNING, "options", message, f"paimon-cli compact {patient.name} --dedicated --watch")
+        yield Diagnosis("PD018", WARNING, "options", message, f"paimon-cli compact {patient.argument} --dedicated --watch")
     for key in raw:
         if find_option(key) is None and not key.startswith(("fields.", "file-index.", "parquet.", "orc.", "avro.")):
             yield conflict(f"option {key}", "Paimon knows no option of this name", f"unset {key}")
@@ -193,14 +194,14 @@ def buckets_have_a_good_size(patient: Patient) -> Iterator[Diagnosis]:
     if big:
         total = patient.context.options.bucket
         message = f"{len(big)} buckets hold more than 5 GB, the biggest {max(big) >> 30} GB: each is compacted by one task"
-        command = f"paimon-cli rescale {patient.name} --buckets {2 * total}"
+        command = f"paimon-cli rescale {patient.argument} --buckets {2 * total}"
         yield Diagnosis("PD020", WARNING, "buckets", message, command)
 
 
 def hints_are_right(patient: Patient) -> Iterator[Diagnosis]:
     """PD021."""
     for violation in hints_are_not_ahead(patient.context):
-        command = f"paimon-cli repair {patient.name} --only hints --apply"
+        command = f"paimon-cli repair {patient.argument} --only hints --apply"
         yield Diagnosis("PD021", ERROR, violation.path.rpartition("/")[2], violation.message, command)
 
 
@@ -212,7 +213,7 @@ def no_file_is_left_over(patient: Patient) -> Iterator[Diagnosis]:
     orphans = find_orphans(context, context.clock.now_millis() - DAY_MILLIS)
     if orphans.files:
         message = f"{len(orphans.files)} files of {orphans.size} bytes are older than a day, and no version names them"
-        yield Diagnosis("PD017", WARNING, "orphans", message, f"paimon-cli orphans rm {patient.name} --apply")
+        yield Diagnosis("PD017", WARNING, "orphans", message, f"paimon-cli orphans rm {patient.argument} --apply")
 
 
 RULES: tuple[Callable[[Patient], Iterator[Diagnosis]], ...] = (

@@ -9,6 +9,7 @@ from typing import Any
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.datatypes.field_types import DataField
+from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
@@ -92,7 +93,7 @@ def file_rows(context: TableContext, snapshot: Snapshot | None, chosen: FileFilt
     entries = context.manifests.live_entries(snapshot, keep_entry=chosen.keeps)
     vectors = _vector_cardinalities(context, snapshot)
     rows = [FileRow(**_columns(context, entry, vectors)) for entry in entries]
-    return sorted(rows, key=lambda row: (row.partition, row.bucket, row.level, -row.max_seq, row.file))
+    return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket, row.level, -row.max_seq, row.file))
 
 
 def file_details(context: TableContext, snapshot: Snapshot | None, name: str) -> FileDetails:
@@ -100,7 +101,7 @@ def file_details(context: TableContext, snapshot: Snapshot | None, name: str) ->
     entries = [] if snapshot is None else context.manifests.live_entries(snapshot, keep_entry=lambda e: e.file.file_name == name)
     if snapshot is None or not entries:
         where = "the table has no snapshot" if snapshot is None else f"snapshot {snapshot.id} does not hold it"
-        raise NotFound(f"no file {name}", where, "paimon-cli files ls shows the files; --snapshot asks for another state")
+        raise NotFound(f"no file {name}", where, f"paimon-cli files ls {context.layout.argument}")
     entry = entries[0]
     return FileDetails(
         **_columns(context, entry, _vector_cardinalities(context, snapshot)),
@@ -114,7 +115,7 @@ def file_details(context: TableContext, snapshot: Snapshot | None, name: str) ->
 def manifest_entries(context: TableContext, name: str) -> list[EntryRow]:
     """All lines of one manifest, in its order. NotFound when there is no such file."""
     if not context.storage.exists(context.layout.manifest(name)):
-        raise NotFound(f"no manifest {name}", hint="paimon-cli manifests ls shows the names")
+        raise NotFound(f"no manifest {name}", hint=f"paimon-cli manifests ls {context.layout.argument}")
     kind_names = {ADD: "ADD"}
     return [
         EntryRow(**_columns(context, entry, {}), kind=kind_names.get(entry.kind, "DELETE"), total_buckets=entry.total_buckets)

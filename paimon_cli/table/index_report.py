@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paimon_cli.bucket.deletion_vectors import DELETION_VECTORS, load_vectors
+from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
@@ -52,7 +53,7 @@ def index_rows(
     """By partition, bucket and type."""
     return sorted(
         (_index_row(context, entry) for entry in _entries(context, snapshot, chosen, buckets)),
-        key=lambda row: (row.partition, row.bucket, row.type, row.file),
+        key=lambda row: (natural_order(row.partition), row.bucket, row.type, row.file),
     )
 
 
@@ -67,7 +68,7 @@ def vector_rows(
     living = context.manifests.live_entries(snapshot, keep_entry=lambda e: (e.partition, e.bucket) in places)
     files = {(entry.partition, entry.bucket, entry.file.file_name): entry.file for entry in living}
     rows = [row for entry in entries for row in _vector_rows(context, entry, files)]
-    return sorted(rows, key=lambda row: (row.partition, row.bucket, row.file))
+    return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket, row.file))
 
 
 def _entries(

@@ -9,6 +9,7 @@ from typing import Any
 
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket
 from paimon_cli.datatypes.key_order import Key
+from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
@@ -74,7 +75,9 @@ def lsm_rows(
     """By partition and bucket. UsageError for tables without a primary key: their files are not merged."""
     if not context.schema.primary_keys:
         raise UsageError(
-            "the table has no primary key", "files of an append table form no LSM tree", "paimon-cli files ls shows them"
+            "the table has no primary key",
+            "files of an append table form no LSM tree",
+            f"paimon-cli files ls {context.layout.argument}",
         )
     if snapshot is None:
         return []
@@ -84,7 +87,7 @@ def lsm_rows(
         expect_buckets(context, buckets, bucket_files(context, snapshot).values())
     full = last_full_compactions(context, snapshot, states)
     rows = (_lsm_row(context, state, snapshot.id, full.get((state.partition, state.bucket))) for state in states)
-    return sorted(rows, key=lambda row: (row.partition, row.bucket))
+    return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket))
 
 
 @dataclass(frozen=True)

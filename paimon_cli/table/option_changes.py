@@ -43,7 +43,7 @@ def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], 
 def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) -> dict[str, str]:
     """UsageError for a key that is not set, or may not go."""
     if key not in options:
-        raise UsageError(f"option {key} is not set", hint="paimon-cli options ls TABLE shows those that are", option=key)
+        raise UsageError(f"option {key} is not set", hint="`options ls` shows those that are", option=key)
     _refuse_never(key)
     if has_snapshots:
         _refuse_immutable(key)

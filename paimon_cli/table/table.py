@@ -110,7 +110,7 @@ class Table(TableHistory):
             snapshot_id = self.snapshots.latest_id() if name == LATEST else self.snapshots.earliest_id()
         if snapshot_id is None:
             why = "a snapshot is named by its number, latest or earliest"
-            raise NotFound(f"no snapshot '{name}' of {self.name}", why, f"paimon-cli snapshots ls {self.name}")
+            raise NotFound(f"no snapshot '{name}' of {self.name}", why, f"paimon-cli snapshots ls {self.layout.argument}")
         return self.snapshots.get(snapshot_id)
 
     def named_schema(self, name: str) -> TableSchema:
@@ -122,7 +122,7 @@ class Table(TableHistory):
             raise NotFound(
                 f"no schema '{name}' of {self.name}",
                 "a schema is named by its number or latest",
-                f"paimon-cli schemas ls {self.name}",
+                f"paimon-cli schemas ls {self.layout.argument}",
             )
         return self.schemas.latest()
 

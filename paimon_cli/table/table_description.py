@@ -114,6 +114,6 @@ def _most_runs(buckets: list[BucketRow]) -> int:
 
 def _health(table: Table) -> list[HealthFinding]:
     """What `doctor` says of the table from its metadata; the search for orphans, which lists every directory, is left to it."""
-    patient = Patient(table.context, table.name)
+    patient = Patient(table.context, table.layout.argument)
     found = [finding for rule in RULES if rule is not no_file_is_left_over for finding in rule(patient)]
     return [HealthFinding(item.code, item.severity, item.message, item.command) for item in found]

@@ -130,6 +130,8 @@ def locate_table(
         raise UsageError("the table name is empty", hint="TABLE is a path, a URL or db.table")
     if _is_path(plain, found):
         url = os.path.expanduser(plain).rstrip("/") or "/"
+    elif found.url is None and os.path.isfile(plain):
+        raise UsageError(f"{plain} is a file", "a table is a directory", f"paimon-cli write TABLE {shlex.quote(plain)}")
     else:
         database, name = _split_name(plain)
         url = f"{found.database_url(database)}/{name}"

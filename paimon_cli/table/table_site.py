@@ -34,6 +34,8 @@ def check_site(storage: Storage, root: str) -> list[str]:
 
 def what_lies_at(storage: Storage, root: str) -> str | None:
     """`it is a Delta Lake table (_delta_log)`: for whoever looked for a table of ours; None for anything unknown."""
+    if _is_file(storage, root):
+        return "it is a file"
     return _known_as(storage, root, first_entries(storage, root, LOOK))
 
 

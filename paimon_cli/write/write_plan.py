@@ -61,7 +61,7 @@ class WritePlan:
         """`UsageError` if rows of that partition would go into other buckets than older ones of their keys."""
         total = self.other_totals.get(partition)
         if total is not None:
-            place, table = self.context.partition_path_of(partition).rstrip("/") or "the table", self.context.address
+            place, table = self.context.partition_path_of(partition).rstrip("/") or "the table", self.context.layout.argument
             raise UsageError(
                 f"{place} was written with {total} buckets, the table's option says {self.total_buckets}",
                 "rows of one key must stay in one bucket",
