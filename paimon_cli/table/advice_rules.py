@@ -105,7 +105,7 @@ def bucket_size(case: Case) -> Iterator[Advice]:
         f"{_size(biggest)} a bucket in the biggest of {len(sizes)} partitions" if len(sizes) > 1 else f"{_size(biggest)} a bucket"
     )
     guidance = f"{held}, {total} buckets; {_size(SMALLEST_BUCKET)} to {_size(BIGGEST_BUCKET)} is good"
-    command = f"paimon-cli rescale {case.name} --buckets {good}"
+    command = f"paimon-cli rescale {case.argument} --buckets {good}"
     if biggest > BIGGEST_BUCKET:
         why = "each bucket is compacted by one task and read by few"
         yield Advice(BUCKETS, ADVICE, "bucket size", f"{guidance}: {why}", command, "PA001", figures)

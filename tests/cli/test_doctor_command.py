@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs import doctor_job
 from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
 from paimon_cli.storage.capability_probe import race_probes
 from paimon_cli.storage.clock_and_names import RandomNames
 from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.table import doctor_rules
 from paimon_cli.table.doctor_rules import Diagnosis
 from tests import tables
@@ -140,3 +143,29 @@ def test_damaged_metadata_is_a_finding(run: Run, tmp_path: Path) -> None:
     assert findings(context)["PD030"].command == "paimon-cli verify T"
     run("doctor", context.url, code=4)
     run("doctor", tmp_path / "nothing", code=3)
+
+
+class ReadOnly(LocalStorage):
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        raise StorageUnavailable(f"the file system refused {path}", "Read-only file system")
+
+
+def test_a_read_only_storage_is_a_finding(tmp_path: Path) -> None:
+    context = TableContext.open(made(tmp_path).url, storage=ReadOnly())
+    found = [item for item in examine_table(context, "t") if isinstance(item, Diagnosis)]
+    assert found[0].code == "PD007" and "Read-only file system" in found[0].message
+    assert {item.code for item in found} == {"PD007"}, "the rules look all the same"
+
+
+def test_a_java_home_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    found = [item for item in examine_machine() if isinstance(item, Diagnosis) and item.subject == "java"]
+    assert [(item.code, item.command) for item in found][-1] == ("PD004", "unset JAVA_HOME")
+    assert "/nowhere" in found[-1].message
+
+
+def test_memory_and_disk_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"memory", "disk", "pandas"} <= {item.subject for item in examine_machine() if isinstance(item, Fact)}
+    monkeypatch.setattr(doctor_job, "LITTLE_DISK", 1 << 60)
+    monkeypatch.setattr(doctor_job, "LITTLE_MEMORY", 1 << 60)
+    assert {"PD005", "PD006"} <= {item.code for item in examine_machine() if isinstance(item, Diagnosis)}

@@ -25,18 +25,19 @@ def test_expire_shows_asks_and_does(run: Run, table: str) -> None:
     assert plan["kind"] == "ExpiryPlan" and {item["kind"] for item in plan["items"]} == {"snapshot", "manifest list"}
     assert all(item["size"] == (Path(table) / item["path"]).stat().st_size for item in plan["items"])
     refused = run("expire", table, "--retain-max", 1, code=7)
-    assert "2 snapshots (1, 2), 6 files of" in refused.err and "-y" in refused.err
+    assert "2 snapshots (1, 2), 6 files of" in refused.err and "--yes" in refused.err
     done = run("expire", table, "--retain-max", 1, "-y", "-o", "json").json["item"]
-    assert done["removed"] == ["1", "2"] and done["files"] == 6
+    assert done["removed"] == [1, 2] and done["files"] == 6
+    assert done["size"] == sum(item["size"] for item in plan["items"])
     assert not any((Path(table) / item["path"]).exists() for item in plan["items"])
-    assert run("expire", table, "--retain-max", 1).out == "no snapshot has had its time\n"
+    assert run("expire", table, "--retain-max", 1).out == "no snapshot is due to expire\n"
     run("expire", table, "--retain-max", 1, "--retain-min", 2, code=2)
 
 
 def test_what_the_table_says_holds_and_ages_are_understood(run: Run, table: str) -> None:
     assert "no snapshot" in run("expire", table, "-y").out
     assert "no snapshot" in run("expire", table, "--retain-min", 1, "--older-than", "1d", "-y").out
-    assert "1 snapshot gone" in run("expire", table, "--retain-min", 1, "--older-than", "0 s", "--limit", 1, "-y").out
+    assert "1 snapshot deleted" in run("expire", table, "--retain-min", 1, "--older-than", "0 s", "--limit", 1, "-y").out
     assert (
         "(2)"
         in run("expire", table, "--option", "snapshot.num-retained.max=1", "--option", "snapshot.num-retained.min=1", "-y").out
@@ -59,7 +60,7 @@ def test_tags_and_consumers(run: Run, table: str) -> None:
     run("tags", "create", table, "one", code=2)
     run("tags", "rename", table, "one", "two")
     assert run("tags", "show", table, "two", "-o", "json").json["item"]["snapshot_id"] == 2
-    assert "1 tag gone (two)" in run("expire", table, "--what", "tags", "-y").out
+    assert "1 tag deleted (two)" in run("expire", table, "--what", "tags", "-y").out
     run("tags", "create", table, "three")
     assert "1 tag, 1 file" in run("tags", "rm", table, "three", "-n").out
     run("tags", "rm", table, "three", code=7)
@@ -68,7 +69,7 @@ def test_tags_and_consumers(run: Run, table: str) -> None:
     run("consumers", "reset", table, "reader", "--next", 2)
     assert run("consumers", "ls", table, "-o", "json").json["items"][0]["behind"] == 2
     assert "(1)" in run("expire", table, "--retain-max", 1, "-y").out, "the reader holds 2"
-    assert "1 consumer gone" in run("expire", table, "--what", "consumers", "--older-than", "2999-01-01T00:00:00Z", "-y").out
+    assert "1 consumer deleted" in run("expire", table, "--what", "consumers", "--older-than", "2999-01-01T00:00:00Z", "-y").out
     run("consumers", "rm", table, "reader", code=3)
 
 
@@ -97,10 +98,10 @@ def test_branches(run: Run, table: str) -> None:
 
 
 def test_rollback(run: Run, table: str) -> None:
-    assert "1 snapshot go" in run("rollback", table, "--to", 2, "-n").out
+    assert "1 snapshot will be deleted" in run("rollback", table, "--to", 2, "-n").out
     run("rollback", table, "--to", 2, code=7)
     run("rollback", table, "--to", 9, code=3)
-    assert "snapshot 4 is as 1 was" in run("rollback", table, "--to", 1, "--as-new").out
+    assert "snapshot 4 has the content of snapshot 1" in run("rollback", table, "--to", 1, "--as-new").out
     assert run("read", table, "--count").out.strip() == "1"
     assert run("rollback", table, "--to", 2, "-y", "-o", "json").json["item"]["snapshots_removed"] == 2
     assert run("read", table, "--count").out.strip() == "2"

@@ -8,7 +8,7 @@ import pytest
 
 from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.datatypes.partition_path import check_partition_types, partition_path
+from paimon_cli.datatypes.partition_path import check_partition_types, natural_order, partition_path
 from paimon_cli.errors import NotSupported
 from tests.vectors import load
 
@@ -52,3 +52,9 @@ def test_types_that_new_tables_can_be_partitioned_by():
 )
 def test_times_by_their_cast_to_text(text, value, name):
     assert partition_path(["t"], [parse_type(text)], [value], legacy=False) == f"t={name}/"
+
+
+def test_partitions_sort_by_their_numbers() -> None:
+    ordered = ["", "dt=2024-02-01", "dt=2024-10-01", "month=-5", "month=1", "month=2/h=9", "month=2/h=10", "month=10", "month=x"]
+    assert sorted(reversed(ordered), key=natural_order) == ordered
+    assert natural_order("k=01") != natural_order("k=1")

@@ -11,7 +11,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_rows, check_table
 from paimon_cli.invariants.repair_plan import BY_HAND, plan_repair
 from paimon_cli.invariants.version import Version
-from paimon_cli.invariants.violation import ERROR, MEANINGS, WARNING, Violation
+from paimon_cli.invariants.violation import ERROR, MEANINGS, META, WARNING, Violation
+from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from paimon_cli.maintain.expire_snapshots import plan_expiry
 from paimon_cli.maintain.needed_files import all_ids
 from paimon_cli.maintain.retention import Retention
@@ -162,6 +165,23 @@ def test_merge_disorder_is_a_warning(context: TableContext) -> None:
     (found,) = check_table(context)
     assert (found.code, found.severity) == ("PV023", WARNING)
     assert found.path.endswith("late") and "user-3" in found.message and "b had reached 19" in found.message
+
+
+def test_merge_disorder_is_told_while_it_matters(context: TableContext) -> None:
+    """By `verify`: not where a sequence field orders the rows, and not once compaction has merged the file."""
+    late = replace(data_file("late", low=5, high=6), min_sequence_number=15, max_sequence_number=16)
+    store(context, late)
+    forge(context, 3, [entry(A), entry(B)], [entry(late)])
+    request = VerifyRequest(META)
+
+    def told(table: TableContext) -> list[str]:
+        return [v.code for v in run_verify(table, request, LocalEngine(), NoProgress()).violations]
+
+    assert told(context) == ["PV023"]
+    assert told(TableContext.open(context.url, {"sequence.field": context.schema.field_names[-1]})) == []
+    gone = [entry(A, DELETE), entry(B, DELETE), entry(late, DELETE), entry(MERGED)]
+    forge(context, 4, [entry(A), entry(B), entry(late)], gone, commit_kind=COMPACT)
+    assert told(context) == []
 
 
 class TestRows:
