@@ -37,6 +37,7 @@ from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 SHARED_BUCKET = 0
 MOST_ACTORS = 6
 RANDOM_SCHEDULES = 1_000
+FIRST_DEPTH = 1
 HONOURED_OPTIONS = ("commit.", "manifest.", "snapshot.", "compaction.", "num-sorted-run.", "num-levels", "write-only")
 """Beginnings of table options that mean something to commits, plans and expiry; the rest is about rows and data files."""
 
@@ -138,15 +139,25 @@ def check_interleavings(request: CheckRequest, go_on: GoOn) -> CheckReport:
         count = RANDOM_SCHEDULES if request.schedules is None else request.schedules
         result = sample(scenario, count, request.seed, most_findings=request.finds, go_on=go_on)
     else:
+        result = _explored(request, scenario, go_on)
+    return _report(request, result)
+
+
+def _explored(request: CheckRequest, scenario: Scenario, go_on: GoOn) -> Result:
+    """All orders, those with one interruption first: most anomalies need no more. The figures are those of the last search."""
+    depths = (FIRST_DEPTH, None) if request.depth is None else (request.depth,)
+    for depth in depths:
         result = explore(
             scenario,
             most_schedules=request.schedules,
-            most_switches=request.depth,
+            most_switches=depth,
             private_crashes=request.faults > 0,
             most_findings=request.finds,
             go_on=go_on,
         )
-    return _report(request, result)
+        if result.findings or not result.complete:
+            break
+    return result
 
 
 def _report(request: CheckRequest, result: Result) -> CheckReport:
