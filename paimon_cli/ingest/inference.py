@@ -205,6 +205,9 @@ class Shape:
         types = {key: shape.conclusion(f"{name}.{key}", warnings, ids) for key, shape in fields.items()}
         if not types or "" in types or (len(types) > MOST_FIELDS and len(set(types.values())) == 1):
             value = next(iter(types.values()), STRING)
+            if set(types.values()) - {value}:
+                why = "as a map it needs values of one type, and no field of a ROW has an empty name"
+                raise BadInput(f"column '{name}' holds objects with an empty key", why, "declare the columns with -C")
             return DataType("MAP", key=STRING.with_nullable(False), value=value)
         return DataType("ROW", fields=tuple(DataField(next(ids), key, t) for key, t in types.items()))
 

@@ -60,3 +60,11 @@ def test_files_that_give_no_columns(tmp_path: Path) -> None:
     assert "'nothing' is STRING: it holds nothing but nulls" in only_nulls
     with pytest.raises(NotFound):
         columns_of_file(str(tmp_path / "nope.csv"))
+
+
+def test_an_empty_key_makes_a_map_of_one_type(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"m": {"": 1, "k": 2}}\n')
+    assert columns(tmp_path / "a.json") == {"m": "MAP<STRING NOT NULL, BIGINT>"}
+    (tmp_path / "b.json").write_text('{"m": {"": true, "k": null}}\n')
+    with pytest.raises(BadInput, match="'m' holds objects with an empty key"):
+        columns(tmp_path / "b.json")
