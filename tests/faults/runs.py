@@ -47,6 +47,8 @@ class FaultRuns:
         self.image: Image = bench.save()
         self._lives = bench.lives
         self._verdicts: dict[object, list[str]] = {}
+        self._errors: dict[tuple[Fault, ...], str] = {}
+        self._told = ""
         self.figures = Figures()
 
     def calls(self) -> list[str]:
@@ -78,11 +80,31 @@ class FaultRuns:
             storage = FaultStorage(self.bench.inner, fault_of, None if number else self._rival())
             outcome, error = self._act(storage, number)
             storage.end(NO_CALL)
+            told = self._told
             storages.append(storage)
             outcomes.append(outcome)
             found += [*([error] if error else []), *_misdeeds(storage, outcome)]
+        if len(lives) == 1 and outcomes == [Outcome.REFUSED]:
+            found += self._hidden_error(storages[0], told)
         self._judge(storages, _altogether(outcomes), found)
         return storages
+
+    def _hidden_error(self, storage: FaultStorage, told: str) -> Iterator[str]:
+        """A fault that meets the removal of files must not take the place of the error that led to it."""
+        if not storage.hit:
+            return
+        *causes, last = storage.hit
+        if last.kind is Kind.OUTAGE or storage.calls[last.call] not in DELETES:
+            return
+        key = tuple(causes)
+        if key not in self._errors:
+            after, lives = self.bench.save(), self.bench.lives
+            self.bench.load(self.image, self._lives)
+            self._act(FaultStorage(self.bench.inner, planned(causes), self._rival()), 0)
+            self._errors[key] = self._told
+            self.bench.load(after, lives)
+        if self._errors[key] not in ("", told):
+            yield f"{self._errors[key]} was hidden by {told}, which its clean-up met"
 
     def _rival(self) -> functools.partial[object] | None:
         return functools.partial(self.operation.rival, self.bench) if self.operation.rival else None
@@ -91,6 +113,7 @@ class FaultRuns:
         return self.operation.is_repeatable or not self.operation.done(self.bench.healthy())
 
     def _act(self, storage: FaultStorage, life: int) -> tuple[Outcome, str | None]:
+        self._told = ""
         try:
             self.operation.act(Actor(self.bench, storage, life))
         except Crash:
@@ -99,7 +122,8 @@ class FaultRuns:
             return Outcome.UNKNOWN, None
         except PartialSuccess:
             return Outcome.DONE, None  # said of some buckets; the others are as they were
-        except PaimonError:
+        except PaimonError as error:
+            self._told = type(error).__name__
             return Outcome.REFUSED, None
         except Exception as error:
             return Outcome.REFUSED, f"a user would see a traceback: {type(error).__name__}: {error}"

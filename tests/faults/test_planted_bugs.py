@@ -18,7 +18,8 @@ from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.write.write_plan import WritePlan
-from tests.faults.fault_storage import FaultStorage
+from tests.faults.fault_kinds import DELETES, Fault, Kind
+from tests.faults.fault_storage import FaultStorage, planned
 from tests.faults.operations import OPERATIONS
 from tests.faults.runs import memory_runs
 
@@ -136,3 +137,22 @@ def test_it_is_found(bug: str, tmp_path: Path) -> None:
             if runs.figures.failures:
                 return
     pytest.fail("nobody noticed")
+
+
+def test_a_clean_up_that_hides_the_error_is_found(tmp_path: Path) -> None:
+    """A damaged file ends an update; then the first removal of a file fails, too."""
+
+    def failures() -> list[str]:
+        runs = memory_runs(OPERATIONS["update"], tmp_path)
+        for fault in (fault for fault in runs.single_faults() if fault.kind is Kind.SHORT_READ):
+            calls = runs.run(planned([fault]))[0].calls
+            removals = [number for number, name in enumerate(calls) if number > fault.call and name in DELETES]
+            if removals:
+                runs.run(planned([fault, Fault(removals[0], Kind.FAIL_BEFORE, 0)]))
+                break
+        return runs.figures.failures
+
+    assert failures() == []
+    bare = lambda failure=None: contextlib.nullcontext()  # noqa: E731
+    with mock.patch("paimon_cli.jobs.update_job.cleaning_up", bare), mock.patch("paimon_cli.commit.abort.cleaning_up", bare):
+        assert "DamagedFile was hidden by StorageUnavailable" in failures()[0]
