@@ -1,0 +1,175 @@
+"""A writer's tree under flushes and compactions in any order, against plain lists of file names."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Executor, Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.write.bucket_tree import BucketTree, Compactions, InThisThread
+from tests.commit.commit_tables import data_file, make_table
+
+
+class Later(Executor):
+    """Does what was submitted when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, lambda: fn(*args, **named)))
+        return future
+
+    def go_on(self) -> None:
+        for future, work in self.waiting:
+            try:
+                future.set_result(work())
+            except Exception as error:
+                future.set_exception(error)
+        self.waiting.clear()
+
+
+@dataclass
+class Deletions(LocalStorage):
+    """Notes what is deleted."""
+
+    deleted: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def delete(self, path: str) -> None:
+        self.deleted.append(path.rpartition("/")[2])
+
+
+class Merging:
+    """A compaction of chance: nothing, some of the newest files into one of a higher level, or one file moved up."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self.made: list[str] = []
+        self.offered: list[list[str]] = []
+
+    def __call__(self, context: TableContext, bucket: BucketFiles, gives_up: Callable[[], bool]) -> CommitMessage | None:
+        if gives_up():
+            raise CancelledError
+        self.offered.append([file.file_name for file in bucket.files])
+        if not bucket.files or self._dice.random() < 0.2:
+            return None
+        if self._dice.random() < 0.3:
+            moved = self._dice.choice(bucket.files)
+            after = [replace(moved, level=moved.level + 1)]
+            before = [moved]
+        else:
+            before = list(bucket.files[-self._dice.randint(1, len(bucket.files)) :])
+            name = f"merged-{len(self.made)}"
+            self.made.append(name)
+            after = [data_file(name, level=self._dice.randint(1, 5), extra_files=(f"{name}.index",))]
+        return CommitMessage(EMPTY_ROW, 0, 2, compact_before=tuple(before), compact_after=tuple(after))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_committed_is_what_flushes_and_compactions_left(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    storage, executor, merging = Deletions(), Later(), Merging(dice)
+    context = replace(make_table(tmp_path), storage=storage)
+    start = [data_file(f"start-{number}", level=dice.choice([0, 0, 5])) for number in range(dice.randint(0, 3))]
+    bucket = BucketFiles(EMPTY_ROW, 0, 2, tuple(start))
+    tree = BucketTree(context, bucket, Compactions(context, merging, executor))
+    flushed: list[DataFileMeta] = []
+    assert tree.has_unseen_runs
+    for step in range(dice.randint(1, 14)):
+        action = dice.choice(["flush", "flush", "begin", "go on", "take"])
+        if action == "flush":
+            files = [data_file(f"flushed-{step}-{number}", extra_files=(f"x-{step}-{number}",)) for number in range(2)]
+            tree.flushed(files)
+            flushed += files
+            assert tree.has_unseen_runs
+        elif action == "begin":
+            may_begin = tree.has_unseen_runs and not executor.waiting and tree._running is None
+            assert tree.begin_compaction() == may_begin
+            assert not (may_begin and tree.has_unseen_runs)
+        elif action == "go on":
+            executor.go_on()
+        elif not executor.waiting:
+            tree.take_result(wait=dice.random() < 0.5)
+        else:
+            assert not tree.take_result(wait=False), "it is still at work"
+    executor.go_on()
+    tree.take_result(wait=True)
+    message = tree.message(7)
+    levels = [file.level for file in tree._live]
+    assert tree.run_count == levels.count(0) + len({level for level in levels if level})
+    assert message.new_files == tuple(flushed) and message.read_snapshot_id == 7 and message.total_buckets == 2
+    before, after = ([file.file_name for file in half] for half in (message.compact_before, message.compact_after))
+    known = [file.file_name for file in (*start, *flushed)]
+    assert len(set(before)) == len(before) and len(set(after)) == len(after)
+    assert set(before) <= set(known), "only what the table or this commit knows can go"
+    left = {name for name in known if name not in before} | set(after)
+    assert {file.file_name for file in tree._live} == left
+    for half in message.compact_after:
+        assert half in tree._live
+    untouched = [file.file_name for file in tree._live if file.file_name in known and file.file_name not in after]
+    assert untouched == [name for name in known if name in untouched], "files keep their order"
+    gone = {name for name in merging.made if name not in left}
+    assert sorted(storage.deleted) == sorted([*gone, *(f"{name}.index" for name in gone)])
+
+
+def test_a_merged_file_takes_the_place_of_its_newest(tmp_path: Path) -> None:
+    """The order of files decides between equal sequence numbers."""
+    context = make_table(tmp_path)
+    start = [data_file("old", level=5), data_file("a"), data_file("b")]
+
+    def merge(context: TableContext, bucket: BucketFiles, gives_up: Callable[[], bool]) -> CommitMessage:
+        return CommitMessage(EMPTY_ROW, 0, 2, compact_before=bucket.files[1:3], compact_after=(data_file("ab", level=4),))
+
+    executor = Later()
+    tree = BucketTree(context, BucketFiles(EMPTY_ROW, 0, 2, tuple(start)), Compactions(context, merge, executor))
+    assert tree.run_count == 3 and tree.begin_compaction()
+    tree.flushed([data_file("c")])
+    assert not tree.take_result(wait=False) and tree.run_count == 4
+    executor.go_on()
+    assert tree.take_result(wait=False)
+    assert [file.file_name for file in tree._live] == ["old", "ab", "c"] and tree.run_count == 3
+    assert not tree.take_result(wait=True), "it was taken already"
+
+
+def test_a_tree_without_compactions_only_grows(tmp_path: Path) -> None:
+    tree = BucketTree(make_table(tmp_path), BucketFiles(EMPTY_ROW, 0, 2, ()), None)
+    tree.flushed([data_file("a")])
+    assert not tree.begin_compaction() and not tree.take_result(wait=True) and tree.run_count == 1
+
+
+def test_what_a_compaction_failed_with_is_raised_by_those_who_look(tmp_path: Path) -> None:
+    failures = [ValueError("first"), ValueError("second")]
+
+    def fail(context: TableContext, bucket: BucketFiles, gives_up: Callable[[], bool]) -> CommitMessage:
+        raise failures[len(seen) - 1]
+
+    seen: list[int] = []
+    context = make_table(tmp_path)
+    compactions = Compactions(context, fail, InThisThread())
+    compactions.check()
+    tree = BucketTree(context, BucketFiles(EMPTY_ROW, 0, 2, ()), compactions)
+    for number in (1, 2):
+        seen.append(number)
+        tree.flushed([data_file(f"f{number}")])
+        assert tree.begin_compaction()
+        with pytest.raises(ValueError):
+            tree.take_result(wait=True)
+    with pytest.raises(ValueError, match="first"):
+        compactions.check()
+    compactions.give_up()
+    assert compactions._given_up.is_set()
+    compactions.close()
