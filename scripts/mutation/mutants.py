@@ -80,7 +80,8 @@ def changed_lines(before: str, after: str) -> tuple[str, str]:
     old, new = before.splitlines(), after.splitlines()
     blocks = [op for op in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if op[0] != "equal"]
     first, last = blocks[0], blocks[-1]
-    return _text(old[first[1] : last[2]]), _text(new[first[3] : last[4]])
+    before_it = int(first[1] == last[2] and first[1] > 0)  # what is put in is known by the line before it
+    return _text(old[first[1] - before_it : last[2]]), _text(new[first[3] - before_it : last[4]])
 
 
 def _text(lines: Sequence[str]) -> str:

@@ -1,0 +1,148 @@
+"""Tables of real writers whose buckets are made from entries, and the same from columns; what is asked of whom on the way."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import NotFound
+from paimon_cli.history import known_manifests, snapshot_history, table_state
+from paimon_cli.history.live_places import live_at
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import CommittedState, bucket_files, committed_state, expect_buckets
+from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.storage.local_storage import LocalStorage
+from tests.goldens import GOLDENS, Golden, golden_table
+from tests.history.test_schema_history import SCHEMA
+from tests.history.test_snapshot_history import history
+
+TABLES = [golden for golden in GOLDENS if golden.name.startswith(("dv_", "deletion", "dynamic", "dedup_", "overwrite", "append"))]
+
+
+class Told:
+    """Counts the files of each partition that it hears of."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[bytes] = Counter()
+
+    def __call__(self, partition: bytes, files: int) -> None:
+        self.counts += Counter({partition: files})
+
+
+@pytest.mark.parametrize("many", [0, 3, 10**9])
+@pytest.mark.parametrize("golden", TABLES, ids=str)
+def test_a_first_look_reads_every_manifest(golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    """By a process that knows no manifest yet, and again by the same."""
+    monkeypatch.setattr(known_manifests, "MANY_ENTRIES", many)
+    monkeypatch.setattr(known_manifests, "_FEW_BESIDE_MANY", many)
+    url = str(golden_table(golden.writer, golden.name, tmp_path))
+    for snapshot in TableContext.open(url).snapshots.newest_first(3):
+        context = TableContext.open(url)
+        buckets = bucket_files(context, snapshot)
+        for places in (list(buckets), list(buckets)[:1]):
+            found = live_at(context, snapshot, places)
+            assert {(e.partition, e.bucket, e.file.file_name) for e in found.entries} == {
+                (*place, file.file_name) for place in places for file in buckets[place].files
+            }
+            partitions = {partition for partition, _ in places}
+            assert found.totals == {(b.partition, b.total_buckets) for b in buckets.values() if b.partition in partitions}
+
+
+@pytest.mark.parametrize("golden", TABLES, ids=str)
+def test_buckets_are_the_same_from_entries_and_columns(golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
+    for snapshot in context.snapshots.newest_first(4):
+        told_of_entries, told_of_columns = Told(), Told()
+        from_entries = bucket_files(context, snapshot, added=told_of_entries)
+        monkeypatch.setattr(table_state, "MANY_ENTRIES", 0)
+        from_columns = bucket_files(context, snapshot, added=told_of_columns)
+        nothing = committed_state(bucket_files(context, snapshot, lambda partition: False))
+        monkeypatch.undo()
+        assert nothing == CommittedState({}, {})
+        assert isinstance(from_columns, table_state.ColumnBuckets)
+        assert dict(from_columns) == from_entries and len(from_columns) == len(from_entries)
+        assert {place: from_columns.totals(place) for place in from_columns} == {
+            place: (bucket.total_buckets, len(bucket.files)) for place, bucket in from_entries.items()
+        }
+        assert told_of_entries.counts == told_of_columns.counts
+        assert committed_state(from_columns) == committed_state(from_entries)
+
+
+def test_whoever_keeps_entries_is_asked_about_added_ones_only(tmp_path: Path) -> None:
+    context = TableContext.open(str(golden_table("java-0.9", "dedup_partitioned", tmp_path)))
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    asked: list[int] = []
+    everything = context.manifests.live_entries(snapshot)
+    assert context.manifests.live_entries(snapshot, keep_entry=lambda e: not asked.append(e.kind)) == everything
+    assert set(asked) == {ADD} and len(asked) > len(everything)
+
+
+def test_a_schema_that_vanishes_is_passed_over(tmp_path: Path) -> None:
+    """It was listed; those below are looked at instead."""
+
+    class Vanishing(LocalStorage):
+        def read_bytes(self, path: str) -> bytes:
+            if path.endswith("schema-1"):
+                raise FileNotFoundError(path)
+            return super().read_bytes(path)
+
+    past = SchemaHistory(LocalStorage(), TableLayout(str(tmp_path)))
+    assert past.commit(SCHEMA)
+    (tmp_path / "schema/schema-1").write_text("{}")
+    (tmp_path / "schema/schema-2").write_text("no schema")
+    found = SchemaHistory(Vanishing(), TableLayout(str(tmp_path))).newest_readable()
+    assert found is not None and found.id == 0
+    with pytest.raises(NotFound):
+        SchemaHistory(Vanishing(), TableLayout(str(tmp_path))).get(1)
+
+
+def test_buckets_that_are_asked_for(tmp_path: Path) -> None:
+    context = TableContext.open(str(golden_table("java-0.9", "dedup_partitioned", tmp_path)))
+    found = list(bucket_files(context, context.snapshots.latest()).values())
+    expect_buckets(context, [bucket.bucket for bucket in found], found)
+    count = max(context.options.bucket, *(bucket.total_buckets for bucket in found))
+    expect_buckets(context, [count - 1, 0], [])
+    for unknown in (count, -1):
+        with pytest.raises(Exception, match=f"has no bucket {unknown}"):
+            expect_buckets(context, [0, unknown], found)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_snapshots_that_a_listing_may_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """All of a short range; of a long one those listed, and those in gaps that are not too long."""
+    monkeypatch.setattr(snapshot_history, "LONGEST_GAP", 3)
+    dice = random.Random(seed)
+    listed = sorted(dice.sample(range(1, 40), dice.randint(1, 12)))
+    past = history(tmp_path, listed)
+    first, last = sorted(dice.sample(range(1, 42), 2))
+    known = sorted({first, last, *(number for number in listed if first < number < last)})
+    expected = set(known)
+    for below, above in pairwise(known):
+        if above - below - 1 <= 3 or last - first <= 3:
+            expected |= set(range(below, above))
+    assert past.likely_ids(first, last) == sorted(expected)
+
+
+def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As columns or objects, so that what is kept stays within bounds."""
+    url = str(golden_table("java-0.9", "dedup_partitioned", tmp_path))
+    for many in (0, 10**9):
+        monkeypatch.setattr(known_manifests, "MANY_ENTRIES", many)
+        monkeypatch.setattr(known_manifests, "_FEW_BESIDE_MANY", many)
+        context = TableContext.open(url)
+        snapshot = context.snapshots.latest()
+        assert snapshot is not None
+        live_at(context, snapshot, list(bucket_files(context, snapshot)))
+        kept = context.known_manifests._known
+        assert kept and all(known.size > 0 for known in kept.values())
+        monkeypatch.setattr(known_manifests, "_MOST_BYTES", 0)
+        live_at(context, snapshot, list(bucket_files(context, snapshot)))
+        assert not context.known_manifests._known
+        monkeypatch.undo()
