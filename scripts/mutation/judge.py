@@ -7,6 +7,7 @@ starts anew.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import shutil
@@ -115,6 +116,11 @@ class Failures:
 
 
 def _patched(session: Session, function: FunctionType, code: CodeType, tests: Sequence[str], told: Path) -> int:
+    inner = {id(old): new for old, new in _inner_codes(function.__code__, code) if old != new}
+    if inner:  # functions that it has made already, perhaps as the module was imported
+        gc.unfreeze()
+        for made in [found for found in gc.get_objects() if type(found) is FunctionType and id(found.__code__) in inner]:
+            made.__code__ = inner[id(made.__code__)]
     function.__code__ = code
     return session.run(tests, Failures(told))
 
@@ -137,6 +143,15 @@ def _in_place(mutant: Mutant) -> tuple[FunctionType, CodeType] | None:
             is_changed = code != function.__code__ and code.co_freevars == function.__code__.co_freevars
             return (function, code) if is_changed else None
     return None
+
+
+def _inner_codes(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """Functions inside of the one and the other that have the same place and the same variables of their surroundings."""
+    parts = ([part for part in code.co_consts if isinstance(part, CodeType)] for code in (old, new))
+    for one, other in zip(*parts, strict=False):
+        if one.co_name == other.co_name and one.co_freevars == other.co_freevars:
+            yield one, other
+            yield from _inner_codes(one, other)
 
 
 def _plain(found: Any) -> FunctionType | None:

@@ -95,3 +95,23 @@ def test_pieces_come_in_the_order_asked_for() -> None:
     assert pieces == {bucket: sorted(keys, reverse=True) for bucket, keys in given.items()}
     ((_, _, whole),) = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "1"})).split(batch, falling)
     assert whole["k"].to_pylist() == list(range(499, -1, -1))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pieces_are_the_rows_of_each_place_in_the_order_asked_for(seed: int) -> None:
+    """Also where rows come grouped by their places already, and where all are of one place."""
+    dice = np.random.default_rng(seed)
+    schema = schema_of({"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "INT"}, ("p", "k"), ("p",), {"bucket": f"{1 + seed % 3}"})
+    rows = int(dice.integers(1, 40))
+    p = dice.integers(0, 1 + seed % 4, rows)
+    columns = {"p": np.sort(p) if seed % 2 else p, "k": np.sort(dice.integers(0, 9, rows)), "v": np.arange(rows)}
+    batch = pa.record_batch({name: pa.array(values, pa.int32()) for name, values in columns.items()})
+    order = None if seed % 5 == 0 else dice.permutation(rows) if seed % 5 == 1 else np.arange(rows)
+    router = router_of(schema)
+    partitions, buckets = router.route(batch)
+    expected: dict[tuple[bytes, int], list[int]] = {}
+    for row in range(rows) if order is None else order:
+        expected.setdefault((partitions[int(row)].as_py(), int(buckets[row])), []).append(int(row))
+    pieces = list(router.split(batch, order))
+    assert {(partition, bucket): piece["v"].to_pylist() for partition, bucket, piece in pieces} == expected
+    assert len(pieces) == len(expected)
