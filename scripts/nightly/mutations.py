@@ -117,10 +117,11 @@ def main() -> int:
     def judge(session: Session) -> int:
         known = reach(session, arguments.jobs, arguments.any_age)
         say(f"{len(known.seconds)} tests; left out are those that need Spark, kill processes or take more than 10 s")
-        figures = [judge_room(session, room, known, arguments) for room in arguments.room or ROOMS]
+        figures = []
+        for room in arguments.room or ROOMS:
+            figures.append(judge_room(session, room, known, arguments))
+            say(json.dumps(figures[-1]))
         say(table(figures))
-        for one in figures:
-            say(json.dumps(one))
         return int(any(one["survived_percent"] > 100 * GOAL for one in figures))
 
     return with_tests(judge, arguments.tests)
