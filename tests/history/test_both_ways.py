@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import NotFound
+from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history import known_manifests, snapshot_history, table_state
 from paimon_cli.history.live_places import live_at
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import CommittedState, bucket_files, committed_state, expect_buckets
+from paimon_cli.history.tag_history import TagHistory
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.local_storage import LocalStorage
@@ -146,3 +147,29 @@ def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         live_at(context, snapshot, list(bucket_files(context, snapshot)))
         assert not context.known_manifests._known
         monkeypatch.undo()
+
+
+def test_a_walk_ends_where_it_was_asked_to(tmp_path: Path) -> None:
+    past = history(tmp_path, [1, 2, 3, 4, 5])
+    for limit in range(7):
+        assert [snapshot.id for snapshot in past.newest_first(limit)] == [5, 4, 3, 2, 1][:limit]
+
+
+def test_a_stale_hint_above_a_gap_does_not_make_snapshots_resurrected(tmp_path: Path) -> None:
+    past = history(tmp_path, [1, 5, 6, 7], earliest="7")
+    assert (past.resurrected_ids(), past.ids()) == ([1], [5, 6, 7])
+    assert past.in_history(1) is None and past.in_history(2) is None
+    found = [past.in_history(number) for number in (5, 6, 7)]
+    assert [snapshot.id for snapshot in found if snapshot is not None] == [5, 6, 7]
+
+
+def test_tags_beside_foreign_files(tmp_path: Path) -> None:
+    past = history(tmp_path, [1])
+    tags = TagHistory(past.storage, past.layout)
+    (tmp_path / "tag/tag-folder").mkdir(parents=True)
+    (tmp_path / "tag/other").write_text("")
+    (tmp_path / "tag/tag-one").write_bytes((tmp_path / "snapshot/snapshot-1").read_bytes())
+    assert tags.names() == ["one"] and list(tags.all()) == ["one"]
+    (tmp_path / "tag/tag-one").write_text("{")
+    with pytest.raises(DamagedFile, match="tag-one"):
+        tags.find("one")
