@@ -167,3 +167,12 @@ def test_a_take_over_that_was_killed_is_finished(tmp_path: Path) -> None:
     assert main.snapshots.get(4) == branch.snapshots.get(4)
     check_versions(main)
     assert plan_fast_forward(main, "b").is_needless
+
+
+def test_what_main_cannot_go_forward_to(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path)
+    with pytest.raises(UsageError, match="only main"):
+        plan_fast_forward(branch, "b")
+    create_branch(main, "empty")
+    with pytest.raises(NotFound, match="no snapshots"):
+        plan_fast_forward(main, "empty")
