@@ -46,10 +46,10 @@ def advise(
     table: TableName,
     only: Annotated[list[Topic] | None, typer.Option("--only", help="Only this topic; repeatable.", show_default=False)] = None,
 ) -> None:
-    """Say what the table's own history suggests: number of buckets, small files, options, compaction triggers.
+    """Suggest changes from the table's own history: number of buckets, small files, options, compaction triggers.
 
-    Every answer has its figures; what should be changed has the command for it. Nothing is changed, and advice is no failure:
-    the exit code is 0 (`doctor` ends in 4 on findings). Triggers are compared by simulating the commits that are left.
+    Each suggestion shows its figures and the command that carries it out. Nothing is changed, and advice is not a failure:
+    the exit code is 0 (`doctor` exits with 4 on findings). Triggers are compared by replaying the commits still in the history.
 
     paimon-cli advise ./wh/shop.db/orders --only buckets
     """

@@ -17,18 +17,18 @@ from paimon_cli.errors import UsageError
 if TYPE_CHECKING:
     from paimon_cli.table.schema_changes import Position, SchemaChange
 
-alter = group("Change options and columns of a table. Data files stay as they are, and are read under the new schema.")
+alter = group("Change the options and columns of a table. Data files are not rewritten; they are read under the new schema.")
 
 ColumnPath = Annotated[
     str,
     typer.Argument(
         metavar="COLUMN",
-        help="A column, or a field in one: a.b; a.element for lists, a.value for maps.",
+        help="A column, or a field of a nested column: a.b; a.element for lists, a.value for maps.",
         show_default=False,
     ),
 ]
 First = Annotated[bool, typer.Option("--first", help="Make it the first column.")]
-After = Annotated[str | None, typer.Option("--after", metavar="COLUMN", help="Put it after that column.")]
+After = Annotated[str | None, typer.Option("--after", metavar="COLUMN", help="Put it after this column.")]
 Comment = Annotated[str | None, typer.Option("--comment", help="Comment of the column; '' removes it.")]
 
 
@@ -99,7 +99,7 @@ def add_column(
     comment: Comment = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Add a column; rows that are already there have null in it.
+    """Add a column; existing rows read null in it.
 
     paimon-cli alter ./wh/shop.db/orders add-column 'price DECIMAL(10, 2)' --after name
     """
@@ -108,7 +108,9 @@ def add_column(
 
     path, declared = parse_nested_column(column)
     if declared.is_key:
-        raise UsageError(f"new column '{declared.field.name}' cannot be a primary key", "the key of a table never changes")
+        raise UsageError(
+            f"new column '{declared.field.name}' cannot be a primary key", "the primary key of a table cannot be changed"
+        )
     field = declared.field
     text = field.description if comment is None else comment or None
     added = AddColumn(path, field.type, text, field.default_value, _position(first, after))
@@ -132,7 +134,7 @@ def rename_column(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.", show_default=False)],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Rename a column; options that name it follow."""
+    """Rename a column, also in the options that name it."""
     from paimon_cli.table.schema_changes import RenameColumn
     from paimon_cli.table.sql_columns import parse_path
 
@@ -153,14 +155,15 @@ def alter_column(
     nullable: Annotated[bool | None, typer.Option("--nullable/--not-null", help="Whether null is allowed.")] = None,
     comment: Comment = None,
     default: Annotated[
-        str | None, typer.Option("--default", metavar="VALUE", help="Value that writers use for null and for a missing column.")
+        str | None,
+        typer.Option("--default", metavar="VALUE", help="Value that writers store instead of null or a missing column."),
     ] = None,
     drop_default: Annotated[bool, typer.Option("--drop-default", help="Remove the default.")] = False,
     first: First = False,
     after: After = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Change type, nullability, comment, default or position of a column; old files are cast when they are read.
+    """Change the type, nullability, comment, default or position of a column; values in old files are cast on read.
 
     paimon-cli alter ./wh/shop.db/orders alter-column amount 'DECIMAL(20, 2)' --comment net
     """
@@ -204,9 +207,7 @@ def _change(call: Call, context: typer.Context, changes: Sequence[SchemaChange],
     for warning in altered.warnings:
         warn(warning)
     if call.output is OutputFormat.TABLE:
-        done = (
-            f"now has schema {altered.schema.id}" if altered.changed else f"is like that already, at schema {altered.schema.id}"
-        )
+        done = f"now has schema {altered.schema.id}" if altered.changed else f"is unchanged, at schema {altered.schema.id}"
         say(f"{location.name} {done}")
         return
     from paimon_cli.table.schema_report import schema_details

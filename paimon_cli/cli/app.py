@@ -52,11 +52,11 @@ from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
 
 INTERRUPTED = 130
 SYSTEM_MEMORY = ("ARROW_DEFAULT_MEMORY_POOL", "system")
-"""As fast as Arrow's own pool, and it gives back what is freed: a write takes two thirds of the memory."""
+"""As fast as Arrow's own pool, and it returns freed memory: a write needs two thirds of the memory."""
 
 
 class BoundedGroup(HelpfulGroup):
-    """The outermost group: nothing gets past it but an exit code."""
+    """The outermost group: turns every outcome into an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -103,7 +103,7 @@ def _root(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Options in front of the command."""
+    """Options that precede the command."""
 
 
 DATA, INSPECT, MAINTAIN, SAFETY, OTHER = "Data", "Inspect", "Maintain", "Safety", "Other"
@@ -148,10 +148,10 @@ version_command.register(app, OTHER)
 
 
 def main() -> None:
-    """What `paimon_cli.__main__` runs: the command, and then leave at once.
+    """Run the command and leave the process at once; `paimon_cli.__main__` calls it.
 
     Arrow's thread pools sometimes abort a process that tears itself down with readers of Python files (apache/arrow#34314):
-    everything is said and closed by then, so a finished read must not end as a crash.
+    all output is written and closed by then, so that a finished read does not end in a crash.
     """
     prepare_streams()
     keep_pandas_out()

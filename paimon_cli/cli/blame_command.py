@@ -1,4 +1,4 @@
-"""`blame`: who wrote what of a key, commit by commit."""
+"""`blame`: the stored versions of a key, commit by commit."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def blame(
         raise UsageError("one key at a time", "a column is given twice")
     opened = call.open(table)
     rows = key_history(opened.context, key_predicate(opened.context, keys[0] if keys else {}))
-    broken = "".join(f"\ncannot be shown: {row.missing}" for row in rows if row.missing)
+    broken = "".join(f"\nnot shown: {row.missing}" for row in rows if row.missing)
     call.show(Listing("KeyVersionList", opened.name, VERSION_COLUMNS, rows, footer=counted(len(rows), "version") + broken))

@@ -1,4 +1,4 @@
-"""`branches`: histories of their own over shared files. `--branch NAME` names one in every other command."""
+"""`branches`: separate histories over shared files. `--branch NAME` selects one in every other command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paimon_cli.cli.value_kinds import COUNT, ID, TIME, counted
 if TYPE_CHECKING:
     from paimon_cli.maintain.fast_forward import FastForwardPlan
 
-branches = group("Branches of a table. Every command takes --branch NAME, or the table as 'TABLE$branch_NAME' (in quotes).")
+branches = group("Branches of a table. Other commands select one by --branch NAME, or as 'TABLE$branch_NAME' (in quotes).")
 
 BRANCH_COLUMNS = (
     Column("name", "Branch"),
@@ -73,7 +73,7 @@ def rename(
 
 @command(branches, "rm")
 def remove(call: Call, table: TableName, name: Branch, dry_run: DryRun = False, yes: Yes = False) -> None:
-    """Delete a branch with its commits. Files that only it needed become orphans, which `orphans rm` deletes.
+    """Delete a branch with its commits. Files that only the branch needed become orphans; `orphans rm` deletes them.
 
     paimon-cli branches rm ./wh/shop.db/orders try
     """
@@ -102,7 +102,7 @@ def fast_forward(
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Replace main's history since the branch was made by that of the branch. Commits of main since then are lost.
+    """Replace main's history since the branch was created with the branch's. Commits made to main since then are lost.
 
     paimon-cli branches fast-forward ./wh/shop.db/orders try --dry-run
     """
@@ -129,8 +129,8 @@ def fast_forward(
 
 def _headline(plan: FastForwardPlan) -> str:
     if plan.is_needless:
-        return f"main has all of branch {plan.branch}"
-    lost = f", {counted(len(plan.discarded_ids), 'snapshot')} of main alone lost" if plan.discarded_ids else ""
+        return f"main already has all snapshots of branch {plan.branch}"
+    lost = f", {counted(len(plan.discarded_ids), 'snapshot')} of main dropped" if plan.discarded_ids else ""
     return f"{counted(len(plan.added), 'snapshot')} of branch {plan.branch} added{lost}"
 
 

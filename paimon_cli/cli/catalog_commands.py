@@ -1,4 +1,4 @@
-"""`tables ls`, `db ls` and `describe`: which tables there are, and one of them on one screen."""
+"""`tables ls`, `db ls` and `describe`: the tables and databases of a warehouse, and one table on one screen."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Place = Annotated[
     str | None,
     typer.Argument(
         metavar="[DB|DIRECTORY]",
-        help="A database of the warehouse, or a directory: its tables and databases.",
+        help="A database of the warehouse, or a directory.",
         show_default=False,
     ),
 ]
@@ -76,12 +76,12 @@ def register(app: typer.Typer, panel: str) -> None:
 
 @command(tables, "ls")
 def list_tables(call: Call, place: Place = None, database: Database = None) -> None:
-    """List tables: of the warehouse, of one database, or those below a directory.
+    """List the tables of the warehouse, of one database, or below a directory.
 
     paimon-cli tables ls --warehouse s3://lake/warehouse
     """
     if place is not None and database is not None:
-        raise UsageError(f"'{place}' and --database {database} both say where to look", hint="leave one of them out")
+        raise UsageError(f"'{place}' and --database {database} both name a place to look", hint="leave one of the two out")
     from paimon_cli.table.table_listing import table_rows
 
     rows = table_rows(_tables(call, database or place))
@@ -109,7 +109,7 @@ def list_databases(call: Call) -> None:
 
 
 def describe(call: Call, table: TableName) -> None:
-    """Show a table on one screen: columns, keys, options, contents, versions, and what should be done to it.
+    """Show a table on one screen: columns, keys, options, contents, versions and pending maintenance.
 
     paimon-cli describe ./wh/shop.db/orders
     """

@@ -1,4 +1,4 @@
-"""`changelog read`: the changes of a table, snapshot by snapshot, as a stream would see them."""
+"""`changelog read`: the changes of a table, snapshot by snapshot, as a streaming reader sees them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import TableName
 
-changelog = group("Changes of rows, snapshot by snapshot.")
+changelog = group("Row changes, snapshot by snapshot.")
 
 
 @command(changelog, "read")
@@ -17,16 +17,16 @@ def read_changelog(
     call: Call,
     table: TableName,
     begin: Annotated[int, typer.Option("--from", metavar="N", min=1, help="The first snapshot.")],
-    end: Annotated[int | None, typer.Option("--to", metavar="M", min=1, help="The last snapshot; else the latest.")] = None,
+    end: Annotated[int | None, typer.Option("--to", metavar="M", min=1, help="The last snapshot; default the latest.")] = None,
     select: Annotated[
-        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns, such as id,name; else all.")
+        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns to show, such as id,name; default all.")
     ] = None,
     where: Annotated[str | None, typer.Option("-w", "--where", metavar="SQL", help="Only changes that match.")] = None,
     limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="At most N changes.")] = None,
 ) -> None:
-    """Print the changes of snapshots, with their row kinds.
+    """Print the row changes of a range of snapshots, with their row kinds.
 
-    They come from the changelog files if the table has a changelog producer, else from the rows that each commit added.
+    Changes come from changelog files if the table has a changelog producer, otherwise from the rows that each commit added.
 
     paimon-cli changelog read ./wh/shop.db/orders --from 3
     """

@@ -88,7 +88,7 @@ class Call:
         return replace(location, allow_unsafe_commit=allow_unsafe_commit)
 
     def pasted(self, table: str) -> str:
-        """The table as it must be written in a command that does to it what this call would: quoted, with its warehouse."""
+        """The table as a pasteable command must name it: quoted for the shell, with `--warehouse` if this call has one."""
         words = [table]
         words += [] if self.warehouse is None else ["--warehouse", self.warehouse]
         words += [] if self.branch is None else ["--branch", self.branch]
@@ -104,29 +104,29 @@ class Call:
         return Table.open(location, self.options, self.trace)
 
     def open_damaged(self, table: str) -> Table:
-        """The table for whoever looks for damage: of its schemas some, or all, may be unreadable."""
+        """The table as damage checks open it: some or all of its schemas may be unreadable."""
         from paimon_cli.table.table import Table
 
         return Table.open_damaged(self.locate(table), self.options, self.trace)
 
     def open_to_commit(self, location: TableLocation) -> Table:
-        """The same for a command that commits: `Refused` now, not after the work, where no commit is safe."""
+        """The table, opened for a command that commits; `Refused` right away where no commit is safe."""
         opened = self.open_to_plan(location)
         if warning := opened.check_commits():
             warn(warning)
         return opened
 
     def open_to_plan(self, location: TableLocation) -> Table:
-        """The same for a dry run: what the real run would refuse for the name or `--option` is refused."""
+        """The table, opened for a dry run: a name or `--option` that the real run would refuse is refused."""
         opened = self.open_at(location)
         if opened.read_optimized:
-            raise UsageError(f"{opened.name} is a view", "it is read, not changed", "leave $ro out")
+            raise UsageError(f"{opened.name} is a view", "views are read-only", "leave $ro out")
         if self.options:
             _check_options(opened, self.options)
         return opened
 
     def with_check(self, granularity: ConflictGranularity | None) -> Call:
-        """The same call with `--data-conflict-check` over whatever the table says."""
+        """This call with `--data-conflict-check` in place of the table's own option."""
         if granularity is None:
             return self
         from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
@@ -144,7 +144,7 @@ class Call:
 
     @contextmanager
     def engine_running(self, threads: int | None = None, tasks: int | None = None) -> Iterator[JobEngine]:
-        """The same, stopped on the way out however that is."""
+        """The engine of `--engine`, stopped on every way out."""
         engine = self.open_engine(threads, tasks)
         try:
             yield engine
@@ -152,7 +152,7 @@ class Call:
             engine.stop()
 
     def look_at_options(self, options: Mapping[str, str]) -> None:
-        """Say what is odd about options; `UsageError` for an unknown one under `--strict-options`."""
+        """Warn about doubtful options; `UsageError` for an unknown one under `--strict-options`."""
         from paimon_cli.table.option_values import odd_options, refuse_unknown
 
         if self.strict_options:
@@ -165,7 +165,7 @@ class Call:
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help shows the types of values only: not of flags, and not of arguments, whose names tell."""
+    """A command whose help shows value types for options, but not for flags and arguments."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)
@@ -223,7 +223,7 @@ def command(
 
 
 def _check_options(table: Table, given: dict[str, str]) -> None:
-    """A merge engine or key for one write only would spoil the table for good."""
+    """A merge engine or key set for one write only would corrupt the table for good."""
     from paimon_cli.table.option_changes import check_options_of_call
 
     check_options_of_call(table.schemas.latest().options, given, table.snapshots.latest_id() is not None)
@@ -237,7 +237,7 @@ def _with_shared_options(
     def run(**values: Any) -> None:
         given = {parameter.name: values.pop(parameter.name) for parameter in shared}
         if given.get("branch") is not None and values.get("table", "") is None and "file" not in values:
-            raise UsageError("--branch needs a table", "a branch belongs to one", "name the table in front of it")
+            raise UsageError("--branch needs a table", "a branch belongs to a table", "name the table before it")
         with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
             call = _call({**given, "trace": trace})
             if call.options and not keeps_options:

@@ -1,4 +1,4 @@
-"""`compact`: merge the sorted runs of buckets, once or again and again beside write-only writers."""
+"""`compact`: merge the sorted runs of buckets, once or as a service next to write-only writers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def compact(
     parallelism: Parallelism = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Compact tables: merge sorted runs, drop what newer rows replace.
+    """Compact tables: merge sorted runs and drop rows that newer ones replace.
 
     paimon-cli compact ./wh/shop.db/orders --dedicated --watch --interval 30s
     """
@@ -75,11 +75,11 @@ def compact(
     from paimon_cli.jobs.compact_job import CompactRequest
 
     if watch and (dry_run or if_snapshot is not None):
-        raise UsageError("--watch does not go with --dry-run or --if-snapshot", "each of its rounds plans anew")
+        raise UsageError("--watch cannot be combined with --dry-run or --if-snapshot", "every round makes its own plan")
     targets = Targets(call, tables or (), database, include or (), exclude or (), allow_unsafe_commit)
     targets.check()
     if if_snapshot is not None and (database is not None or len(targets.tables) > 1):
-        raise UsageError("--if-snapshot pins the plan of one table", "snapshots of different tables have nothing in common")
+        raise UsageError("--if-snapshot pins the plan of one table", "snapshot ids of different tables are unrelated")
     request = with_limits(
         CompactRequest(
             (strategy or (Strategy.MINOR if watch else Strategy.FULL)).value,

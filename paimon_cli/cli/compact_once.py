@@ -1,4 +1,4 @@
-"""`compact` once: every table has its turn, and a line."""
+"""`compact` without `--watch`: one round over every table, with one line of output each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUMMARY_COLUMNS = (
     Column("table", "Table"),
     Column("buckets", "Buckets", COUNT),
     Column("files_before", "Files", COUNT),
-    Column("files_after", "Files then", COUNT),
+    Column("files_after", "Files after", COUNT),
     Column("bytes_before", "Read", SIZE),
     Column("bytes_after", "Written", SIZE),
     Column("snapshots", "Snapshots", SNAPSHOT_IDS),
@@ -58,7 +58,7 @@ def compact_once(
     *,
     single: bool,
 ) -> None:
-    """Every table once; one that fails does not keep the others from their turn."""
+    """Compact every table once; a table that fails does not stop the remaining ones."""
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.compact_job import run_compact
     from paimon_cli.jobs.stop_signals import StopSignals
@@ -82,10 +82,10 @@ def compact_once(
 
 
 def opened(call: Call, location: TableLocation, dedicated: bool) -> Table:
-    """The table, which can be committed to; with `dedicated` a warning if its writers may compact, too."""
+    """The table, opened for commits; with `dedicated`, a warning if its writers may compact as well."""
     table = call.open_to_commit(location)
     if dedicated and not table.context.options.write_only:
-        warn(f"{table.name} is not write-only, its writers may compact, too: set write-only=true")
+        warn(f"{table.name} is not write-only, so its writers may compact as well: set write-only=true")
     return table
 
 

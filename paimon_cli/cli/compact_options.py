@@ -1,4 +1,4 @@
-"""The options of `compact`, and what they say together."""
+"""The options of `compact`, and the request that they make up."""
 
 from __future__ import annotations
 
@@ -37,19 +37,27 @@ class OnConflict(str, enum.Enum):
 
 
 Tables = Annotated[list[str] | None, typer.Argument(metavar="[TABLE...]", help="Paths, URLs or db.table.", show_default=False)]
-Database = Annotated[str | None, typer.Option("--database", metavar="DB", help="All tables of this database instead.")]
+Database = Annotated[str | None, typer.Option("--database", metavar="DB", help="Compact all tables of this database instead.")]
 Include = Annotated[
     list[str] | None,
-    typer.Option("--include", metavar="RE", help="With --database: only tables whose whole name matches; repeatable."),
+    typer.Option(
+        "--include",
+        metavar="RE",
+        help="With --database: only tables whose whole name matches this regular expression; repeatable.",
+    ),
 ]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="RE", help="With --database: not these; repeatable.")]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="RE", help="With --database: leave out tables whose whole name matches; repeatable."),
+]
 Dedicated = Annotated[
-    bool, typer.Option("--dedicated", help="For a job that is the only one to compact: warn if the writers may compact, too.")
+    bool, typer.Option("--dedicated", help="This job is meant to be the only compactor: warn if writers may compact as well.")
 ]
 StrategyChoice = Annotated[
     Strategy | None,
     typer.Option(
-        "--strategy", help="full: everything to the top level (default); minor: what the triggers pick (default with --watch)."
+        "--strategy",
+        help="full: merge everything into the top level (default); minor: what the triggers pick (default with --watch).",
     ),
 ]
 IdleTime = Annotated[
@@ -57,7 +65,7 @@ IdleTime = Annotated[
     typer.Option(
         "--idle-time",
         metavar="TIME",
-        help="Fully compact partitions without new data for this long; the others by --strategy minor, or not at all with full.",
+        help="Fully compact partitions without new data for this long; others by --strategy minor, or not at all with full.",
     ),
 ]
 IfSnapshot = Annotated[
@@ -66,7 +74,7 @@ IfSnapshot = Annotated[
         "--if-snapshot",
         metavar="ID",
         min=1,
-        help="Carry out the plan that --dry-run showed at this snapshot; fail (5) if its files were replaced since.",
+        help="Carry out the plan that --dry-run showed at this snapshot; exit with 5 if its files have been replaced since.",
     ),
 ]
 Conflicts = Annotated[
@@ -81,36 +89,45 @@ Watch = Annotated[
     bool,
     typer.Option(
         "--watch",
-        help="Go on, round by round. SIGTERM ends it with 0, Ctrl-C with 130: what is being compacted is dropped, "
-        "a commit under way is finished.",
+        help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; compactions under way are dropped, a "
+        "commit under way is finished.",
         rich_help_panel=SERVICE_PANEL,
     ),
 ]
 Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Pause between rounds.", rich_help_panel=SERVICE_PANEL)]
 MaxRounds = Annotated[
-    int | None, typer.Option("--max-rounds", metavar="N", min=1, help="End after N rounds.", rich_help_panel=SERVICE_PANEL)
+    int | None, typer.Option("--max-rounds", metavar="N", min=1, help="Stop after N rounds.", rich_help_panel=SERVICE_PANEL)
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", metavar="SIZE", help="For the merges of one process at a time.", rich_help_panel=LIMITS_PANEL),
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory for the merges that run at the same time in one process.",
+        rich_help_panel=LIMITS_PANEL,
+    ),
 ]
 MaxBytes = Annotated[
     str | None,
-    typer.Option("--max-bytes", metavar="SIZE", help="Most to read per table and round.", rich_help_panel=LIMITS_PANEL),
+    typer.Option("--max-bytes", metavar="SIZE", help="Read at most this much per table and round.", rich_help_panel=LIMITS_PANEL),
 ]
 MaxBuckets = Annotated[
     int | None,
-    typer.Option("--max-buckets", metavar="N", min=1, help="Most buckets per table and round.", rich_help_panel=LIMITS_PANEL),
+    typer.Option(
+        "--max-buckets", metavar="N", min=1, help="Compact at most N buckets per table and round.", rich_help_panel=LIMITS_PANEL
+    ),
 ]
 Parallelism = Annotated[
     int | None,
-    typer.Option("--parallelism", metavar="N", min=1, help="Most buckets at a time.", rich_help_panel=LIMITS_PANEL),
+    typer.Option(
+        "--parallelism", metavar="N", min=1, help="Compact at most N buckets at the same time.", rich_help_panel=LIMITS_PANEL
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Named tables, or a database whose tables are looked up anew whenever they are asked for."""
+    """Named tables, or a database whose tables are listed again on each request."""
 
     call: Call
     tables: Sequence[str]
@@ -126,12 +143,12 @@ class Targets:
                 "name the tables to compact", "either TABLE... or --database DB", "paimon-cli compact ./wh/shop.db/orders"
             )
         if self.database is None and (self.include or self.exclude):
-            raise UsageError("--include and --exclude need --database", "they choose among its tables")
+            raise UsageError("--include and --exclude need --database", "they select among its tables")
         for pattern in (*self.include, *self.exclude):
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise UsageError(f"'{pattern}' is no regular expression", str(error)) from error
+                raise UsageError(f"'{pattern}' is not a regular expression", str(error)) from error
 
     def locations(self) -> list[TableLocation]:
         """NotFound for a database without tables; named tables need not exist."""
@@ -168,6 +185,6 @@ def with_limits(
     limits = RoundLimits(None if max_bytes is None else parse_size(max_bytes), max_buckets)
     held = None if memory is None else parse_size(memory)
     if held is not None and held < LEAST_MEMORY:
-        raise UsageError(f"--memory {memory} is too little", "a compaction needs 1 mb at least")
+        raise UsageError(f"--memory {memory} is too little", "a compaction needs at least 1 mb")
     idle = None if idle_time is None else parse_duration(idle_time)
     return replace(request, limits=limits, memory=held, idle_millis=idle)

@@ -1,4 +1,4 @@
-"""`compact --dry-run`: what would be compacted, by which trigger, at which cost, and why the rest is left alone."""
+"""`compact --dry-run`: what would be compacted, for which trigger and at what cost, and why the rest is not."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PlanLine:
 
 
 def show_plans(call: Call, locations: Sequence[TableLocation], request: CompactRequest, dedicated: bool) -> None:
-    """One plan per table. Nothing is changed, and nothing asked for that a run would not ask for."""
+    """Show one plan per table. Changes nothing, and refuses whatever a real run would refuse."""
     from paimon_cli.jobs.compact_job import plan_compaction
     from paimon_cli.table.compaction_report import decision_rows
 
@@ -89,7 +89,7 @@ def show_plans(call: Call, locations: Sequence[TableLocation], request: CompactR
 
 
 def _engine(call: Call, plan: CompactionPlan) -> str:
-    """The engine that a run would take, with the reason."""
+    """The engine that a run would use, with the reason."""
     from paimon_cli.jobs.engine_choice import AutoEngine
 
     engine = call.open_engine()

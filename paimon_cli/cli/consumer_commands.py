@@ -1,4 +1,4 @@
-"""`consumers`: how far streaming readers have come; what they have not read yet does not expire."""
+"""`consumers`: the positions of streaming readers; snapshots that they have not read yet do not expire."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paimon_cli.cli.value_kinds import COUNT, ID, TIME, counted
 if TYPE_CHECKING:
     from paimon_cli.maintain.protections import Consumer as Told
 
-consumers = group("Streaming readers, and which snapshots are kept for them.")
+consumers = group("Streaming readers, and the snapshots kept for them.")
 
 CONSUMER_COLUMNS = (
     Column("name", "Consumer"),
@@ -55,10 +55,10 @@ def reset(
     consumer: Consumer,
     next_snapshot: Annotated[
         int | None,
-        typer.Option("--next", metavar="ID", min=1, help="The snapshot that it reads next; else the one after the latest."),
+        typer.Option("--next", metavar="ID", min=1, help="The snapshot that it reads next; default the one after the latest."),
     ] = None,
 ) -> None:
-    """Set the next snapshot of a consumer; a new consumer protects snapshots from now on.
+    """Set the next snapshot of a consumer, creating the consumer if it does not exist.
 
     paimon-cli consumers reset ./wh/shop.db/orders nightly-export --next 12
     """
@@ -86,7 +86,7 @@ def remove(call: Call, table: TableName, consumer: Consumer, dry_run: DryRun = F
     if dry_run:
         say(f"consumer {consumer} would be deleted; nothing was changed (dry run)")
         return
-    confirm(f"consumer {consumer} will be deleted; snapshots are no longer kept for it", yes)
+    confirm(f"consumer {consumer} will be deleted, and snapshots are no longer kept for it", yes)
     remove_consumer(context, consumer)
     if call.output is OutputFormat.TABLE:
         say(f"deleted consumer {consumer}")

@@ -1,4 +1,4 @@
-"""`create`: a new table from column lists, schema JSON, DDL or the schema of a data file."""
+"""`create`: a new table from column definitions, schema JSON, DDL or the schema of a data file."""
 
 from __future__ import annotations
 
@@ -32,17 +32,20 @@ def create(
     table: TableName,
     columns: Annotated[
         list[str] | None,
-        typer.Option("-C", "--column", metavar="'NAME TYPE'", help="A column in SQL, such as 'id BIGINT NOT NULL'; repeatable."),
+        typer.Option(
+            "-C", "--column", metavar="'NAME TYPE'", help="A column definition in SQL, such as 'id BIGINT NOT NULL'; repeatable."
+        ),
     ] = None,
-    schema: Annotated[str | None, typer.Option("--schema", metavar="FILE", help="Paimon's schema JSON.")] = None,
+    schema: Annotated[str | None, typer.Option("--schema", metavar="FILE", help="A file with Paimon's schema JSON.")] = None,
     ddl: Annotated[
         str | None, typer.Option("--ddl", metavar="FILE", help="A CREATE TABLE statement of Flink or Spark SQL.")
     ] = None,
     from_file: Annotated[
-        str | None, typer.Option("--from-file", metavar="FILE", help="The columns of a parquet, orc, csv or json file.")
+        str | None,
+        typer.Option("--from-file", metavar="FILE", help="A parquet, orc, csv or json file whose columns the table gets."),
     ] = None,
     file_format: Annotated[
-        SourceFormat | None, typer.Option("--format", help="Format of --from-file; else by its ending.")
+        SourceFormat | None, typer.Option("--format", help="Format of --from-file; default by its extension.")
     ] = None,
     primary_key: Annotated[
         str | None, typer.Option("--primary-key", metavar="NAMES", help="Columns of the primary key, such as a,b.")
@@ -51,10 +54,10 @@ def create(
         str | None, typer.Option("--partition-by", metavar="NAMES", help="Partition columns, such as dt,hr.")
     ] = None,
     bucket: Annotated[
-        int | None, typer.Option("--bucket", metavar="N", help="Buckets of each partition; -1 dynamic, -2 postponed.")
+        int | None, typer.Option("--bucket", metavar="N", help="Number of buckets in each partition; -1 dynamic, -2 postponed.")
     ] = None,
     comment: Annotated[str | None, typer.Option("--comment", help="Comment of the table.")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the table exists.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the table already exists.")] = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Create a table.
@@ -79,7 +82,7 @@ def create(
     for warning in (*made.warnings, *(inferred.warnings if inferred is not None and made.created else ())):
         warn(warning)
     if call.output is OutputFormat.TABLE:
-        say(f"created {location.name}" if made.created else f"{location.name} exists already, left as it is")
+        say(f"created {location.name}" if made.created else f"{location.name} already exists, nothing was changed")
         if inferred is not None and made.created:
             say(_columns_text(made.schema, inferred, from_file))
         return
@@ -89,10 +92,10 @@ def create(
 
 
 def _inferred(call: Call, from_file: str | None, file_format: SourceFormat | None) -> InferredColumns | None:
-    """The columns of `--from-file`, read as the options say."""
+    """The columns of `--from-file`, read with the input options of the call."""
     if from_file is None:
         if call.form != type(call.form)() or file_format is not None:
-            raise UsageError("options for input files without --from-file", "no file is read", "give them to `write`")
+            raise UsageError("options for input files without --from-file", "there is no file to read", "pass them to `write`")
         return None
     from paimon_cli.ingest.inference import columns_of_file
 
@@ -115,12 +118,12 @@ def _definition(
     from_file: str | None,
     inferred: InferredColumns | None,
 ) -> TableDefinition:
-    """Exactly one of the four says which columns there are."""
+    """The table definition, from exactly one of the four sources of columns."""
     given = [flag for flag, value in (("-C", columns), ("--schema", schema), ("--ddl", ddl), ("--from-file", from_file)) if value]
     if len(given) != 1:
-        why = f"{' and '.join(given)} were given" if given else "nothing says which columns the table has"
+        why = f"{' and '.join(given)} were given" if given else "the table has no columns"
         raise UsageError(
-            "a table takes its columns from one place", why, "use -C 'id BIGINT NOT NULL', --schema, --ddl or --from-file"
+            "the columns must come from a single source", why, "use -C 'id BIGINT NOT NULL', --schema, --ddl or --from-file"
         )
     if schema:
         from paimon_cli.table.schema_document import parse_schema_document
@@ -143,7 +146,7 @@ def _definition(
 def _with_clauses(
     definition: TableDefinition, primary_key: str | None, partition_by: str | None, comment: str | None
 ) -> TableDefinition:
-    """The options of the command over what the source says."""
+    """The definition with the command's own options taking precedence over those of the source."""
     from paimon_cli.table.table_definition import split_names
 
     if primary_key is not None:

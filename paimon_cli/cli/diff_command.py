@@ -35,7 +35,7 @@ def diff_snapshots(
     before: Annotated[str, typer.Argument(metavar="A", help="Id, latest or earliest.", show_default=False)],
     after: Annotated[str, typer.Argument(metavar="B", help="Id, latest or earliest.", show_default=False)],
     files: Annotated[bool, typer.Option("--files", help="Data files added and removed (the default).")] = False,
-    rows: Annotated[bool, typer.Option("--rows", help="Rows that readers see differently.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Rows that read differently.")] = False,
     limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=1, help="Only the first N changes.")] = None,
 ) -> None:
     """Show how snapshot B differs from snapshot A: data files, or rows with their kinds.

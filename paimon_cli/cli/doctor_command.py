@@ -1,4 +1,4 @@
-"""`doctor`: what is not right with this machine, a storage or a table, and the command for it. Exit code 4 on findings."""
+"""`doctor`: health checks of the installation, a storage and a table, with a command to fix each finding."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def register(app: typer.Typer, panel: str) -> None:
 def doctor(
     call: Call,
     table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="Also examine this table and its storage.", show_default=False)
+        str | None, typer.Argument(metavar="[TABLE]", help="Also check this table and its storage.", show_default=False)
     ] = None,
 ) -> None:
-    """Check the installation, and a table: storage, options, compaction, small files, retention. Exit code 4 on findings.
+    """Check the installation and optionally a table: storage, options, compaction, files, retention. Exits with 4 on findings.
 
     Safe commits are tested on the storage itself: writers race for probe files in the table's directory, which are then
     removed.

@@ -38,7 +38,7 @@ TABLE_COLUMNS = (
 
 @dataclass(frozen=True)
 class TableDropped:
-    """What went with a table; `left`: what stays in its directory, by paths below it."""
+    """What a drop deleted; `left`: paths that remain, relative to the table's directory."""
 
     snapshots: int
     files: int
@@ -62,7 +62,7 @@ def truncate(
     assume_new: AssumeNew = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Delete all rows, as one commit: older snapshots keep them until they expire.
+    """Delete all rows in one commit. Older snapshots keep them until they expire.
 
     paimon-cli truncate ./wh/shop.db/orders --dry-run
     """
@@ -74,7 +74,9 @@ def drop_partition(
     table: TableName,
     partitions: Annotated[
         list[str],
-        typer.Argument(metavar="KEY=VALUE[,...]...", help="Partitions; some of the keys name all partitions that match."),
+        typer.Argument(
+            metavar="KEY=VALUE[,...]...", help="Partitions to delete; with only some of the keys, all partitions that match."
+        ),
     ],
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -83,7 +85,7 @@ def drop_partition(
     assume_new: AssumeNew = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Delete all rows of partitions, as one commit: older snapshots keep them until they expire.
+    """Delete all rows of partitions in one commit. Older snapshots keep them until they expire.
 
     paimon-cli drop-partition ./wh/shop.db/orders dt=2026-11-20
     """
@@ -124,12 +126,12 @@ def _summary_text(done: Dropped, dry_run: bool) -> str:
     if dry_run:
         return f"{_content(done)} would be deleted; nothing was changed (dry run)"
     if not done.snapshots:
-        return "there are no such rows, nothing was committed"
+        return "there are no rows to delete, nothing was committed"
     return f"snapshot {', '.join(str(snapshot.id) for snapshot in done.snapshots)}: {_content(done)} deleted"
 
 
 def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False) -> None:
-    """Delete a table: its files, snapshots, tags and branches. Anything else in its directory stays and is named.
+    """Delete a table: its files, snapshots, tags and branches. Other files in its directory are kept and listed.
 
     paimon-cli drop ./wh/shop.db/orders --dry-run
     """
@@ -162,9 +164,9 @@ def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False
 
 
 def _about_the_rest(url: str, left: list[str]) -> list[str]:
-    """What a drop leaves, and why."""
+    """The lines of the warning about files that a drop keeps; empty if there are none."""
     if not left:
         return []
     shown = [f"  {path}" for path in left[:NAMED]]
     more = [f"  and {len(left) - NAMED:,} more"] if len(left) > NAMED else []
-    return [f"{url} stays, as it holds what is no part of the table:", *shown, *more]
+    return [f"{url} is kept, it holds files that do not belong to the table:", *shown, *more]

@@ -43,7 +43,7 @@ class What(str, enum.Enum):
 
 
 NUMBERED = (What.SNAPSHOTS, What.CHANGELOGS)
-"""What has numbers for names."""
+"""Kinds whose items are named by numbers."""
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -56,15 +56,17 @@ def expire(
     what: Annotated[What, typer.Option("--what", help="What to expire.")] = What.SNAPSHOTS,
     retain_max: Annotated[
         int | None,
-        typer.Option("--retain-max", metavar="N", min=1, help="Keep at most the newest N, however young the others are."),
+        typer.Option("--retain-max", metavar="N", min=1, help="Keep at most the newest N, regardless of age."),
     ] = None,
     retain_min: Annotated[
-        int | None, typer.Option("--retain-min", metavar="N", min=1, help="Keep at least the newest N, however old.")
+        int | None, typer.Option("--retain-min", metavar="N", min=1, help="Keep at least the newest N, regardless of age.")
     ] = None,
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than", metavar="AGE|TIME", help="Expire only what is older, such as 1d, 12 h or 2024-01-31T12:00:00Z."
+            "--older-than",
+            metavar="AGE|TIME",
+            help="Expire only items older than this, such as 1d, 12 h or 2024-01-31T12:00:00Z.",
         ),
     ] = None,
     limit: Annotated[
@@ -74,9 +76,9 @@ def expire(
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Delete what is past its retention, and the files that nothing else needs. Tags, branches and consumers protect snapshots.
+    """Delete what is past its retention, and the files that only it needs. Tags, branches and consumers protect snapshots.
 
-    Limits that are not given come from the table's options (snapshot.num-retained.min, snapshot.time-retained, and so on).
+    Limits default to the table's options (snapshot.num-retained.min, snapshot.time-retained and so on).
 
     paimon-cli expire ./wh/shop.db/orders --retain-max 10 --dry-run
     """
@@ -105,7 +107,7 @@ def expire(
 
 
 def show_doomed(call: Call, table: Table, kind: str, files: Sequence[DoomedFile], headline: str) -> None:
-    """What a dry run shows: every file, by its path below the table, and the sum."""
+    """Show a dry run: the path of every file relative to the table, and the total."""
     root = table.url + "/"
     rows = [replace(file, path=file.path.removeprefix(root)) for file in files]
     footer = f"{headline}{_with_files(files)}; nothing was changed (dry run)"

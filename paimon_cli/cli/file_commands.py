@@ -1,4 +1,4 @@
-"""`manifests`, `files`, `partitions`, `buckets`: where the rows of a snapshot lie."""
+"""`manifests`, `files`, `partitions`, `buckets`: where the rows of a snapshot are stored."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def list_buckets(call: Call, table: TableName, snapshot: SnapshotId = None, part
 
 
 def partition_filter(table: Table, typed: Sequence[str] | None) -> PartitionSpec | None:
-    """The partitions that `--partition` names; None for all."""
+    """The partitions selected by `--partition`; None for all."""
     if not typed:
         return None
     from paimon_cli.history.partition_spec import PartitionSpec

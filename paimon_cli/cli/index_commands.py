@@ -51,7 +51,7 @@ def list_indexes(
 def list_vectors(
     call: Call, table: TableName, snapshot: SnapshotId = None, partition: Partitions = None, bucket: Buckets = None
 ) -> None:
-    """List the deletion vectors of a snapshot: how many rows of each data file are deleted, and where that is written."""
+    """List the deletion vectors of a snapshot: deleted rows per data file, and the index file that holds them."""
     from paimon_cli.table.index_report import vector_rows
 
     opened = call.open(table)

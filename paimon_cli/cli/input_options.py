@@ -1,4 +1,4 @@
-"""Options of commands that read input files: how text is written there, and what becomes of rows that do not fit."""
+"""Options of commands that read input files: the text format, and what happens to rows that do not fit."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ Delimiter = Annotated[
     typer.Option(
         "--delimiter",
         metavar="C",
-        help="What separates CSV cells, such as ';', tab or '|'; else a comma, in .tsv files a tab.",
+        help="Separator of CSV cells, such as ';', tab or '|'; default a comma, in .tsv files a tab.",
         rich_help_panel=TEXT_PANEL,
     ),
 ]
 Quote = Annotated[
     str | None,
-    typer.Option("--quote", metavar="C", help="What encloses CSV cells, or none; else '\"'.", rich_help_panel=TEXT_PANEL),
+    typer.Option("--quote", metavar="C", help="Quote character of CSV cells, or none; default '\"'.", rich_help_panel=TEXT_PANEL),
 ]
 Escape = Annotated[
     str | None,
     typer.Option(
         "--escape",
         metavar="C",
-        help="What stands before a quote or delimiter that is text; else none.",
+        help="Escape character before a quote or delimiter; default none.",
         rich_help_panel=TEXT_PANEL,
     ),
 ]
@@ -60,14 +60,17 @@ Header = Annotated[
     bool,
     typer.Option(
         "--header/--no-header",
-        help="Whether the first CSV row names the columns; else they go by position.",
+        help="Whether the first CSV row names the columns; without a header they are matched by position.",
         rich_help_panel=TEXT_PANEL,
     ),
 ]
 ColumnNames = Annotated[
     str | None,
     typer.Option(
-        "--columns", metavar="A,B,...", help="Names of the CSV columns, over those of a header.", rich_help_panel=TEXT_PANEL
+        "--columns",
+        metavar="A,B,...",
+        help="Names of the CSV columns, instead of those in the header.",
+        rich_help_panel=TEXT_PANEL,
     ),
 ]
 NullValues = Annotated[
@@ -75,7 +78,7 @@ NullValues = Annotated[
     typer.Option(
         "--null-value",
         metavar="TEXT",
-        help="A text that means null, such as NA, where it is not in quotes; repeatable. An empty cell always does.",
+        help="Text that means null where it is not quoted, such as NA; repeatable. An empty cell is always null.",
         rich_help_panel=TEXT_PANEL,
     ),
 ]
@@ -84,7 +87,7 @@ TimestampFormats = Annotated[
     typer.Option(
         "--timestamp-format",
         metavar="FORMAT",
-        help="How dates and times are written, such as '%d/%m/%Y %H:%M' (strptime); repeatable. ISO is understood beside it.",
+        help="Format of dates and times, such as '%d/%m/%Y %H:%M' (strptime); repeatable. ISO 8601 is always accepted.",
         rich_help_panel=TEXT_PANEL,
     ),
 ]
@@ -93,35 +96,40 @@ Timezone = Annotated[
     typer.Option(
         "--timezone",
         metavar="ZONE",
-        help="Zone of times without an offset for columns WITH LOCAL TIME ZONE, and the zone whose clock other TIMESTAMP columns "
-        "show for times with an offset. Without it neither is guessed.",
+        help="Time zone of input times without an offset in columns WITH LOCAL TIME ZONE, and of the wall clock that other "
+        "TIMESTAMP columns get for times with an offset. Never guessed: without it both are errors.",
         rich_help_panel=TEXT_PANEL,
     ),
 ]
 Encoding = Annotated[
     str | None,
-    typer.Option("--encoding", metavar="NAME", help="Such as latin1, cp1252 or utf-16; else UTF-8.", rich_help_panel=TEXT_PANEL),
+    typer.Option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of the input, such as latin1, cp1252 or utf-16; default UTF-8.",
+        rich_help_panel=TEXT_PANEL,
+    ),
 ]
 OnError = Annotated[
     str,
     typer.Option(
         "--on-error",
         metavar="fail|skip|FILE",
-        help="Rows that do not fit the table: an error that lists them (fail), left out (skip), or left out and their bad cells "
-        "written into FILE (.csv, else ndjson).",
+        help="Rows that do not fit the table: stop with an error that lists them (fail), leave them out (skip), or leave them "
+        "out and write their bad cells to FILE (.csv, otherwise ndjson).",
     ),
 ]
 MissingColumns = Annotated[
-    MissingColumn, typer.Option("--missing-columns", help="What a nullable column is that the input, or a JSON row, lacks.")
+    MissingColumn, typer.Option("--missing-columns", help="What to do if the input, or a JSON row, lacks a nullable column.")
 ]
 
 
 def print_notes(missing: Sequence[str], skipped: int, bad_cells: int, opened: Table, *, on_error: str) -> None:
-    """What the user should know of the input beside the summary, on stderr."""
+    """Print notes about the input on stderr, next to the summary."""
     if missing:
         names = ", ".join(f"'{name}'" for name in missing)
-        null = "not updated" if opened.context.schema.options.get("merge-engine") == "partial-update" else "null"
-        note(f"note: the input, or some of its rows, lack {names}: {null} there")
+        effect = "are not updated" if opened.context.schema.options.get("merge-engine") == "partial-update" else "become null"
+        note(f"note: the input, or some of its rows, lack {names}, which {effect}")
     if skipped:
         place = "" if on_error in (FAIL, SKIP) else f", see {on_error}"
         note(f"note: {counted(skipped, 'row')} skipped with {counted(bad_cells, 'bad cell')}{place}")

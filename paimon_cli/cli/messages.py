@@ -1,4 +1,4 @@
-"""What a command says to people. All of it passes here, so that no name or value of a table can steer the terminal."""
+"""Messages for people. All of them pass here, so that no name or value of a table can control the terminal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ NOTHING_CHANGED = "nothing was changed"
 
 
 def say(text: str) -> None:
-    """The answer of the command, on stdout."""
+    """Print the result of the command on stdout."""
     print(_safe(text))
 
 
 def note(text: str) -> None:
-    """Something beside the answer, on stderr."""
+    """Print a note about the result on stderr."""
     print(_safe(text), file=sys.stderr)
 
 
@@ -27,16 +27,16 @@ def warn(text: str) -> None:
 
 
 def confirm(consequence: str, yes: bool) -> None:
-    """Before anything is deleted or history rewritten: asked on a terminal, answered by --yes elsewhere.
+    """Ask for confirmation before deleting anything or rewriting history; without a terminal only --yes confirms.
 
-    `Refused` (exit 7) if nobody is there to ask, or the answer is no.
+    `Refused` (exit 7) if there is no terminal, or the answer is no.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        hint = "add --yes to do it without a question, or --dry-run to see what would be done"
+        hint = "add --yes to go ahead without confirmation, or --dry-run to see what would be done"
         raise Refused(f"not confirmed, {NOTHING_CHANGED}", consequence, hint)
-    if not typer.confirm(f"{_safe(consequence)}. Go on?", err=True):
+    if not typer.confirm(f"{_safe(consequence)}. Continue?", err=True):
         raise Refused(f"not confirmed, {NOTHING_CHANGED}")
 
 

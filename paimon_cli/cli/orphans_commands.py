@@ -1,4 +1,4 @@
-"""`orphans`: files that crashed jobs left and no version names."""
+"""`orphans`: files that crashed jobs left behind and no version refers to."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from paimon_cli.maintain.orphans import Orphans
     from paimon_cli.table.table import Table
 
-orphans = group("Files that no snapshot, tag, branch or changelog names.")
+orphans = group("Files that no snapshot, tag, branch or changelog refers to.")
 
 ORPHAN_COLUMNS = (
     Column("path", "Path"),
     Column("kind", "Kind"),
     Column("size", "Size", SIZE),
-    Column("modified", "Changed (UTC)", TIME),
+    Column("modified", "Modified (UTC)", TIME),
     Column("origin", "Looks like"),
 )
 SUMMARY_COLUMNS = (Column("files", "Files", COUNT), Column("size", "Size", SIZE), Column("quarantine", "Kept in"))
 
 OlderThan = Annotated[
-    str, typer.Option("--older-than", metavar="AGE|TIME", help="Only files last changed before that: 1d, 12 h, 2024-01-31.")
+    str, typer.Option("--older-than", metavar="AGE|TIME", help="Only files last modified before this: 1d, 12 h, 2024-01-31.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Also files younger than a day: only where nobody writes.")]
-Explain = Annotated[bool, typer.Option("--explain", help="Say what each file looks like.")]
+Force = Annotated[bool, typer.Option("--force", help="Also files younger than a day; only safe while no job writes.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Explain what each file probably is.")]
 
 
 class _Removed:
-    """What a cleaning did."""
+    """The result of a clean-up."""
 
     def __init__(self, files: int, size: int, quarantine: str | None) -> None:
         self.files, self.size, self.quarantine = files, size, quarantine
@@ -47,7 +47,7 @@ class _Removed:
 def list_orphans(
     call: Call, table: TableName, older_than: OlderThan = "1d", force: Force = False, explain: Explain = False
 ) -> None:
-    """List orphans; --explain says what each looks like, such as a lost commit.
+    """List orphans; --explain shows what each one probably is, such as a lost commit.
 
     paimon-cli orphans ls ./wh/shop.db/orders --explain
     """
@@ -61,16 +61,16 @@ def remove(
     call: Call,
     table: TableName,
     older_than: OlderThan = "1d",
-    apply: Annotated[bool, typer.Option("--apply", help="Delete them; without it they are only listed.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Delete the files; by default they are only listed.")] = False,
     quarantine: Annotated[
-        str | None, typer.Option("--quarantine", metavar="DIR", help="Copy them to this directory first.")
+        str | None, typer.Option("--quarantine", metavar="DIR", help="Copy the files to this directory first.")
     ] = None,
     force: Force = False,
     explain: Explain = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Delete orphans: old files that no version uses, which is checked again right before each deletion.
+    """Delete orphans: old files that no version uses. This is checked again right before each deletion.
 
     paimon-cli orphans rm ./wh/shop.db/orders --older-than 3d --apply
     """
@@ -83,7 +83,9 @@ def remove(
     if apply and not dry_run:
         context = not_ahead_of_the_storage(context)
         if (ahead := opened.context.clock.now_millis() - context.clock.now_millis()) >= TOLERATED_MILLIS:
-            warn(f"the clock of this machine is {ahead / 1000:,.0f} s ahead of the storage's, which counts")
+            warn(
+                f"the clock of this machine is {ahead / 1000:,.0f} s ahead of the storage's; file ages follow the storage's clock"
+            )
     found = _search(context, older_than, force)
     if dry_run or not apply:
         _show(call, opened, found, explain, "; nothing was changed, --apply deletes them")

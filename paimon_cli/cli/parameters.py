@@ -48,7 +48,7 @@ WarehouseUrl = Annotated[
     typer.Option(
         "--warehouse",
         metavar="URI",
-        help="Root of db.table; else $PAIMON_WAREHOUSE or ./paimon.yaml.",
+        help="Warehouse of db.table names; default $PAIMON_WAREHOUSE or ./paimon.yaml.",
         rich_help_panel=COMMON_PANEL,
     ),
 ]
@@ -61,18 +61,20 @@ OptionPairs = Annotated[
         rich_help_panel=COMMON_PANEL,
     ),
 ]
-Wide = Annotated[bool, typer.Option("--wide", help="All columns, however narrow the terminal.", rich_help_panel=COMMON_PANEL)]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Show all columns, however narrow the terminal.", rich_help_panel=COMMON_PANEL)
+]
 Vertical = Annotated[
-    bool, typer.Option("--vertical", help="One line a value instead of one a row.", rich_help_panel=COMMON_PANEL)
+    bool, typer.Option("--vertical", help="Print one line per value instead of one per row.", rich_help_panel=COMMON_PANEL)
 ]
 StrictOptions = Annotated[
-    bool, typer.Option("--strict-options", help="Refuse options that Paimon does not know.", rich_help_panel=COMMON_PANEL)
+    bool, typer.Option("--strict-options", help="Reject options unknown to Paimon.", rich_help_panel=COMMON_PANEL)
 ]
 Trace = Annotated[
     bool,
     typer.Option(
         "--trace",
-        help="Show the steps of writes, compactions and commits, and tracebacks.",
+        help="Print the steps of writes, compactions and commits, and tracebacks, on stderr.",
         rich_help_panel=COMMON_PANEL,
     ),
 ]
@@ -81,7 +83,7 @@ Engine = Annotated[
     EngineName,
     typer.Option(
         "--engine",
-        help="Where the work runs: on Spark, in this process (local), or on Spark only if there is much to do (auto).",
+        help="Where the work runs: on Spark, in this process (local), or on Spark only for large amounts of data (auto).",
         rich_help_panel=JOB_PANEL,
     ),
 ]
@@ -90,18 +92,18 @@ SparkThreshold = Annotated[
     typer.Option(
         "--spark-threshold",
         metavar="SIZE[,FILES]",
-        help="What auto calls much to read: 1 gb,1000 unless paimon.yaml sets engine.spark-threshold.",
+        help="Bytes and files from which auto uses Spark; default engine.spark-threshold of paimon.yaml, or 1 gb,1000.",
         rich_help_panel=JOB_PANEL,
     ),
 ]
 MasterUrl = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="Run on this Spark master; else local[*].", rich_help_panel=JOB_PANEL),
+    typer.Option("--master", metavar="URL", help="Run on this Spark master; default local[*].", rich_help_panel=JOB_PANEL),
 ]
 SparkSettings = Annotated[
     list[str] | None,
     typer.Option(
-        "--spark-conf", metavar="KEY=VALUE", help="Setting of the Spark session; repeatable.", rich_help_panel=JOB_PANEL
+        "--spark-conf", metavar="KEY=VALUE", help="A setting of the Spark session; repeatable.", rich_help_panel=JOB_PANEL
     ),
 ]
 
@@ -109,20 +111,23 @@ AllowUnsafeCommit = Annotated[
     bool,
     typer.Option(
         "--allow-unsafe-commit",
-        help="Commit even where the storage cannot tell concurrent commits apart: for a single writer only.",
+        help="Commit even if the storage cannot detect concurrent commits; safe for a single writer only.",
     ),
 ]
 
 BranchName = Annotated[
     str | None,
     typer.Option(
-        "--branch", metavar="NAME", help="This branch of the table, like 'TABLE$branch_NAME'.", rich_help_panel=COMMON_PANEL
+        "--branch",
+        metavar="NAME",
+        help="Use this branch of the table; the same as 'TABLE$branch_NAME'.",
+        rich_help_panel=COMMON_PANEL,
     ),
 ]
 DryRun = Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be done.")]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask; needed where there is no terminal.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation; required without a terminal.")]
 
-SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="At this snapshot; else the latest.")]
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Snapshot to use; default the latest.")]
 Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="KEY=VALUE[,...]", help="Only this partition; repeatable for several."),
@@ -131,7 +136,7 @@ Buckets = Annotated[list[int] | None, typer.Option("--bucket", metavar="N", help
 
 CommitUser = Annotated[
     str | None,
-    typer.Option("--commit-user", metavar="NAME", help="Name of the committer; else random.", rich_help_panel=COMMIT_PANEL),
+    typer.Option("--commit-user", metavar="NAME", help="Commit user; default a random one.", rich_help_panel=COMMIT_PANEL),
 ]
 CommitId = Annotated[
     int | None,
@@ -139,8 +144,8 @@ CommitId = Annotated[
         "--commit-id",
         metavar="N",
         min=0,
-        help="Identifier within the user, rising from commit to commit: one that was made before is not made again, also after "
-        "its snapshot has expired. Where that can no longer be told the commit is refused (7).",
+        help="Identifier that rises with each commit of the user. A commit made before is not repeated, even after its "
+        "snapshot has expired; if that can no longer be determined, the commit is refused (exit 7).",
         rich_help_panel=COMMIT_PANEL,
     ),
 ]
@@ -148,7 +153,7 @@ AssumeNew = Annotated[
     bool,
     typer.Option(
         "--assume-new",
-        help="With --commit-id: where it can no longer be told whether the commit was made before, make it.",
+        help="With --commit-id: commit even if it can no longer be determined whether the commit was made before.",
         rich_help_panel=COMMIT_PANEL,
     ),
 ]
@@ -156,8 +161,8 @@ DataConflictCheck = Annotated[
     ConflictGranularity | None,
     typer.Option(
         "--data-conflict-check",
-        help="Fail (5) if others wrote to the same partition, bucket, key range of a bucket, or keys since the read; "
-        "else as the table says.",
+        help="Exit with 5 if another commit wrote to the same partition, bucket, key range of a bucket, or keys since the read; "
+        "default the table's option.",
         rich_help_panel=COMMIT_PANEL,
         show_default=False,
     ),
@@ -177,14 +182,14 @@ def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
 
 
 def split_partitions(typed: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]]:
-    """['dt=1,hr=2', 'dt=3'] -> two partitions; ['dt=1', 'hr=2'] -> one: a key that is there already begins the next partition."""
+    """['dt=1,hr=2', 'dt=3'] -> two partitions; ['dt=1', 'hr=2'] -> one: a repeated key starts the next partition."""
     partitions: list[dict[str, str]] = []
     for text in typed or ():
         texts = _BETWEEN_PAIRS.split(text)
         pairs = split_pairs(texts, flag)
         if len(pairs) < len(texts):
             what = f"{flag} {text} names a key twice".lstrip()
-            raise UsageError(what, "a partition has one value for each key", "name each partition on its own")
+            raise UsageError(what, "a partition has one value for each key", "name each partition separately")
         if partitions and not pairs.keys() & partitions[-1].keys():
             partitions[-1].update(pairs)
         else:

@@ -1,4 +1,4 @@
-"""Progress of a job as a bar on stderr, when somebody looks at it."""
+"""Progress of a job as a bar on stderr, if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def progress_on_stderr() -> Progress:
-    """A bar on a terminal, nothing in a pipe or file."""
+    """A progress bar on a terminal; nothing in a pipe or file."""
     return ProgressBar() if sys.stderr.isatty() else NoProgress()
 
 

@@ -1,4 +1,4 @@
-"""`read`: rows to the terminal, merged in this process, or to parquet files by engine tasks."""
+"""`read`: print rows, or write them to files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FileFormat(str, enum.Enum):
 
 FILE_SIZE = "128 mb"
 Form = Annotated[
-    OutputFormat, typer.Option("-o", "--output-format", help="Form of what is printed.", rich_help_panel=COMMON_PANEL)
+    OutputFormat, typer.Option("-o", "--output-format", help="Format of the printed rows.", rich_help_panel=COMMON_PANEL)
 ]
 """`--output` names a file here."""
 
@@ -67,7 +67,7 @@ def read(
     call: Call,
     table: TableName,
     select: Annotated[
-        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns, such as id,`last name`; else all.")
+        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns to read, such as id,`last name`; default all.")
     ] = None,
     where: Annotated[
         str | None,
@@ -76,20 +76,20 @@ def read(
     limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="At most N rows.")] = None,
     order_by: Annotated[
         str | None,
-        typer.Option("--order-by", metavar="SQL", help='In this order, such as "dep_delay DESC, id"; nulls come last.'),
+        typer.Option("--order-by", metavar="SQL", help='Sort order, such as "dep_delay DESC, id"; nulls come last.'),
     ] = None,
     snapshot: SnapshotId = None,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="At this tag.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="Read at this tag.")] = None,
     as_of: Annotated[
         str | None,
-        typer.Option("--as-of", metavar="TIME", help="At the newest snapshot made by this time (RFC 3339 or epoch millis)."),
+        typer.Option("--as-of", metavar="TIME", help="Read at the newest snapshot made by this time (RFC 3339 or epoch millis)."),
     ] = None,
     incremental: Annotated[
         str | None,
         typer.Option(
             "--incremental",
             metavar="A..B",
-            help="Only what the snapshots behind A up to B brought (ids, tags or times; without B: up to the latest).",
+            help="Only the changes after A, up to and including B (ids, tags or times; default of B is the latest).",
         ),
     ] = None,
     incremental_mode: Annotated[
@@ -100,9 +100,11 @@ def read(
             "auto: diff between two tags, else changelog if the table writes one.",
         ),
     ] = IncrementMode.AUTO,
-    row_kind: Annotated[bool, typer.Option("--row-kind", help="Show deleted keys too, with the kind of each row.")] = False,
-    count: Annotated[bool, typer.Option("--count", help="Only count the rows.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Only show what would be read and what is skipped.")] = False,
+    row_kind: Annotated[bool, typer.Option("--row-kind", help="Also show deleted keys, with the row kind of each row.")] = False,
+    count: Annotated[bool, typer.Option("--count", help="Print only the number of rows.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show which files would be read and which are skipped, and why.")
+    ] = False,
     output_file: Annotated[
         str | None,
         typer.Option(
@@ -113,21 +115,22 @@ def read(
         ),
     ] = None,
     file_format: Annotated[
-        FileFormat | None, typer.Option("--format", help="Of --output; else as its name ends, parquet in a directory.")
+        FileFormat | None,
+        typer.Option("--format", help="Format of --output; default by its extension, or parquet in a directory."),
     ] = None,
     file_size: Annotated[
-        str | None, typer.Option("--file-size", metavar="SIZE", help="Of each file in a directory; 128 MB if not given.")
+        str | None, typer.Option("--file-size", metavar="SIZE", help="Size of each file in a directory; default 128 MB.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file of --output if it exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the --output file if it exists.")] = False,
     output_path: Annotated[
         str | None,
         typer.Option("--output-path", metavar="DIR", help="Write parquet files into this directory, in parallel."),
     ] = None,
 ) -> None:
-    """Print rows, merged by key.
+    """Print the rows of a table, merged by key, or write them to files.
 
     Conditions: = != < <= > >= IN BETWEEN LIKE IS NULL, AND OR NOT, over columns, fields (a.b), + - * / %, ||, concat, upper,
-    lower, length, coalesce, abs, round, floor, ceil. NaN is equal to nothing, not even to itself: isnan(x) finds it.
+    lower, length, coalesce, abs, round, floor, ceil. NaN equals no value, not even itself; use isnan(x).
 
     paimon-cli read ./wh/shop.db/orders -s id,amount -w "amount * 2 > 100" --order-by "amount DESC" -l 10
 
@@ -137,17 +140,21 @@ def read(
     from paimon_cli.table.row_scan import ReadRequest, plan_rows
 
     if incremental is not None and not (snapshot is None and tag is None and as_of is None):
-        raise UsageError("--incremental does not go with --snapshot, --tag or --as-of", "it names its own snapshots")
+        raise UsageError("--incremental cannot be combined with --snapshot, --tag or --as-of", "it names the snapshots itself")
     if count + explain + (output_path is not None) + (output_file is not None) > 1:
         raise UsageError("choose one of --count, --explain, --output and --output-path")
     if output_file is None and (file_format is not None or file_size is not None or force):
-        raise UsageError("--format, --file-size and --force say how --output is written", "there is no --output")
+        raise UsageError("--format, --file-size and --force need --output", "they describe how it is written")
     if order_by is not None and (count or output_path is not None):
         flag = "--count" if count else "--output-path"
-        raise UsageError(f"--order-by does not go with {flag}", "the rows come in no order there", "use --output DIR/")
+        raise UsageError(
+            f"--order-by cannot be combined with {flag}", "that mode gives rows in no particular order", "use --output DIR/"
+        )
     form = None if output_file is None else _file_form(output_file, file_format, file_size)
     if incremental is None and incremental_mode is not IncrementMode.AUTO:
-        raise UsageError(f"--incremental-mode {incremental_mode.value} without --incremental", "nothing says between what")
+        raise UsageError(
+            f"--incremental-mode {incremental_mode.value} without --incremental", "the mode needs a range of snapshots"
+        )
     opened = call.open(table)
     increment = None if incremental is None else _increment(incremental, incremental_mode)
     scan = plan_rows(opened, ReadRequest(select, where, limit, snapshot, tag, as_of, row_kind, increment, order_by))
@@ -170,13 +177,13 @@ def _increment(text: str, mode: IncrementMode) -> Increment:
 
     begin, dots, end = text.partition("..")
     if not dots or not begin:
-        raise UsageError(f"--incremental {text}", "it takes two snapshots", "write them as 3..7")
+        raise UsageError(f"--incremental {text}", "two snapshots are expected", "write them as 3..7")
     return Increment(begin, end, mode.value)
 
 
 @dataclass(frozen=True)
 class RowCount:
-    """Answer of `--count`."""
+    """The result of `--count`."""
 
     count: int
 
@@ -190,7 +197,7 @@ def _show_count(call: Call, table: Table, count: int) -> None:
 
 @dataclass(frozen=True)
 class ShownPlan:
-    """Answer of `--explain`: the snapshot, what is left to read, and what was skipped by which reason."""
+    """The result of `--explain`: the snapshot, what remains to be read, and what was skipped for which reason."""
 
     snapshot_id: int | None
     levels: str
@@ -244,7 +251,7 @@ def _show_plan(call: Call, table: Table, scan: RowScan) -> None:
 
 
 def _file_form(path: str, file_format: FileFormat | None, file_size: str | None) -> tuple[FileForm, int | None]:
-    """The format, and for a directory the size of its files."""
+    """The format of `--output` and, for a directory, the size of its files in bytes."""
     from paimon_cli.jobs.row_files import LEAST_FILE_SIZE, FileForm
     from paimon_cli.options.size_and_duration import parse_size
 
@@ -253,9 +260,11 @@ def _file_form(path: str, file_format: FileFormat | None, file_size: str | None)
         return FileForm.of(path, named), None
     size = parse_size(file_size or FILE_SIZE)
     if size < LEAST_FILE_SIZE:
-        raise UsageError(f"--file-size {file_size}", f"files have {human_size(LEAST_FILE_SIZE)} at least")
+        raise UsageError(f"--file-size {file_size}", f"the minimum is {human_size(LEAST_FILE_SIZE)}")
     if not path.endswith("/") and FileForm.is_told_by(path):
-        raise UsageError(f"--output {path} is one file", "--file-size is for the files of a directory", f"write --output {path}/")
+        raise UsageError(
+            f"--output {path} is one file", "--file-size applies only to a directory of files", f"write --output {path}/"
+        )
     return FileForm(named or FileFormat.PARQUET.value), size
 
 
@@ -267,7 +276,7 @@ def _write(call: Call, table: Table, scan: RowScan, target: tuple[str, FileForm,
 
 def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:
     if scan.request.limit is not None:
-        raise UsageError("--limit does not go with --output-path", "tasks write their parts independently", "use --where")
+        raise UsageError("--limit cannot be combined with --output-path", "tasks write their parts independently", "use --where")
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.export_job import ExportRequest, run_export
 

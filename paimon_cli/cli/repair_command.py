@@ -1,4 +1,4 @@
-"""`repair`: plan what can be mended in a table; with `--apply` do it, as a new snapshot."""
+"""`repair`: plan repairs of a damaged table; with `--apply` carry them out in a new snapshot."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def register(app: typer.Typer, panel: str) -> None:
 def repair(
     call: Call,
     table: TableName,
-    apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out; without it nothing is changed.")] = False,
-    dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show the plan (the default).")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Carry out the plan; without this nothing is changed.")] = False,
+    dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show the plan (default).")] = False,
     only: Annotated[
         str | None,
         typer.Option(
@@ -47,16 +47,16 @@ def repair(
     older_than: Annotated[
         str,
         typer.Option(
-            "--older-than", metavar="DURATION", help="Ignore lost commits that are younger: their writers may still be at work."
+            "--older-than", metavar="DURATION", help="Ignore lost commits younger than this: their writers may still be running."
         ),
     ] = "1 h",
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Plan repairs of a damaged table; --apply makes them, as a new snapshot.
+    """Plan repairs of a damaged table; --apply carries them out in a new snapshot.
 
-    Lost data stays lost: the plan says which. No data file or manifest is changed or deleted; snapshot and tag files that
-    cannot be read are moved to damaged/ in the table.
+    The plan lists data that is lost for good. No data file or manifest is changed or deleted; unreadable snapshot and tag files
+    are moved to damaged/ in the table.
 
     paimon-cli repair ./wh/shop.db/orders
     """
@@ -72,7 +72,7 @@ def repair(
     try:
         age = parse_duration(older_than)
     except ValueError as error:
-        raise UsageError(f"--older-than {older_than} is no duration", str(error)) from error
+        raise UsageError(f"--older-than {older_than} is not a duration", str(error)) from error
     location = call.locate(table, allow_unsafe_commit)
     opened = call.open_to_commit(location) if apply else call.open_at(location)
     plan = plan_repair(opened.context, kinds, age)

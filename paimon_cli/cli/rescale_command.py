@@ -1,4 +1,4 @@
-"""`rescale`: another number of buckets."""
+"""`rescale`: change the number of buckets."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def rescale(
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Rewrite the table with another number of buckets, as one commit, and change its option.
+    """Rewrite a table with another number of buckets, in one commit, and change its bucket option.
 
-    If others write meanwhile, it stops (5) and the table stays as it was. With --partition only those partitions are
-    rewritten, for the number of buckets that the option already has.
+    If another job writes meanwhile, it exits with 5 and leaves the table unchanged. --partition rewrites only the given
+    partitions, to the number of buckets that the table's option already has.
 
     paimon-cli rescale ./wh/shop.db/orders --buckets 16 --dry-run
     """
@@ -83,14 +83,14 @@ def _show_plan(call: Call, table: Table, plan: RescalePlan) -> None:
 
 def _headline(plan: RescalePlan) -> str:
     if not plan.partitions:
-        return f"all files lie in {counted(plan.buckets, 'bucket')} already"
+        return f"all files are already in {counted(plan.buckets, 'bucket')}"
     files = sum(partition.files for partition in plan.partitions)
     what = f"{counted(len(plan.partitions), 'partition')} ({counted(files, 'file')}, {human_size(plan.size)})"
     return f"{what} will be rewritten with {counted(plan.buckets, 'bucket')}"
 
 
 def _summary_text(done: RescaleSummary) -> str:
-    option = f"; the table's option is bucket={done.buckets} now" if done.option_changed else ""
+    option = f"; the table's option is now bucket={done.buckets}" if done.option_changed else ""
     if not done.partitions:
         return f"no file had to move{option}"
     ids = ", ".join(str(snapshot.id) for snapshot in done.snapshots)

@@ -1,4 +1,4 @@
-"""Prints a result in the form that `-o` asks for; each form is loaded when it is wanted."""
+"""Prints a result in the format of `-o`; each format's module is loaded on use."""
 
 from __future__ import annotations
 

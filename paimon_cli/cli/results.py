@@ -1,4 +1,4 @@
-"""What a command shows: a list of things or one thing, with columns that know their JSON name and their title."""
+"""The results of commands: a list or a single item, with columns that have a JSON name and a title."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OutputFormat(str, enum.Enum):
 class Column:
     """`name` is the attribute of a row and its JSON name; a column without `title` is not in the text table.
 
-    `hide`: where the terminal is too narrow, columns leave the table by these numbers, the lowest first; 0 stays.
+    `hide`: on a narrow terminal, columns are hidden in this order, the lowest first; 0 is never hidden.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Item:
-    """One thing; in text one line per column, in CSV a header and one line. `footer`: text that stands below."""
+    """A single item: one line per column in text, a header and one line in CSV. `footer`: text below it."""
 
     kind: str
     table: str | None

@@ -1,4 +1,4 @@
-"""`rollback`: back to an older version, by forgetting what came after it or as a new snapshot."""
+"""`rollback`: go back to an older version, by deleting what came after it or in a new snapshot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rollback(
         typer.Option(
             "--to",
             metavar="ID|TAG|TIME",
-            help="A snapshot, a tag, or a time: the newest snapshot made until then.",
+            help="A snapshot, a tag, or a time, which means the newest snapshot made by then.",
             show_default=False,
         ),
     ],
@@ -49,9 +49,9 @@ def rollback(
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Go back to an older version: later snapshots and tags are deleted, with the files that only they need.
+    """Go back to an older version and delete later snapshots and tags, with the files that only they need.
 
-    Stop the writers first: a commit made meanwhile ends the rollback (5). With --as-new writers may go on.
+    Stop the writers first: a commit made meanwhile makes the rollback exit with 5. With --as-new writers may continue.
 
     paimon-cli rollback ./wh/shop.db/orders --to 12 --dry-run
     """
@@ -105,7 +105,7 @@ def _summary_text(done: RolledBack) -> str:
     if done.snapshot != done.target:
         return f"snapshot {done.snapshot} has the content of snapshot {done.target}, {human_size(done.copied)} copied"
     if not done.files:
-        return f"the table is at snapshot {done.target} already"
+        return f"the table is already at snapshot {done.target}"
     tags = f", {counted(len(done.tags_removed), 'tag')}" if done.tags_removed else ""
     removed = f"{counted(done.snapshots_removed, 'snapshot')}{tags} and {counted(done.files, 'file')}"
     return f"back at snapshot {done.target}: {removed} deleted"

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 NULL = "NULL"
 LIKE_NULL = '^"*NULL"*$'
-"""Texts that stand in one more pair of quotes, so that none looks like null."""
+"""Texts shown in an additional pair of quotes, so that none looks like null."""
 ELLIPSIS = "…"
 UNLIKE_LATIN = r"[^ -~\x{a1}-\x{2ff}]"
-"""Characters that may take another room than one column."""
+"""Characters that may be wider or narrower than one column."""
 
 
 def print_rows(scan: RowScan, table: str, output: OutputFormat, view: View) -> None:
-    """All rows of the scan; in text followed by their number."""
+    """Print all rows of the scan; text output ends with the number of rows."""
     fields = scan.fields
     batches = (piece for batch in scan.rows() for piece in bounded(batch))
     if output is OutputFormat.TABLE:
@@ -47,7 +47,7 @@ def print_rows(scan: RowScan, table: str, output: OutputFormat, view: View) -> N
 
 
 def _print_json(table: str, rows: JsonRows, batches: Iterator[pa.RecordBatch]) -> None:
-    """The envelope by hand, so that the rows need not fit the memory."""
+    """Print the JSON envelope piece by piece, so that the rows need not fit into memory."""
     head = json.dumps(envelope("RowList", table), ensure_ascii=False, indent=2).removesuffix("\n}")
     write_bytes(f'{head},\n  "items": ['.encode())
     separator = "\n    "
@@ -60,7 +60,7 @@ def _print_json(table: str, rows: JsonRows, batches: Iterator[pa.RecordBatch]) -
 
 
 def _print_text(fields: Sequence[DataField], batches: Iterator[pa.RecordBatch], view: View) -> int:
-    """The first batch decides how wide the columns are. The number of rows."""
+    """Print an aligned table whose widths the first batch determines; return the number of rows."""
     from paimon_cli.cli.text_view import Header, laid_out, print_head, record_lines, wrapped
 
     numeric = INTEGER_ROOTS | FLOATING_ROOTS | {"DECIMAL"}
@@ -89,7 +89,7 @@ def _print_text(fields: Sequence[DataField], batches: Iterator[pa.RecordBatch], 
 
 
 def _cells(column: pa.Array, field: DataField) -> pa.Array:
-    """Texts that are safe on a terminal; null is told from the text NULL."""
+    """The cells as text that is safe on a terminal; null differs from the text NULL."""
     texts = canonical_texts(column, field.type)
     if field.type.root in STRING_ROOTS:
         alike = pc.match_substring_regex(texts, LIKE_NULL)

@@ -57,7 +57,9 @@ def list_schemas(call: Call, table: TableName) -> None:
 
 @command(schemas, "show")
 def show_schema(
-    call: Call, table: TableName, schema: Annotated[str, typer.Argument(metavar="ID|latest", help="Which schema.")] = "latest"
+    call: Call,
+    table: TableName,
+    schema: Annotated[str, typer.Argument(metavar="ID|latest", help="Id of a schema, or latest.")] = "latest",
 ) -> None:
     """Show the columns, keys and options of one schema."""
     from paimon_cli.table.schema_report import schema_details
@@ -71,7 +73,7 @@ def list_options(
     call: Call,
     table: TableName,
     every: Annotated[
-        bool, typer.Option("--all", help="Also the options of Paimon that are not set, with their defaults.")
+        bool, typer.Option("--all", help="Also show Paimon's options that are not set, with their defaults.")
     ] = False,
 ) -> None:
     """List the options of the latest schema."""

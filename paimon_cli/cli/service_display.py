@@ -23,7 +23,7 @@ TITLES = ("Table", "State", "Runs", "Buckets", "Files", "Read", "Written", "Conf
 
 @dataclass
 class TableLine:
-    """Sums over all rounds of one table; `runs`: most sorted runs of a bucket when it was last planned."""
+    """Totals over all rounds of one table; `runs`: the most sorted runs of a bucket in the last plan."""
 
     state: str = "waiting"
     runs: int = 0
@@ -94,7 +94,7 @@ class LiveDisplay(ServiceLog):
         self._lines.show(done)
         then = "" if pause_seconds is None else f" · next in {pause_seconds:g} s"
         tables = counted(len(done.tables), "table")
-        self._footer = f"round {done.number} of {tables} in {done.seconds:.1f} s{then} · Ctrl-C ends it"
+        self._footer = f"round {done.number} of {tables} in {done.seconds:.1f} s{then} · Ctrl-C to stop"
 
 
 class LineProgress:

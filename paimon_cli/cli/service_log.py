@@ -1,4 +1,4 @@
-"""What the compaction service tells without a terminal: log lines on stderr, and one JSON document a round on stdout."""
+"""Output of the compaction service without a terminal: log lines on stderr, one JSON document per round on stdout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RoundLines:
-    """Rounds on stdout: nothing in text form, else one line of JSON each."""
+    """Rounds on stdout: nothing in text form, otherwise one line of JSON each."""
 
     def __init__(self, output: OutputFormat) -> None:
         self._output = output
@@ -31,7 +31,7 @@ class RoundLines:
 
 
 class ServiceLog:
-    """One line for each table that was compacted, or could not be; one for a round in which nothing was to be done."""
+    """One line for each table that was compacted or failed, and one for a round with nothing to do."""
 
     def __init__(self, lines: RoundLines) -> None:
         self._lines = lines
@@ -64,7 +64,7 @@ class ServiceLog:
 
 
 def table_text(done: TableRound) -> str | None:
-    """What to say of a table; None for nothing."""
+    """The log text for a table; None if there is nothing to report."""
     if done.error is not None:
         return f"{done.table}: {done.state}: {done.error}"
     return summary_line(done.table, done.summary) if done.summary.buckets else None

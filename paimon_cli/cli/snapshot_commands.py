@@ -47,7 +47,7 @@ SNAPSHOT_DETAILS = (
 
 
 MOST_IN_TEXT = 1000
-"""Snapshots that people are shown unasked; machines get all."""
+"""Snapshots shown by default in text output; other formats list all."""
 
 
 class SnapshotKind(str, enum.Enum):
@@ -64,7 +64,8 @@ def list_snapshots(
     call: Call,
     table: TableName,
     limit: Annotated[
-        int | None, typer.Option("-l", "--limit", metavar="N", min=1, help="Only the newest N; in text 1000 if not given.")
+        int | None,
+        typer.Option("-l", "--limit", metavar="N", min=1, help="Only the newest N; default 1000 in text, all in other formats."),
     ] = None,
     kind: Annotated[SnapshotKind | None, typer.Option("--kind", case_sensitive=False, help="Only commits of this kind.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="Only commits of this user.")] = None,
@@ -86,9 +87,11 @@ def list_snapshots(
 def show_snapshot(
     call: Call,
     table: TableName,
-    snapshot: Annotated[str, typer.Argument(metavar="ID|latest|earliest", help="Which snapshot.")] = "latest",
+    snapshot: Annotated[
+        str, typer.Argument(metavar="ID|latest|earliest", help="Id of a snapshot, latest or earliest.")
+    ] = "latest",
 ) -> None:
-    """Show all fields of one snapshot; for commits of paimon-cli also how many attempts they took, and how long."""
+    """Show all fields of one snapshot; for commits of paimon-cli also their attempts and duration."""
     from paimon_cli.table.snapshot_report import snapshot_details
 
     opened = call.open(table)

@@ -41,13 +41,13 @@ COLUMNS = (
     ),
 )
 
-StagedFile = Annotated[str, typer.Argument(metavar="FILE", help="File that `write --stage` has written.", show_default=False)]
-ExpectedTable = Annotated[str | None, typer.Option("--table", metavar="TABLE", help="The table; else the one that FILE names.")]
+StagedFile = Annotated[str, typer.Argument(metavar="FILE", help="File written by `write --stage`.", show_default=False)]
+ExpectedTable = Annotated[str | None, typer.Option("--table", metavar="TABLE", help="The table; default the one named in FILE.")]
 
 
 @command(stage, "show")
 def show_stage(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
-    """Show a staged commit: who, what it adds to each bucket, and whether it was decided.
+    """Show a staged commit: its user, what it adds to each bucket, and whether it was committed or aborted.
 
     paimon-cli stage show orders.stage
     """
@@ -57,7 +57,7 @@ def show_stage(call: Call, file: StagedFile, table: ExpectedTable = None) -> Non
 
 @command(stage, "commit")
 def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
-    """Make the commit; repeating it changes nothing. After a conflict (5) its data files are deleted.
+    """Commit a staged write. Repeating the command changes nothing; after a conflict (exit 5) the data files are deleted.
 
     paimon-cli stage commit orders.stage
     """
@@ -68,7 +68,7 @@ def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsa
     if call.output is not OutputFormat.TABLE:
         show_staged(call, opened, stage_file, stage_file.read())
     elif result.already_committed:
-        say("committed before, nothing was done")
+        say("already committed, nothing was done")
     elif not result.snapshots:
         say("no rows, nothing was committed")
     else:
@@ -78,7 +78,7 @@ def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsa
 
 @command(stage, "abort")
 def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
-    """Give a staged commit up and delete its data files. Refused (7) after it was committed.
+    """Abort a staged write and delete its data files. Refused (exit 7) once it has been committed.
 
     paimon-cli stage abort orders.stage
     """
@@ -93,14 +93,14 @@ def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
 
 
 def show_staged(call: Call, table: Table, file: StageFile, staged: StagedCommit) -> None:
-    """The answer of `write --stage` too."""
+    """Print a staged commit; also the result of `write --stage`."""
     from paimon_cli.table.stage_report import staged_details
 
     call.show(Item("StagedCommit", table.name, COLUMNS, staged_details(table.context, file.name, staged)))
 
 
 def staged_text(file: StageFile, staged: StagedCommit) -> str:
-    """One line for people behind `write --stage`."""
+    """The one-line text result of `write --stage`."""
     return f"staged {_content(staged)}; nothing is committed yet: paimon-cli stage commit {shlex.quote(file.name)}"
 
 

@@ -1,4 +1,4 @@
-"""The standard streams of the process: open, able to write any text, and flushed before the exit code is told."""
+"""The standard streams of the process: open, able to write any text, and flushed before the exit code is returned."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def prepare_streams() -> None:
-    """What the caller has closed leads nowhere, and what goes to a pipe or file is UTF-8 whatever the locale says.
+    """Redirect streams that the caller closed to the null device; make pipes and files UTF-8 whatever the locale is.
 
-    A closed stream's number would go to the next file that is opened, a data file perhaps, for others to print into.
+    The descriptor of a closed stream would be reused by the next file opened, perhaps a data file, and output would go into it.
     """
     for number, (name, mode) in enumerate(STREAMS):
         if getattr(sys, name) is None:
@@ -24,12 +24,12 @@ def prepare_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Terminals keep their encoding; a sign that it lacks, or half a character in a file's name, is spelled out.
+            # Terminals keep their encoding; characters that it lacks, and half characters in file names, are escaped.
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
 
 
 def write_bytes(text: bytes | memoryview) -> None:
-    """UTF-8 to stdout, behind what was printed before, without a way through `str` where that is its encoding."""
+    """Write UTF-8 bytes to stdout after earlier output, without decoding them if stdout is UTF-8."""
     stream = sys.stdout
     if (stream.encoding or "").lower().replace("-", "") != "utf8":
         stream.write(str(text, "utf-8"))
@@ -39,9 +39,9 @@ def write_bytes(text: bytes | memoryview) -> None:
 
 
 def flush_stdout() -> OSError | None:
-    """Now and not at the interpreter's exit. The error if what was printed could not be written.
+    """Flush stdout now rather than at the interpreter's exit; return the error if output could not be written.
 
-    A reader that has gone has had enough, and is none.
+    A reader that closed its pipe is not an error.
     """
     try:
         sys.stdout.flush()
@@ -54,11 +54,11 @@ def flush_stdout() -> OSError | None:
 
 
 def flush_stderr() -> None:
-    """What cannot be said is not said; the exit code is."""
+    """Flush stderr and ignore errors: the exit code still reports the failure."""
     with contextlib.suppress(OSError):
         sys.stderr.flush()
 
 
 def discard_stdout() -> None:
-    """Nobody takes our output any more: what is still buffered goes nowhere."""
+    """Discard buffered output whose reader has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

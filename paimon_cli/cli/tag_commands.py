@@ -1,4 +1,4 @@
-"""`tags`: snapshots under a name, which stay when the snapshots have expired."""
+"""`tags`: named snapshots, which outlive the expiry of the snapshots themselves."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ TAG_COLUMNS = (
     Column("time_retained", "Retained (s)", TEXT, hide=1),
 )
 Tag = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.", show_default=False)]
-TaggedSnapshot = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Which snapshot; else the latest.")]
+TaggedSnapshot = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="The snapshot; default the latest.")]
 TimeRetained = Annotated[
     str | None,
-    typer.Option("--time-retained", metavar="AGE", help="How long to keep it, such as 7d; else what the table's options say."),
+    typer.Option("--time-retained", metavar="AGE", help="How long to keep the tag, such as 7d; default the table's option."),
 ]
 
 
@@ -58,9 +58,9 @@ def create(
     tag: Tag,
     snapshot: TaggedSnapshot = None,
     time_retained: TimeRetained = None,
-    replace: Annotated[bool, typer.Option("--replace", help="If the tag exists, point it at this snapshot.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Move the tag to this snapshot if it exists.")] = False,
 ) -> None:
-    """Name a snapshot and keep it, whatever expires.
+    """Create a tag: name a snapshot and keep it when snapshots expire.
 
     paimon-cli tags create ./wh/shop.db/orders year-end --time-retained 365d
     """

@@ -1,7 +1,8 @@
 """Results for people: aligned columns that fit the terminal, and never cut when stdout is a pipe or file.
 
-On a terminal that is too narrow columns go in their order (`Column.hide`) and are named below; then long texts are shortened;
-what still does not fit is shown as records, one line a value. `--wide` shows all columns, `--vertical` asks for records.
+On a terminal that is too narrow, columns are hidden in the order of `Column.hide` and named below the table; then long texts
+are shortened; what still does not fit is shown as records, one line per value. `--wide` shows all columns, `--vertical` asks
+for records.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from paimon_cli.cli.results import Item, Listing
 from paimon_cli.cli.value_kinds import ABSENT, Records, View, cell_text
 
 WIDTH_SAMPLE_ROWS = 1000
-"""Rows of a stream whose width decides the columns; later, wider cells shift their line."""
+"""Rows of a stream that determine the column widths; wider cells in later rows shift their line."""
 GAP = "  "
 NARROWEST_TEXT = 19
-"""Texts are shortened to this at most, which leaves times whole."""
+"""The least width that texts are shortened to, which leaves times whole."""
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 ALL = View()
 
 
 class Header(NamedTuple):
-    """`hide`: columns go by these numbers, the lowest first; 0 stays. `may_shorten`: long texts may end with an ellipsis."""
+    """`hide`: columns are hidden in this order, the lowest first; 0 never is. `may_shorten`: long texts may get an ellipsis."""
 
     title: str
     right_aligned: bool = False
@@ -88,7 +89,7 @@ def _show_records(title: str, names: Sequence[str], rows: Sequence[Any], view: V
 
 
 def wrapped(text: str) -> str:
-    """Lines that a terminal is too narrow for, broken between words."""
+    """The text with lines longer than the terminal broken between words."""
     if not is_terminal():
         return text
     width = shutil.get_terminal_size().columns
@@ -101,7 +102,7 @@ def is_terminal() -> bool:
 
 
 def print_table(headers: Sequence[Header | tuple[str, bool]], rows: Iterable[Sequence[str]], view: View = ALL) -> int:
-    """Print rows as they come, columns as wide as the first rows need; the number of rows printed."""
+    """Print rows as they arrive, with columns as wide as the first rows need; return the number of rows printed."""
     heads = [Header(*header) for header in headers]
     rows = iter(rows)
     sample = list(islice(rows, WIDTH_SAMPLE_ROWS))
@@ -134,7 +135,7 @@ def bold(text: str) -> str:
 
 
 def laid_out(heads: Sequence[Header], widths: Sequence[int], view: View, empty: Iterable[int] = ()) -> Layout | None:
-    """None: the rows are to be shown as records. `empty`: columns without a value, which go before the others."""
+    """The layout of the table, or None if the rows must be shown as records. `empty`: columns without values, hidden first."""
     everything = tuple(range(len(heads)))
     if view.vertical:
         return None
@@ -166,7 +167,7 @@ def _width(widths: Iterable[int]) -> int:
 
 
 def _shortened(heads: Sequence[Header], widths: dict[int, int], available: int) -> dict[int, int] | None:
-    """Narrower columns of text, the widest first, until the line fits; None if they cannot give enough."""
+    """Widths after shortening text columns, the widest first, until the line fits; None if that is not enough."""
     fitted = dict(widths)
     texts = [n for n in fitted if heads[n].may_shorten and not heads[n].right_aligned]
     least = {n: min(fitted[n], max(NARROWEST_TEXT, cell_len(heads[n].title))) for n in texts}
@@ -180,7 +181,7 @@ def _shortened(heads: Sequence[Header], widths: dict[int, int], available: int) 
 
 
 def _print_records(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> int:
-    """One line a value, one block a row."""
+    """Print one line per value and one block per row."""
     count = 0
     for count, row in enumerate(rows, start=1):
         print("\n".join(record_lines(titles, row, count)))

@@ -1,4 +1,4 @@
-"""`--trace`: the steps of a command on stderr as they end, a line each, and their number in the end."""
+"""`--trace`: the steps of a command on stderr, one line as each ends, and their number at the end."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def is_traced(arguments: Sequence[str] = ()) -> bool:
-    """Whether `--trace` stands on the command line, or the environment asks for it."""
+    """Whether `--trace` is on the command line, or the environment asks for it."""
     return "--trace" in arguments or os.environ.get(TRACE_VARIABLE, "") not in ("", "0")
 
 
 @contextlib.contextmanager
 def trace_on_stderr(wanted: bool, output: OutputFormat, clock: Clock | None = None) -> Iterator[Trace]:
-    """The trace of one command: nothing, lines of text, or with a JSON output lines of JSON."""
+    """The trace of one command: off, lines of text, or lines of JSON with a JSON output."""
     if not wanted:
         yield NoTrace()
         return
@@ -49,7 +49,7 @@ class _Lines:
 
     def tell(self, step: Step) -> None:
         self.counts[step.name] += 1
-        with contextlib.suppress(OSError):  # a trace that nobody can read must not stop the work
+        with contextlib.suppress(OSError):  # a trace that cannot be written must not stop the work
             note(self._form(step))
 
     def _text(self, step: Step) -> str:
@@ -66,7 +66,7 @@ class _Lines:
 
 
 def _shown(value: Any) -> str:
-    """As logfmt has it: quoted where it holds blanks or the like, so that a line can be taken apart again."""
+    """A logfmt value: quoted if it holds blanks or quotes, so that a line can be parsed again."""
     if isinstance(value, list):
         return ",".join(map(_shown, value)) or "-"
     if value is None:

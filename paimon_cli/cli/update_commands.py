@@ -1,4 +1,4 @@
-"""`update` and `delete`: rows that match a condition get new values, or go, whoever else is writing."""
+"""`update` and `delete`: change or delete the rows that match a condition, safe against concurrent writers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,14 @@ SUMMARY_COLUMNS = (
 )
 
 Where = Annotated[
-    str, typer.Option("-w", "--where", metavar="SQL", help='Which rows, such as "id = 7"; true for all.', show_default=False)
+    str,
+    typer.Option(
+        "-w",
+        "--where",
+        metavar="SQL",
+        help='Condition that selects the rows, such as "id = 7"; true selects all.',
+        show_default=False,
+    ),
 ]
 MaxAttempts = Annotated[
     int,
@@ -49,7 +56,7 @@ MaxAttempts = Annotated[
         "--max-attempts",
         metavar="N",
         min=1,
-        help="Give up after so many attempts, if other commits keep coming first.",
+        help="Give up after N attempts if other commits keep winning.",
         rich_help_panel=COMMIT_PANEL,
     ),
 ]
@@ -68,7 +75,7 @@ def update(
         typer.Option(
             "--set",
             metavar="COLUMN=EXPRESSION",
-            help='New value of a column, of the row\'s old values, such as "points = points + 1"; repeatable.',
+            help='New value of a column, computed from the row\'s old values, such as "points = points + 1"; repeatable.',
             show_default=False,
         ),
     ],
@@ -80,13 +87,13 @@ def update(
     data_conflict_check: DataConflictCheck = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Update the rows that match, in one commit. If others wrote to the same buckets meanwhile, start again.
+    """Update the rows that match a condition, in one commit. If another commit changes the same buckets, start again.
 
-    --data-conflict-check, or the table's commit.data-conflict-check, may name another granularity than buckets, but not off.
+    --data-conflict-check, or the table's commit.data-conflict-check, selects another granularity than buckets; off is an error.
 
     Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, round,
-    floor, ceil; conditions know the same.
-    Whole numbers divide to whole numbers, decimals are rounded half up, what does not fit its column is an error.
+    floor, ceil; conditions accept the same.
+    Dividing whole numbers gives a whole number, decimals are rounded half up, values that do not fit their column are errors.
 
     paimon-cli update ./wh/game.db/players --set "points = points + 1" -w "id = 7"
     """
@@ -108,9 +115,9 @@ def delete(
     data_conflict_check: DataConflictCheck = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Delete the rows that match, in one commit. If others wrote to the same buckets meanwhile, start again.
+    """Delete the rows that match a condition, in one commit. If another commit changes the same buckets, start again.
 
-    --data-conflict-check, or the table's commit.data-conflict-check, may name another granularity than buckets, but not off.
+    --data-conflict-check, or the table's commit.data-conflict-check, selects another granularity than buckets; off is an error.
 
     paimon-cli delete ./wh/game.db/players -w "points < 0"
     """
@@ -122,14 +129,14 @@ def delete(
 
 
 def _under_check(call: Call, granularity: ConflictGranularity | None) -> Call:
-    """A table's own `off` is for its writers; to ask for `off` here is a mistake."""
+    """The call with a data conflict check: a table's `off` is for plain writes, `off` on the command line is an error."""
     from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 
     checked = call.with_check(granularity)
     if checked.options.get(DATA_CONFLICT_CHECK) == ConflictGranularity.OFF.value:
         raise UsageError(
-            "update and delete always run under the data conflict check",
-            "without it they would undo what others commit between the read and the commit",
+            "update and delete always run with the data conflict check",
+            "without it they would undo commits made between their read and their own commit",
             "leave the option out, or use partition, bucket, range or key",
         )
     return checked
@@ -153,7 +160,7 @@ def _run(call: Call, location: TableLocation, request: UpdateRequest, done: str)
 
 def _summary_text(summary: UpdateSummary, done: str) -> str:
     if summary.already_committed:
-        return "committed before under this user and identifier, nothing was done"
+        return "already committed under this user and identifier, nothing was done"
     if not summary.snapshots:
         return "no row matches, nothing was committed"
     ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)

@@ -1,4 +1,4 @@
-"""How one value is shown: exact for machines (bytes, RFC 3339, long numbers as strings), readable for people."""
+"""How a single value is shown: exact for programs (bytes, RFC 3339, long numbers as strings), readable for people."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class View:
 
 @dataclass(frozen=True)
 class Kind:
-    """`to_json` and `to_text` are never called with None: that is null, and `-`."""
+    """`to_json` and `to_text` are never called with None, which is null in JSON and `-` in text."""
 
     to_json: Callable[[Any], Any]
     to_text: Callable[[Any], str]
@@ -41,13 +41,13 @@ class Kind:
 
 @dataclass(frozen=True)
 class Records(Kind):
-    """A sequence of things of their own: a list of objects in JSON, a table below the others in text."""
+    """A list of nested records: a list of objects in JSON, a separate table in text."""
 
     names: tuple[str, ...] = ()
 
 
 def records(*names: str) -> Records:
-    """Things with these attributes, which hold what JSON can hold."""
+    """The kind of a list of records with these attributes, whose values are JSON values."""
 
     def to_json(rows: Iterable[Any]) -> list[dict[str, Any]]:
         return [{name: getattr(row, name) for name in names} for row in rows]
@@ -56,12 +56,12 @@ def records(*names: str) -> Records:
 
 
 def record(*names: str) -> Kind:
-    """One thing with these attributes."""
+    """The kind of a single record with these attributes."""
     return Kind(lambda row: {name: getattr(row, name) for name in names}, str)
 
 
 def printable(text: str) -> str:
-    """Text whose control characters are spelled out: a table's values must not steer the terminal."""
+    """Text with control characters escaped, so that a table's values cannot control the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in text)
 
 
@@ -71,7 +71,7 @@ def counted(number: int, noun: str) -> str:
 
 
 class Ran(Protocol):
-    """A summary of a job: how long it took and which engine ran it, with the reason where the choice was ours."""
+    """A job's summary: duration and engine, with the reason if the engine was chosen automatically."""
 
     @property
     def seconds(self) -> float: ...
@@ -97,7 +97,7 @@ def rfc3339(millis: int) -> str:
 
 
 def _from_wall_clock(millis: int) -> int:
-    """Epoch millis of the moment at which clocks of this zone showed those fields."""
+    """Epoch millis of the instant at which clocks in this machine's zone showed these fields."""
     try:
         shown = (_EPOCH + timedelta(milliseconds=millis)).replace(tzinfo=None)
         return int(shown.timestamp() * 1000)
@@ -115,7 +115,7 @@ def _bar(begin: float, end: float) -> str:
 
 
 def cell_text(value: Any) -> str:
-    """A value of JSON as one cell: texts as they are, the rest as JSON."""
+    """A JSON value as one cell: strings unquoted, anything else as JSON."""
     return ABSENT if value is None else printable(value if isinstance(value, str) else _compact_json(value))
 
 
@@ -147,8 +147,8 @@ SNAPSHOT_IDS = Kind(lambda snapshots: [s.id for s in snapshots], lambda snapshot
 JSON = Kind(_same, _compact_json)
 SETTINGS = Kind(dict, lambda options: ", ".join(f"{key}={value}" for key, value in sorted(options.items())) or "none")
 SPAN = Kind(list, lambda span: _bar(*span), may_shorten=False)
-"""A part of a whole as (begin, end) between 0 and 1; in text a bar."""
+"""A range (begin, end) between 0 and 1; a bar in text."""
 WALL_CLOCK = Kind(lambda millis: rfc3339(_from_wall_clock(millis)), lambda millis: _text_time(_from_wall_clock(millis)))
-"""Times that Paimon stores as local wall clock: taken to be of this machine's zone, as Java does."""
+"""Times that Paimon stores as local wall clock, read in this machine's zone, as Java does."""
 KEY = Kind(list, lambda values: ", ".join(map(cell_text, values)))
 """A key as the list of its columns' values in canonical form."""

@@ -1,4 +1,4 @@
-"""`verify`: does the table hold what it must? Exit code 4 if not."""
+"""`verify`: check the integrity of a table. Exit code 4 on findings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ INVARIANT_COLUMNS = (
     Column("meaning", "What must hold"),
 )
 SHOWN_OF_A_CODE = 20
-"""Findings of one code in the text; -o json has up to a thousand."""
+"""Findings shown for one code in text output; -o json has up to a thousand."""
 
 
 class Level(str, enum.Enum):
@@ -65,23 +65,21 @@ def verify(
         str | None, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table.", show_default=False)
     ] = None,
     level: Annotated[
-        Level, typer.Option("--level", help="meta: manifests only; files: every file is there and opens; full: every row.")
+        Level, typer.Option("--level", help="meta: metadata only; files: every file exists and can be opened; full: every row.")
     ] = Level.FILES,
     snapshot: SnapshotId = None,
-    all_snapshots: Annotated[bool, typer.Option("--all-snapshots", help="Look at the files of every snapshot.")] = False,
+    all_snapshots: Annotated[bool, typer.Option("--all-snapshots", help="Check the files of every snapshot.")] = False,
     only: Annotated[
         str | None, typer.Option("--only", metavar="CHECK,...", help="Only these checks or codes, see --list.")
     ] = None,
-    fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="The least severe finding that ends in exit code 4.")
-    ] = FailOn.ERROR,
+    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="The least severe finding that exits with 4.")] = FailOn.ERROR,
     report: Annotated[
         tuple[str, Path] | None,
-        typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings for a build server."),
+        typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings to FILE for a build server."),
     ] = None,
     list_codes: Annotated[bool, typer.Option("--list", help="List all checks and exit.")] = False,
 ) -> None:
-    """Check a table: metadata, files, rows. Nothing is changed; exit code 4 if something is wrong.
+    """Check the integrity of a table: metadata, files, rows. Changes nothing; exits with 4 on findings.
 
     paimon-cli verify ./wh/shop.db/orders --level full
     """
@@ -122,7 +120,7 @@ def _run(
     request = VerifyRequest(level.value, snapshot, all_snapshots, names)
     check_request(request)
     opened = call.open_damaged(table)
-    # Without a word on schemas a check at an older one, or none, would pass for sound.
+    # Without this finding a check with an older schema, or none, would look clean.
     context = opened.readable_context if request.wants("PV007") else opened.context
     if context is None:
         return run_without_schemas(opened, request)
@@ -169,6 +167,6 @@ def _show_text(found: VerifyReport, table: str) -> None:
     took = ran(found) if found.engine else f"{found.seconds:.1f} s"
     say(f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')} in {took}")
     if any(violation.check == SCHEMAS for violation in found.violations):
-        say("hint: restore the schema file from a copy: nothing else tells what the columns of its data files mean")
+        say("hint: restore the schema file from a backup: nothing else describes the columns of its data files")
     elif found.errors:
-        say(f"hint: paimon-cli repair {shlex.quote(table)}    # plans what can be mended, changes nothing without --apply")
+        say(f"hint: paimon-cli repair {shlex.quote(table)}    # plans what can be repaired, changes nothing without --apply")

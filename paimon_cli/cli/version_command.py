@@ -1,4 +1,4 @@
-"""`version`: ours and those of the libraries that the engine stands on."""
+"""`version`: versions of paimon-cli and of the libraries that it uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = tuple(Column(name, name) for name in ("paimon_cli", "python", *LIBRARI
 
 @dataclass(frozen=True)
 class Versions:
-    """A version text for each, None for what is not installed."""
+    """The version of each component as text; None if it is not installed."""
 
     paimon_cli: str
     python: str
@@ -39,13 +39,13 @@ def register(app: typer.Typer, panel: str) -> None:
 
 
 def version(call: Call) -> None:
-    """Print the versions of paimon-cli and of what it runs on."""
+    """Print the versions of paimon-cli and its dependencies."""
     libraries = {name: _installed(name) for name in LIBRARIES}
     call.show(Item("Version", None, COLUMNS, Versions(__version__, platform.python_version(), **libraries, java=_java())))
 
 
 def _java() -> str | None:
-    """The Java that Spark would run on."""
+    """The version and home of the Java that Spark would use."""
     from paimon_cli.jobs.java_runtime import find_java
 
     try:

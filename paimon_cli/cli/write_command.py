@@ -1,4 +1,4 @@
-"""`write`: files into a table, as one commit."""
+"""`write`: write files into a table in one commit."""
 
 from __future__ import annotations
 
@@ -83,23 +83,24 @@ def write(
     table: TableName,
     sources: Annotated[list[str], typer.Argument(metavar="SRC", help="Files or globs, or - for stdin.", show_default=False)],
     source_format: Annotated[
-        SourceFormat | None, typer.Option("--format", help="Format of the sources; else by their endings.")
+        SourceFormat | None, typer.Option("--format", help="Format of the sources; default by file extension.")
     ] = None,
     op: Annotated[
-        RowOperation, typer.Option("--op", help="Insert or replace the rows, or delete the rows with their keys.")
+        RowOperation, typer.Option("--op", help="Insert or replace the rows, or delete the rows with the same keys.")
     ] = RowOperation.UPSERT,
     op_column: Annotated[
-        str | None, typer.Option("--op-column", metavar="NAME", help="Input column with +I, +U, -U or -D for each row.")
+        str | None, typer.Option("--op-column", metavar="NAME", help="Input column that holds the row kind: +I, +U, -U or -D.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what was there: the partitions that get rows, or --partition.")
+        bool, typer.Option("--overwrite", help="Replace the existing rows of the partitions that get rows, or of --partition.")
     ] = False,
     partition: Annotated[
         list[str] | None,
         typer.Option("--partition", metavar="KEY=VALUE[,...]", help="With --overwrite: the partition to replace."),
     ] = None,
     allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="With --overwrite: an input without rows is meant, not a failed command.")
+        bool,
+        typer.Option("--allow-empty", help="With --overwrite: accept an input without rows, which deletes the existing rows."),
     ] = False,
     on_error: OnError = FAIL,
     missing_columns: MissingColumns = MissingColumn.NULL,
@@ -113,7 +114,7 @@ def write(
             "--read-snapshot",
             metavar="N",
             min=0,
-            help="The snapshot that the rows were made from, for the check; else the latest.",
+            help="The snapshot that the rows were computed from, for the data conflict check; default the latest.",
             rich_help_panel=COMMIT_PANEL,
         ),
     ] = None,
@@ -122,7 +123,7 @@ def write(
         typer.Option(
             "--stage",
             metavar="FILE",
-            help="Only write the data files; `stage commit FILE` makes the commit.",
+            help="Write only the data files; `stage commit FILE` commits them later.",
             rich_help_panel=COMMIT_PANEL,
         ),
     ] = None,
@@ -130,33 +131,38 @@ def write(
         CompactWhen | None,
         typer.Option(
             "--compact",
-            help="Compaction of the buckets that get rows: by the writer tasks, between their own steps (inline) or beside them "
-            "(async); as a job after the commit (after); left to others (none). Default: inline, unless the table is write-only.",
+            help="How to compact the buckets that get rows: in the writer tasks, while writing pauses (inline) or in parallel "
+            "(async); in a job after the commit (after); not at all (none). Default: inline, or none for write-only tables.",
             show_default=False,
         ),
     ] = None,
     parallelism: Annotated[
         int | None,
-        typer.Option("--parallelism", metavar="N", min=1, help="Tasks, or threads of the local engine, that write at once."),
+        typer.Option(
+            "--parallelism", metavar="N", min=1, help="Number of Spark tasks, or local threads, that write at the same time."
+        ),
     ] = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Write files into a table as one commit.
+    """Write files, globs or standard input into a table in one commit.
 
     paimon-cli write ./wh/shop.db/orders orders-*.parquet
     """
     from paimon_cli.jobs.write_job import WriteRequest
 
     if stage is not None and compact not in (None, CompactWhen.NONE):
-        raise UsageError(f"--stage does not go with --compact {compact.value}", "there is nothing to compact before the commit")
+        raise UsageError(
+            f"--stage cannot be combined with --compact {compact.value}",
+            "a staged write has nothing to compact before its commit",
+        )
     if op_column is not None and op is not RowOperation.UPSERT:
-        raise UsageError("--op does not go with --op-column", "the column says what each row does")
+        raise UsageError("--op cannot be combined with --op-column", "the column already determines what each row does")
     checked = call.with_check(data_conflict_check)
     opened = checked.open_to_commit(checked.locate(table, allow_unsafe_commit))
     if compact in (CompactWhen.INLINE, CompactWhen.ASYNC) and opened.context.options.write_only:
         raise UsageError(
             f"--compact {compact.value} on a write-only table",
-            "a dedicated compaction has the table to itself",
+            "tables that are write-only leave compaction to a dedicated job",
             "use --compact after",
         )
     request = WriteRequest(
@@ -198,7 +204,7 @@ def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhe
         else:
             call.show(Item("WriteSummary", opened.name, SUMMARY_COLUMNS, summary))
         if summary.compaction_lost:
-            note(f"note: the rows are committed, the writer's compaction is not: {summary.compaction_lost}")
+            note(f"note: the rows are committed, but the writer's compaction failed: {summary.compaction_lost}")
         if compact is CompactWhen.AFTER and summary.touched:
             from paimon_cli.cli.compact_command import compact_behind_write
 
@@ -224,20 +230,24 @@ def _static_partition(partition: list[str] | None, overwrite: bool) -> dict[str,
     if not partition:
         return None
     if not overwrite:
-        raise UsageError("--partition without --overwrite", "rows find their partition by their own values", "add --overwrite")
+        raise UsageError(
+            "--partition without --overwrite", "each row goes to the partition that its own values name", "add --overwrite"
+        )
     partitions = split_partitions(partition)
     if len(partitions) > 1:
         raise UsageError(
-            "--partition names several partitions", "one call overwrites one", "leave it out to overwrite all that get rows"
+            "--partition names several partitions",
+            "one call overwrites a single partition",
+            "leave it out to overwrite every partition that gets rows",
         )
     return partitions[0]
 
 
 def _summary_text(summary: WriteSummary) -> str:
     if summary.already_committed:
-        return "committed before under this user and identifier, nothing was done"
+        return "already committed under this user and identifier, nothing was done"
     if not summary.snapshots:
-        return "the input has no rows that could be written: nothing was committed"
+        return "the input has no rows to write, nothing was committed"
     ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
     deletes = f" ({counted(summary.delete_rows, 'delete')})" if summary.delete_rows else ""
     merged = f" of {summary.rows_read:,} read (equal keys merged)" if summary.rows < summary.rows_read else ""
@@ -252,7 +262,7 @@ def _summary_text(summary: WriteSummary) -> str:
 
 
 def _buffer_text(summary: WriteSummary) -> str:
-    """A line of its own where the rows did not fit into the write buffer, which makes a write slower; else nothing."""
+    """A line on the write buffer if the rows did not fit into it, which slows a write down; otherwise empty."""
     if not summary.spills and summary.flushes <= summary.buckets:
         return ""
     return (

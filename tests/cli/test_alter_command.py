@@ -58,7 +58,7 @@ def test_json_answer_and_refusals(run: Run, table: Path) -> None:
     assert (item["id"], item["fields"][1]["type"], item["fields"][1]["default_value"]) == (1, "BIGINT", "5")
     refused = run("alter", table, "drop-column", "id", "-o", "json", code=2)
     assert refused.error["message"] == "column 'id' cannot be dropped: it is a primary key or partition column"
-    assert run("alter", table, "set", "file.format=parquet").out == f"{table} is like that already, at schema 1\n"
+    assert run("alter", table, "set", "file.format=parquet").out == f"{table} is unchanged, at schema 1\n"
     assert "did you mean 'write-only'" in run("alter", table, "set", "writ-only=true").err
     assert run("alter", table.parent / "nope", "set", "a=b", code=3).code == 3
     for wrong in (("alter-column", "v"), ("alter-column", "v", "--first", "--after", "id"), ("set", "x"), ("add-column", "c")):
@@ -77,7 +77,7 @@ def test_defaults_fill_missing_columns_and_nulls(run: Run, table: Path) -> None:
     run("alter", table, "add-column", "d DATE DEFAULT '2024-01-31'")
     source = table.parent / "rows.csv"
     source.write_text("id,s\n2,x\n")
-    assert "column 'r' is missing" in run("write", table, source, "--engine", "local", code=2).err
+    assert "column 'r' is missing" in run("write", table, source, "--missing-columns", "error", "--engine", "local", code=2).err
     add(run, table, id=3, v=None, s=None, r=None)
     assert rows(run, table)[1] == {"id": 3, "v": 7, "s": None, "r": None, "d": "2024-01-31"}
     run("alter", table, "drop-column", "r")

@@ -87,7 +87,7 @@ def test_branches(run: Run, table: str) -> None:
         ("schemas", "ls"),
     ):
         assert run(*command, branch, "-o", "json").json["items"]
-    assert "1 snapshot of main alone lost" in run("branches", "fast-forward", table, "try", code=7).err
+    assert "1 snapshot of main dropped" in run("branches", "fast-forward", table, "try", code=7).err
     run("branches", "fast-forward", table, "try", "-y")
     assert run("read", table, "--count").out.strip() == "1"
     run("branches", "rename", table, "try", "tried")
@@ -115,7 +115,7 @@ def test_rows_partitions_and_the_table_go(run: Run, table: str) -> None:
     assert run("read", table, "--count").out.strip() == "1"
     run("truncate", table, code=7)
     run("truncate", table, "-y")
-    assert run("truncate", table).out.startswith("there are no such rows")
+    assert run("truncate", table).out.startswith("there are no rows to delete")
     assert run("read", table, "--count").out.strip() == "0"
     assert run("read", table, "--snapshot", 3, "--count").out.strip() == "3"
     run("drop", table, code=7)

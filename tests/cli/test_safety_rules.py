@@ -112,7 +112,7 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         messages.confirm("tag \x1b[31m will be deleted", False)
     messages.confirm("tag a will be deleted", False)
     messages.confirm("tag b will be deleted", True)
-    assert asked == ["tag \\x1b[31m will be deleted. Go on?", "tag a will be deleted. Go on?"]
+    assert asked == ["tag \\x1b[31m will be deleted. Continue?", "tag a will be deleted. Continue?"]
 
 
 def test_names_do_not_steer_the_terminal(run: Run, tmp_path: Path) -> None:

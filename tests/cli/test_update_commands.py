@@ -61,7 +61,7 @@ def test_delete(run: Run, players: Path) -> None:
 def test_a_repeated_update_is_recognised(run: Run, players: Path) -> None:
     once = ("update", players, "--set", "points = points + 1", "-w", "id = 1", "--commit-user", "u", "--commit-id", 1, *LOCAL)
     run(*once)
-    assert "committed before" in run(*once).out
+    assert "already committed" in run(*once).out
     assert points(run, players)[1] == 2
 
 
@@ -128,15 +128,15 @@ def test_the_check_can_be_the_tables_own(run: Run, tmp_path: Path) -> None:
 def test_a_commit_in_two_phases(run: Run, players: Path, tmp_path: Path) -> None:
     file = tmp_path / "f.stage"
     answer = run("write", players, source(tmp_path, {"id": 1, "name": "x", "points": 50}), "--stage", file, *LOCAL)
-    assert answer.out.startswith("staged 1 row in 1 file of 1 bucket") and f"stage commit {file}" in answer.out
+    assert answer.out.startswith("staged 1 record in 1 file of 1 bucket") and f"stage commit {file}" in answer.out
     assert points(run, players)[1] == 1
     shown = run("stage", "show", file, "-o", "json").json
     assert (shown["kind"], shown["table"], shown["item"]["state"]) == ("StagedCommit", str(players), "staged")
     (bucket,) = shown["item"]["buckets"]
     assert (bucket["files_added"], bucket["files_deleted"], bucket["rows"]) == (1, 0, 1)
-    assert run("stage", "commit", file).out.startswith("snapshot 2: 1 row in 1 file of 1 bucket")
+    assert run("stage", "commit", file).out.startswith("snapshot 2: 1 record in 1 file of 1 bucket")
     assert points(run, players)[1] == 50
-    assert run("stage", "commit", file).out == "committed before, nothing was done\n"
+    assert run("stage", "commit", file).out == "already committed, nothing was done\n"
     assert "was committed" in run("stage", "abort", file, code=7).err
     assert run("stage", "commit", file, "-o", "json").json["item"]["snapshots"] == [2]
     text = run("stage", "show", file).out
@@ -148,7 +148,7 @@ def test_a_commit_that_is_taken_back(run: Run, players: Path, tmp_path: Path) ->
     content = source(tmp_path, {"id": 1, "name": "x", "points": 50})
     item = run("write", players, content, "--stage", file, *LOCAL, "-o", "json").json["item"]
     assert (item["state"], item["rows"], item["commit_identifier"]) == ("staged", 1, "0")
-    assert run("stage", "abort", file).out == "aborted: 1 file gone, nothing was committed\n"
+    assert run("stage", "abort", file).out == "aborted: 1 file deleted, nothing was committed\n"
     assert data_files(players) == before
     run("stage", "commit", file, code=7)
     assert run("stage", "abort", file, "-o", "json").json["item"]["state"] == "aborted"
