@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,14 +17,13 @@ class ColumnHistory:
 
     `rows`: row number of each operation; `starts`: first operation of each key, and the end of the last;
     `codes`: ADD, REVERSED or RETRACT, or SET as the first of a key;
-    `earlier_rows`, `earlier_keys`: additions that a SET made invisible (first_value remembers that it began).
+    `whole`: the same with what a SET made invisible, if there is any (first_value remembers that it began).
     """
 
     rows: np.ndarray
     starts: np.ndarray
     codes: np.ndarray
-    earlier_rows: np.ndarray
-    earlier_keys: np.ndarray
+    whole: ColumnHistory | None = None
 
     @property
     def keys(self) -> int:
@@ -63,22 +62,17 @@ class ColumnHistory:
         if wanted.all():
             return self
         counted = np.concatenate(([0], np.cumsum(wanted)))
-        return ColumnHistory(self.rows[wanted], counted[self.starts], self.codes[wanted], self.earlier_rows, self.earlier_keys)
+        return ColumnHistory(self.rows[wanted], counted[self.starts], self.codes[wanted], self.whole)
 
 
 def column_history(order: np.ndarray, starts: np.ndarray, codes: np.ndarray) -> ColumnHistory:
     """The history from one code per row in `order`; `starts`: first row of each key."""
-    bounds = np.append(starts, len(order))
-    none = np.empty(0, dtype=np.int64)
-    positions = np.arange(len(order))
+    history = ColumnHistory(order, np.append(starts, len(order)), codes)
     is_set = codes == SET
     is_set[starts] = False
     if not is_set.any():
-        history = ColumnHistory(order, bounds, codes, none, none)
         return history.only(codes != SKIP)
-    key = np.repeat(np.arange(len(starts)), np.diff(bounds))
-    last_set = np.maximum.accumulate(np.where(is_set, positions, -1))[bounds[1:] - 1]
-    hidden = positions < np.maximum(starts, last_set)[key]
-    forgotten = hidden & ((codes == ADD) | (codes == REVERSED))
-    history = ColumnHistory(order, bounds, codes, order[forgotten], key[forgotten])
-    return history.only(~hidden & (codes != SKIP))
+    positions = np.arange(len(order))
+    last_set = np.maximum.accumulate(np.where(is_set, positions, -1))[history.starts[1:] - 1]
+    hidden = positions < np.maximum(starts, last_set)[history.key_of_operation]
+    return replace(history, whole=history.only(codes != SKIP)).only(~hidden & (codes != SKIP))

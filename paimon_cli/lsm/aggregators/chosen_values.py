@@ -99,21 +99,20 @@ class FirstValue:
     retracts: bool = False
 
     def merge(self, column: pa.Array, history: ColumnHistory) -> pa.Array:
-        valid = validity(column)
-        begun = np.zeros(history.keys, dtype=bool)
-        counted = valid[history.earlier_rows] if self.skip_nulls else np.ones(len(history.earlier_rows), dtype=bool)
-        begun[history.earlier_keys[counted]] = True
-        valid = valid[history.rows]
+        if history.whole is not None:
+            return self._stepped(column, history.whole)
         if history.has_reversed:
-            return self._stepped(column, history, valid, begun)
+            return self._stepped(column, history)
+        valid = validity(column)[history.rows]
         wanted = (history.codes == ADD) & (valid if self.skip_nulls else True)
         first = first_position(history, wanted)
         start = first_position(history, history.codes == SET)
-        return picked(column, rows_at(history, np.where((first < 0) | begun, start, first)))
+        return picked(column, rows_at(history, np.where(first < 0, start, first)))
 
-    def _stepped(self, column: pa.Array, history: ColumnHistory, valid: np.ndarray, begun: np.ndarray) -> pa.Array:
+    def _stepped(self, column: pa.Array, history: ColumnHistory) -> pa.Array:
+        valid = validity(column)[history.rows]
         chosen = np.full(history.keys, -1)
-        has_value = np.zeros(history.keys, dtype=bool)
+        has_value, begun = np.zeros((2, history.keys), dtype=bool)
         for keys, operations in steps(history):
             codes, rows, present = history.codes[operations], history.rows[operations], valid[operations]
             kept, kept_present, started = chosen[keys], has_value[keys], begun[keys]

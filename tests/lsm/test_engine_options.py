@@ -1,0 +1,189 @@
+"""Which combinations of options make a merge engine, and which contradict each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from paimon_cli.errors import NotSupported, PaimonError, UsageError
+from paimon_cli.lsm.aggregation import Aggregation
+from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
+from paimon_cli.lsm.aggregators.sums import Sum
+from paimon_cli.lsm.deduplicate import Deduplicate, FirstRow
+from paimon_cli.lsm.merge_engine import MergeEngine
+from paimon_cli.lsm.partial_update import PartialUpdate
+from paimon_cli.lsm.sequence_groups import SequenceGroup
+from tests.lsm.merge_lines import engine_of, table_schema
+
+COLUMNS: dict[str, Any] = {
+    "k": "INT NOT NULL",
+    "a": "INT",
+    "b": "INT",
+    "g": "INT",
+    "h": "INT",
+    "l": {"type": "ARRAY", "element": "INT"},
+}
+ORDER = tuple(COLUMNS)
+
+
+def engine(options: dict[str, str]) -> MergeEngine:
+    fields = [{"id": number, "name": name, "type": text} for number, (name, text) in enumerate(COLUMNS.items())]
+    return engine_of(table_schema({"fields": fields, "partitionKeys": [], "primaryKeys": ["k"], "options": options}))
+
+
+AGGREGATION, PARTIAL = {"merge-engine": "aggregation"}, {"merge-engine": "partial-update"}
+GROUP = {**PARTIAL, "fields.g.sequence-group": "a,b"}
+ON_GROUP = "partial-update.remove-record-on-sequence-group"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, Deduplicate()),
+        (
+            {"sequence.field": "g,h", "sequence.field.sort-order": "descending", "ignore-delete": "true"},
+            Deduplicate(("g", "h"), True, True),
+        ),
+        ({"merge-engine": "first-row"}, FirstRow()),
+        ({"merge-engine": "first-row", "ignore-delete": "true"}, FirstRow(True)),
+        (
+            {**AGGREGATION, "fields.a.aggregate-function": "sum", "fields.a.ignore-retract": "true", "sequence.field": "g"},
+            Aggregation(
+                {"g": LastValue(), "a": Sum("a"), "b": LastNonNullValue(), "h": LastNonNullValue(), "l": LastNonNullValue()},
+                frozenset("a"),
+                frozenset("k"),
+                False,
+                ("g",),
+            ),
+        ),
+        (
+            {
+                **AGGREGATION,
+                "fields.default-aggregate-function": "last_value",
+                "aggregation.remove-record-on-delete": "true",
+                "sequence.field": "h",
+                "sequence.field.sort-order": "descending",
+            },
+            Aggregation({name: LastValue() for name in "habgl"}, frozenset(), frozenset("k"), True, ("h",), True),
+        ),
+        (
+            {**AGGREGATION, "sequence.field": "g", "fields.g.ignore-retract": "true"},
+            Aggregation(
+                {"g": LastValue()} | {name: LastNonNullValue() for name in "abhl"},
+                frozenset(),
+                frozenset("k"),
+                False,
+                ("g",),
+            ),
+        ),
+        (PARTIAL, PartialUpdate((), {}, frozenset(), frozenset("k"), ORDER)),
+        (
+            {**PARTIAL, "ignore-delete": "true", "sequence.field": "g", "sequence.field.sort-order": "descending"},
+            PartialUpdate((), {}, frozenset(), frozenset("k"), ORDER, True, False, ("g",), True),
+        ),
+        (
+            {**PARTIAL, "partial-update.remove-record-on-delete": "true", "fields.a.aggregate-function": "last_non_null_value"},
+            PartialUpdate((), {"a": LastNonNullValue()}, frozenset(), frozenset("k"), ORDER, False, True),
+        ),
+        (
+            {
+                **PARTIAL,
+                "fields.g,h.sequence-group": "b,g",
+                "fields.default-aggregate-function": "last_non_null_value",
+                "fields.b.aggregate-function": "sum",
+                "fields.b.ignore-retract": "true",
+                ON_GROUP: "h",
+            },
+            PartialUpdate(
+                (SequenceGroup(("g", "h"), ("b",), True),),
+                {"a": LastNonNullValue(), "b": Sum("b"), "l": LastNonNullValue()},
+                frozenset("b"),
+                frozenset("k"),
+                ORDER,
+            ),
+        ),
+        (
+            {**PARTIAL, "fields.h.sequence-group": "b", "fields.g.sequence-group": "a", ON_GROUP: "g"},
+            PartialUpdate(
+                (SequenceGroup(("g",), ("a",), True), SequenceGroup(("h",), ("b",))), {}, frozenset(), frozenset("k"), ORDER
+            ),
+        ),
+    ],
+)
+def test_engines(options: dict[str, str], expected: MergeEngine) -> None:
+    assert engine(options) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "what"),
+    [
+        ({"sequence.field": "a,l"}, NotSupported, "sequence.field with l ARRAY<INT>"),
+        ({**PARTIAL, "fields.l.sequence-group": "a"}, NotSupported, "fields.l.sequence-group with l ARRAY<INT>"),
+        (
+            {**AGGREGATION, "fields.b.ignore-retract": "true", "aggregation.remove-record-on-delete": "true"},
+            UsageError,
+            "fields.b.ignore-retract and aggregation.remove-record-on-delete contradict each other",
+        ),
+        ({**PARTIAL, "fields.a.aggregate-function": "sum"}, UsageError, "column a has the aggregate function sum, but no"),
+        ({**PARTIAL, "fields.g.sequence-group": "k"}, UsageError, "fields.g.sequence-group names the primary-key column 'k'"),
+        ({**PARTIAL, "fields.k.sequence-group": "a"}, UsageError, "fields.k.sequence-group names the primary-key column 'k'"),
+        ({**PARTIAL, "fields.g.sequence-group": "none"}, UsageError, "none"),
+        (
+            {**GROUP, "fields.h.sequence-group": "b,l"},
+            UsageError,
+            "column b is in two sequence groups: the second is fields.h.sequence-group",
+        ),
+        (
+            {**PARTIAL, "ignore-delete": "true", "partial-update.remove-record-on-delete": "true"},
+            UsageError,
+            "ignore-delete and partial-update.remove-record-on-delete contradict each other",
+        ),
+        ({**GROUP, "ignore-delete": "true", ON_GROUP: "g"}, UsageError, f"ignore-delete and {ON_GROUP} contradict each other"),
+        ({**GROUP, "partial-update.remove-record-on-delete": "true"}, UsageError, "sequence groups and partial-update.remove"),
+        ({**GROUP, ON_GROUP: "g,h"}, UsageError, f"{ON_GROUP} names 'h'"),
+    ],
+)
+def test_contradictions(options: dict[str, str], error: type[PaimonError], what: str) -> None:
+    with pytest.raises(error) as failure:
+        engine(options)
+    assert what in str(failure.value)
+
+
+def test_other_engines_do_not_look_at_sequence_groups() -> None:
+    assert engine({"fields.l.sequence-group": "a"}) == Deduplicate()
+
+
+def test_which_columns_a_merge_needs_besides() -> None:
+    partial = engine({**PARTIAL, "fields.h.sequence-group": "b", "fields.g.sequence-group": "a", ON_GROUP: "g"})
+    assert list(partial.columns_for(["b"])) == ["g", "h"]
+    assert list(partial.columns_for(["a"])) == list(partial.columns_for(["l"])) == ["g"]
+    assert list(engine(GROUP).columns_for(["l"])) == [] and list(engine(GROUP).columns_for(["g"])) == ["g"]
+    for options in ({}, AGGREGATION, {"merge-engine": "first-row"}):
+        assert list(engine(options).columns_for(["a", "b"])) == []
+
+
+UPDATE_BEFORE, DELETE = 1, 3
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ({}, []),
+        ({"merge-engine": "first-row"}, [UPDATE_BEFORE, DELETE]),
+        ({"merge-engine": "first-row", "ignore-delete": "true"}, []),
+        (AGGREGATION, []),
+        ({**AGGREGATION, "fields.a.aggregate-function": "max"}, [UPDATE_BEFORE, DELETE]),
+        ({**AGGREGATION, "fields.a.aggregate-function": "max", "fields.a.ignore-retract": "true"}, []),
+        (
+            {**AGGREGATION, "fields.a.aggregate-function": "max", "aggregation.remove-record-on-delete": "true"},
+            [UPDATE_BEFORE],
+        ),
+        (PARTIAL, [UPDATE_BEFORE, DELETE]),
+        ({**PARTIAL, "ignore-delete": "true"}, []),
+        ({**PARTIAL, "partial-update.remove-record-on-delete": "true"}, []),
+        (GROUP, []),
+    ],
+)
+def test_which_rows_are_refused_on_their_way_in(options: dict[str, str], refused: list[int]) -> None:
+    assert [kind for kind in (UPDATE_BEFORE, DELETE) if engine(options).refusal(kind) is not None] == refused
