@@ -41,7 +41,7 @@ def _blocks(source: BinaryIO) -> Iterator[list[Any]]:
         try:
             records = next(blocks, None)
         except damage_errors() as error:
-            raise OSError(f"it is no readable Avro file: {error or type(error).__name__}") from error
+            raise OSError(f"it is not a readable Avro file: {error or type(error).__name__}") from error
         if records is None:
             return
         yield records

@@ -64,8 +64,10 @@ def read_data_file(
 
 
 def _missing(path: str) -> DamagedFile:
-    hint = "was its snapshot expired while you read?"
-    return DamagedFile(f"data file {path} is missing", "a snapshot names it, the storage has no such file", hint, path=path)
+    hint = "if its snapshot expired during the read, run the command again"
+    return DamagedFile(
+        f"data file {path} is missing", "a snapshot refers to it, but the storage has no such file", hint, path=path
+    )
 
 
 def _batches(
@@ -114,7 +116,7 @@ def _stored_batches(
         elif form == "avro":
             yield from avro_batches(source, physical, context.schemas.get(file.schema_id), batch_rows)
         else:
-            raise NotSupported(f"data file {path}", f"its format {form} is none of parquet, orc, avro")
+            raise NotSupported(f"data file {path}", f"its format {form} is not parquet, orc or avro")
 
 
 def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) -> pa.Table:

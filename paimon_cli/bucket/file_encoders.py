@@ -60,7 +60,7 @@ def codec_of(file_format: str, compression: str) -> str:
     """UsageError for a codec that the format does not have."""
     codecs = CODECS[file_format]
     if compression not in codecs:
-        raise UsageError(f"file.compression={compression} does not go with {file_format}", f"it has {', '.join(codecs)}")
+        raise UsageError(f"file.compression={compression} is not available for {file_format}", f"allowed: {', '.join(codecs)}")
     return codecs[compression]
 
 

@@ -33,7 +33,7 @@ class RecordExpiry:
         if millis is None:
             return None
         if column is None:
-            raise UsageError("record-level.expire-time needs record-level.time-field", "it says how old a row is")
+            raise UsageError("record-level.expire-time needs record-level.time-field", "it determines the age of a row")
         return RecordExpiry(column, millis // 1000, context.clock.now_millis() // 1000)
 
     def kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -32,7 +32,7 @@ class ColumnSource:
             change = f"from {type_to_sql(self.file_field.type)} to {type_to_sql(self.field.type)}"
             raise type(problem)(
                 f"column {self.field.name} was changed {change}: {problem.what}",
-                problem.why or "an old file holds the old type",
+                problem.why or "an old data file has the old type",
                 problem.hint or "read a snapshot from before the change",
                 column=self.field.name,
             ) from problem

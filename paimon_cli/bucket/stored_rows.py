@@ -25,8 +25,8 @@ def stored_row_count(context: TableContext, partition: bytes, bucket: int, file:
             if form == "avro":
                 return sum(block.num_records for block in fastavro.block_reader(source))
     except FileNotFoundError as error:
-        why = "a snapshot names it, the storage has no such file"
+        why = "a snapshot refers to it, but the storage has no such file"
         raise DamagedFile(f"cannot open data file {path}", why, path=path) from error
     except DECODE_ERRORS as error:
         raise DamagedFile(f"cannot open data file {path}", first_line(error), path=path) from error
-    raise NotSupported(f"data file {path}", f"its format {form} is none of parquet, orc, avro")
+    raise NotSupported(f"data file {path}", f"its format {form} is not parquet, orc or avro")

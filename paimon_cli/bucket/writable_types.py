@@ -37,7 +37,7 @@ def check_writable(schema: TableSchema, options: TableOptions) -> None:
 
 def _refuse_newer(column: str, t: DataType) -> None:
     if t.root in NEWER_ROOTS:
-        raise NotSupported(f"cannot write column '{column}'", f"{t.root} is only read by the newest versions of Paimon")
+        raise NotSupported(f"cannot write column '{column}'", f"only the newest versions of Paimon can read {t.root}")
     for part in (t.element, t.key, t.value, *(field.type for field in t.fields or ())):
         if part is not None:
             _refuse_newer(column, part)

@@ -31,7 +31,7 @@ def cast_column(array: pa.Array, source: DataType, target: DataType) -> pa.Array
     """Raises `UsageError` for a value without counterpart, `NotSupported` where Paimon has no such cast."""
     cast = cast_of(source, target)
     if cast is None:
-        raise NotSupported(f"no cast leads from {type_to_sql(source)} to {type_to_sql(target)}")
+        raise NotSupported(f"there is no cast from {type_to_sql(source)} to {type_to_sql(target)}")
     return cast(array, source, target)
 
 

@@ -25,6 +25,6 @@ def impossible(value: object, target: str) -> UsageError:
     """The error of a value that a cast cannot convert; Paimon's readers fail on it too."""
     return UsageError(
         f"cannot cast {value!r} to {target}",
-        "a column's type was changed, and an old value has no counterpart in the new type",
+        "the type of a column was changed, and an old value has no equivalent in the new type",
         "read a snapshot from before the change, or change the type again",
     )

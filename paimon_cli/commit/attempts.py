@@ -45,7 +45,7 @@ class Attempts:
         if options.commit_timeout is not None:
             limits += f", commit.timeout={options.commit_timeout} ms"
         return StorageUnavailable(
-            f"the commit to {self._context.url} was not made",
+            f"nothing was committed to {self._context.url}",
             f"other commits were faster in all {self.made} attempts, {self.elapsed_millis / 1000:.1f} s ({limits})",
             "run the job again, or raise commit.max-retries and commit.timeout",
             attempts=self.made,

@@ -23,7 +23,7 @@ def check_bucket_counts(context: TableContext, totals: Iterable[PartitionTotal])
             raise FilesConflict(
                 f"the bucket count of {partition or context.url} has changed",
                 f"files for {counts[place]} and for {total} buckets cannot be in one partition",
-                "run the job again with the table's present bucket count",
+                "run the job again with the table's current bucket count",
                 partition=partition,
             )
 

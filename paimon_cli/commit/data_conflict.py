@@ -82,7 +82,7 @@ def _written_by(context: TableContext, messages: Sequence[CommitMessage], granul
     if not context.schema.primary_keys:
         raise UsageError(
             f"{DATA_CONFLICT_CHECK}={granularity} for a table without a primary key",
-            "its rows have no keys that could meet",
+            "its rows have no keys to compare",
             "use bucket or partition",
         )
     return WrittenKeys(context, messages) if granularity == KEY else WrittenRanges(context, messages)
@@ -202,7 +202,7 @@ class DataConflictCheck:
         """Raise `DataConflict` for the first snapshot up to `latest` that wrote to our place, or that cannot be read any more."""
         newest = latest.id if latest else 0
         if newest < self._checked:
-            raise self._untold(f"the table went back to snapshot {newest}")
+            raise self._untold(f"the table was rolled back to snapshot {newest}")
         try:
             found = self._written.first_in_the_way(self._suspects(latest, newest))
         except SnapshotGone as gone:
@@ -241,7 +241,7 @@ class DataConflictCheck:
         return DataConflict(
             f"{what} was written after snapshot {self._read}, which this job had read",
             f"snapshot {snapshot.id} ({snapshot.commit_kind}, user {snapshot.commit_user}) changed it",
-            "read the latest snapshot and run the job again: what it would write may be out of date",
+            "read the latest snapshot and run the job again: its rows may be out of date",
             partition=partition.rstrip("/"),
             bucket=entry.bucket,
             snapshot_id=snapshot.id,
@@ -253,7 +253,7 @@ class DataConflictCheck:
 
     def _untold(self, why: str) -> DataConflict:
         return DataConflict(
-            f"it cannot be told whether others wrote to the same place after snapshot {self._read}, which this job had read",
+            f"cannot determine whether another commit wrote there after snapshot {self._read}, which this job had read",
             why,
             "read the latest snapshot and run the job again; keep snapshots longer than a job takes",
             read_snapshot_id=self._read,

@@ -39,7 +39,7 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
             raise _file_is_gone(context, latest, entry, changes.read_snapshot_id)
     for identity, entry in added.items():
         if identity in survivors:
-            raise _conflict(context, entry, "is in the table already", "the same commit was probably made before")
+            raise _conflict(context, entry, "is already in the table", "the same commit was probably already made")
     _check_levels(context, changes.entries, [*survivors.values(), *added.values()])
 
 
@@ -78,7 +78,7 @@ def _check_levels(context: TableContext, delta: Sequence[ManifestEntry], survivo
         run.sort(key=lambda item: item[:2])
         for (_, reach, left), (low, _, right) in pairwise(run):
             if low <= reach:
-                why = f"its keys meet those of {left.file.file_name}, which another job put at the same level"
+                why = f"its keys overlap those of {left.file.file_name}, which another job put at the same level"
                 raise _conflict(context, right, f"does not fit into level {right.file.level}", why)
 
 
@@ -91,16 +91,16 @@ def _file_is_gone(
 ) -> FilesConflict:
     remover = who_removed(context, latest, entry, read_snapshot_id)
     if remover is None:
-        return _conflict(context, entry, "is not in the table any more", "a snapshot that has expired removed it")
+        return _conflict(context, entry, "is no longer in the table", "a snapshot that has expired removed it")
     why = f"snapshot {remover.id} ({remover.commit_kind}, user {remover.commit_user}) removed it"
-    return _conflict(context, entry, "is not in the table any more", why, snapshot_id=remover.id, commit_user=remover.commit_user)
+    return _conflict(context, entry, "is no longer in the table", why, snapshot_id=remover.id, commit_user=remover.commit_user)
 
 
 def _conflict(context: TableContext, entry: ManifestEntry, what: str, why: str, **details: Any) -> FilesConflict:
     return FilesConflict(
         f"data file {entry.file.file_name} of {context.place_of(entry.partition, entry.bucket)} {what}",
         why,
-        "run the job again: it will begin from the latest snapshot",
+        "run the job again: it will start from the latest snapshot",
         partition=context.partition_path_of(entry.partition).rstrip("/"),
         bucket=entry.bucket,
         file=entry.file.file_name,

@@ -42,7 +42,7 @@ def _changed_by_others(context: TableContext, entry: IndexManifestEntry) -> File
     file = entry.index_file
     directory = context.place_of(entry.partition, entry.bucket)
     return FilesConflict(
-        f"index file {file.file_name} of {directory} is not current any more",
+        f"index file {file.file_name} of {directory} is no longer current",
         f"another commit replaced the {file.index_type} index of this bucket since it was read",
         "run the job again",
         file=file.file_name,

@@ -47,7 +47,9 @@ class OwnCommits:
             if users is not None:
                 return self._was_remembered(users)
         if oldest > max(identity.newer_than + 1, 1):
-            self._assume_new(f"snapshots before {oldest} have expired, and those that are left do not say who committed in them")
+            self._assume_new(
+                f"snapshots before {oldest} have expired, and the remaining ones do not record who committed in them"
+            )
         return False
 
     def _was_remembered(self, users: CommitUsers) -> bool:
@@ -55,15 +57,17 @@ class OwnCommits:
         if highest is not None:
             return highest >= self._identity.identifier
         if users.may_know(self._identity.user):
-            self._assume_new(f"the table knows its last {MOST_USERS} users by name, and this is probably an older one")
+            self._assume_new(f"the table records its last {MOST_USERS} users by name, and this is probably an older one")
         elif users.since > self._identity.newer_than + 1:
-            self._assume_new(f"who committed before snapshot {users.since} had expired from the table when it was noted first")
+            self._assume_new(
+                f"the users who committed before snapshot {users.since} had already expired when users were first recorded"
+            )
         return False
 
     def _assume_new(self, why: str) -> None:
         if not self._identity.assume_new:
             raise Refused(
-                f"it cannot be told whether commit {self._identity.identifier} of user {self._identity.user} was made before",
+                f"cannot determine whether commit {self._identity.identifier} of user {self._identity.user} was made before",
                 why,
                 "look for its rows; if they are not there, run it again with --assume-new",
                 commit_user=self._identity.user,
@@ -97,7 +101,7 @@ class OwnCommits:
     def _untold(self, number: int) -> Conflict:
         user, identifier = self._identity.user, self._identity.identifier
         return Conflict(
-            f"it cannot be told whether commit {identifier} of user {user} was made meanwhile",
+            f"cannot determine whether commit {identifier} of user {user} was made meanwhile",
             f"snapshot {number} has expired since this commit began",
             "look for its rows before trying again; keep snapshots longer than a commit takes",
             snapshot_id=number,

@@ -81,7 +81,7 @@ def overwrite_changes(
     for message in messages:
         if message.has_append and not replaced(message.partition):
             raise UsageError(
-                f"rows outside of the partitions to overwrite: {context.partition_path_of(message.partition)}",
+                f"rows outside the partitions to overwrite: {context.partition_path_of(message.partition)}",
                 "an overwrite may only write to the partitions that it replaces",
             )
     live, indexes = [], []

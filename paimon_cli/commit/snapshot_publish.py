@@ -42,7 +42,7 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
         if published is not None:
             is_ours = _is_in_history(context, snapshot, base)
             if attempt and not is_ours:  # what became of the earlier puts has expired, too
-                raise _unknown(context, snapshot, "its number has expired since it was first put there")
+                raise _unknown(context, snapshot, "its number has expired since the first attempt")
             return is_ours
         context.clock.sleep(context.options.commit_min_retry_wait * 2**attempt / 1000)
     raise _unknown(context, snapshot, "the storage gave no clear answer and does not show the snapshot file")
@@ -95,12 +95,12 @@ def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot
         own = {meta.file_name for meta in context.manifests.manifest_list(snapshot.delta_manifest_list)}
     except (SnapshotGone, DamagedFile):
         if context.storage.exists(context.layout.snapshot(successor.id)):
-            raise _unknown(context, snapshot, f"the manifests of it or of snapshot {successor.id} cannot be read") from None
+            raise _unknown(context, snapshot, f"its manifests or those of snapshot {successor.id} cannot be read") from None
         return _has_expired_in_its_turn(context, snapshot)
     if own <= inherited:
         return True
     raise _unknown(
-        context, snapshot, f"snapshot {successor.id} was published meanwhile and does not show whether it contains ours"
+        context, snapshot, f"snapshot {successor.id} was published meanwhile, and whether it contains this commit is not visible"
     )
 
 
@@ -113,7 +113,7 @@ def _is_rolled_back(context: TableContext, before: int) -> bool:
 def _withdrawn(context: TableContext, snapshot: Snapshot) -> bool:
     """Always False: what our snapshot was built on was rolled back while we were slow, so it must not stay."""
     if context.storage.exists(context.layout.snapshot(snapshot.id + 1)):
-        raise _unknown(context, snapshot, "the history was rolled back meanwhile, and somebody committed on top of ours already")
+        raise _unknown(context, snapshot, "the history was rolled back meanwhile, and another commit already builds on this one")
     context.storage.delete(context.layout.snapshot(snapshot.id))
     return False
 
@@ -137,7 +137,9 @@ def _has_expired_in_its_turn(context: TableContext, snapshot: Snapshot) -> bool:
         own, inherited = {snapshot.delta_manifest_list}, set()
     if own <= inherited:
         return True
-    raise _unknown(context, snapshot, "it is gone already, expired or taken for dead, and what is left does not show its changes")
+    raise _unknown(
+        context, snapshot, "it no longer exists, expired or removed as dead, and the remaining snapshots do not show its changes"
+    )
 
 
 def _unknown(context: TableContext, snapshot: Snapshot, why: str) -> CommitUnknown:

@@ -24,7 +24,7 @@ MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
 Place = tuple[bytes, int]
 """Partition and bucket."""
 
-POSTPONED = "rows wait here in no order until another Paimon engine moves them into buckets"
+POSTPONED = "rows wait here unsorted until another Paimon engine moves them into buckets"
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _decide(
     context: TableContext, bucket: BucketFiles, strategy: str, snapshot_id: int, file_stamp: str, state: PickState
 ) -> Decision:
     if strategy not in (MINOR_STRATEGY, FULL_STRATEGY):
-        raise UsageError(f"unknown compaction strategy {strategy}", f"it is {MINOR_STRATEGY} or {FULL_STRATEGY}")
+        raise UsageError(f"unknown compaction strategy {strategy}", f"choose {MINOR_STRATEGY} or {FULL_STRATEGY}")
     if bucket.bucket == POSTPONE_BUCKET:
         size = sum(file.file_size for file in bucket.files)
         return LeftAlone(bucket.partition, bucket.bucket, len(bucket.files), POSTPONED, state, len(bucket.files), size)
@@ -159,7 +159,7 @@ def _decide(
     if strategy == FULL_STRATEGY:
         pick, then = full_pick(runs, max_level, rewrite_all=rewrite_all), PickState(now)
         if pick is None:
-            return left_alone("no files" if not runs else "one run, at the top level already", known)
+            return left_alone("no files" if not runs else "one run, already at the top level", known)
     else:
         picker = CompactionPicker.of(context.options, max_level, local_hour(now))
         pick, then = picker.pick(run_sizes(runs), now, known)
@@ -171,7 +171,7 @@ def _decide(
     chosen = {file.file_name for run in runs[: pick.run_count] for file in run.files}
     picked = tuple(file for file in bucket.files if file.file_name in chosen)
     if len(picked) == 1 and picked[0].level == pick.output_level and not (rewrite_all and strategy == FULL_STRATEGY):
-        return left_alone(f"one file, at level {pick.output_level} already", then)
+        return left_alone(f"one file, already at level {pick.output_level}", then)
     return CompactionTask(
         partition=bucket.partition,
         bucket=bucket.bucket,

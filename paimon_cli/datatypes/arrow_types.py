@@ -116,9 +116,7 @@ def _nested_from_arrow(t: pa.DataType, new_ids: Iterator[int]) -> DataType:
         return DataType("MAP", key=key, value=_field_type(t.item_field, new_ids))
     if pa.types.is_struct(t):
         return DataType("ROW", fields=tuple(_struct_field(t.field(i), new_ids) for i in range(t.num_fields)))
-    raise NotSupported(
-        f"the Arrow type {t} has no Paimon counterpart", "no column can be made of it", "cast it in the source file"
-    )
+    raise NotSupported(f"the Arrow type {t} has no Paimon counterpart", "it cannot become a column", "cast it in the source file")
 
 
 def _struct_field(field: pa.Field, new_ids: Iterator[int]) -> DataField:

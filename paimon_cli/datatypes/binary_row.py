@@ -204,7 +204,7 @@ def _read_bytes(data: memoryview, slot: int) -> memoryview:
 def _pointed(data: memoryview, slot: int) -> memoryview:
     size, offset = _POINTER.unpack_from(data, slot)
     if offset + size > len(data):
-        raise ValueError(f"malformed row bytes: a value of {size} bytes at {offset} ends behind the row of {len(data)} bytes")
+        raise ValueError(f"malformed row bytes: a value of {size} bytes at {offset} ends after the row of {len(data)} bytes")
     return data[offset : offset + size]
 
 

@@ -49,11 +49,11 @@ def parse_date(text: str) -> int:
     """Epoch day of `YYYY-MM-DD`; `ValueError` for anything else."""
     match = _DATE.fullmatch(text)
     if match is None:
-        raise ValueError(f"'{text}' is no date like 2024-01-31")
+        raise ValueError(f"'{text}' is not a date like 2024-01-31")
     year, month, day = int(match[1]), int(match[2]), int(match[3])
     leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if not 1 <= month <= 12 or not 1 <= day <= _DAYS_OF_MONTH[month - 1] + leap:
-        raise ValueError(f"'{text}' is no day of the calendar")
+        raise ValueError(f"'{text}' is not a day of the calendar")
     return epoch_day(year, month, day)
 
 
@@ -79,7 +79,7 @@ def parse_time(text: str) -> int:
 def _nanos_of_day(text: str) -> int:
     match = _TIME.fullmatch(text)
     if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
-        raise ValueError(f"'{text}' is no time like 23:59:59.999")
+        raise ValueError(f"'{text}' is not a time like 23:59:59.999")
     seconds = (int(match[1]) * 60 + int(match[2])) * 60 + int(match[3] or 0)
     return seconds * 10**9 + int((match[4] or "0").ljust(9, "0"))
 

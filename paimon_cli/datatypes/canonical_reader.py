@@ -23,7 +23,9 @@ def from_canonical(json_value: Any, t: DataType) -> Any:
         return _READERS[t.root](json_value, t)
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         reason = f": {error}" if isinstance(error, ValueError) and str(error) else ""
-        raise ValueError(f"{json.dumps(json_value, default=str)} is no {type_to_sql(t.with_nullable(True))}{reason}") from None
+        raise ValueError(
+            f"{json.dumps(json_value, default=str)} is not a valid {type_to_sql(t.with_nullable(True))}{reason}"
+        ) from None
 
 
 def _read_boolean(value: Any, t: DataType) -> bool:

@@ -62,7 +62,7 @@ class FieldWords(ABC):
 def field_words(array: pa.Array | pa.ChunkedArray, t: DataType) -> FieldWords:
     """Words of a column of an atomic type. Raises `NotSupported` for nested types."""
     if t.is_nested:
-        raise NotSupported(f"keys of type {type_to_sql(t)} are not supported", "buckets are made of columns of atomic types")
+        raise NotSupported(f"keys of type {type_to_sql(t)} are not supported", "only columns of atomic types can choose a bucket")
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if array.type != arrow_type(t):

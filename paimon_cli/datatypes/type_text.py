@@ -77,7 +77,7 @@ class _Reader:
 
     def expect_end(self) -> None:
         if self._next < len(self._tokens):
-            raise self._error("unexpected text behind the type")
+            raise self._error("unexpected text after the type")
 
     def _bare_type(self) -> DataType:
         word = self._peek().upper()

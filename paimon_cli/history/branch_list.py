@@ -47,5 +47,5 @@ class BranchList:
 def check_branch_name(name: str) -> None:
     """`UsageError` for names that Paimon refuses too: main, blank, or digits only; and for what is no file name."""
     if name == MAIN_BRANCH or name.isdigit() or not is_plain_name(name) or not name.strip() or "$" in name:
-        why = f"it must be a file name without $, not only digits, and not {MAIN_BRANCH}"
+        why = f"it must be a file name without $, not all digits, and not {MAIN_BRANCH}"
         raise UsageError(f"'{name}' cannot be the name of a branch", why)

@@ -164,7 +164,9 @@ class ManifestReader:
         try:
             content = self.storage.read_bytes(path)
         except FileNotFoundError:
-            raise DamagedFile(f"{path} is missing", "a snapshot names it", "go back to an older snapshot", path=path) from None
+            raise DamagedFile(
+                f"{path} is missing", "a snapshot refers to it", "go back to an older snapshot", path=path
+            ) from None
         if size is not None and len(content) != size:
             why = f"it has {len(content)} bytes where {size} were written"
             raise DamagedFile(f"{path} is damaged", why, "restore the file, or go back to an older snapshot", path=path)
@@ -175,7 +177,9 @@ class ManifestReader:
         if self.storage.exists(self.layout.snapshot(snapshot.id)):
             return error
         return SnapshotGone(
-            f"snapshot {snapshot.id} of {self.layout.root} is gone", "it was probably expired while it was read", "start again"
+            f"snapshot {snapshot.id} of {self.layout.root} no longer exists",
+            "it probably expired while it was being read",
+            "run the command again",
         )
 
 

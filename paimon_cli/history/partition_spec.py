@@ -36,7 +36,7 @@ class PartitionSpec:
         for name, text in typed.items():
             if name not in keys:
                 what = f"the table's partition keys are {', '.join(keys)}" if keys else "the table is not partitioned"
-                raise UsageError(f"{name} is no partition key", what)
+                raise UsageError(f"{name} is not a partition key", what)
             wanted[keys.index(name)] = _value(context, name, text)
 
         def matches(partition: bytes) -> bool:

@@ -57,7 +57,7 @@ class SchemaHistory:
             try:
                 schema = TableSchema.from_json(self.storage.read_bytes(path), path)
             except FileNotFoundError:
-                raise NotFound(f"no schema {schema_id} in {self.layout.root}", f"{path} is not there") from None
+                raise NotFound(f"no schema {schema_id} in {self.layout.root}", f"{path} does not exist") from None
             if schema.id != schema_id:
                 raise DamagedFile(f"schema file {path} is damaged", f"it holds the id {schema.id}", path=path)
             self._read[schema_id] = schema

@@ -59,7 +59,7 @@ class SnapshotHistory:
             snapshot = self.find(newest)
             if snapshot is not None:
                 return snapshot
-        raise NotFound(f"the newest snapshot of {self.layout.root} keeps vanishing", "somebody is deleting snapshots")
+        raise NotFound(f"the newest snapshot of {self.layout.root} keeps vanishing", "another job is deleting snapshots")
 
     def latest_hint(self) -> int | None:
         """What the LATEST hint says, true or not; None if it says nothing. `StorageUnavailable` if the storage does not tell."""
@@ -96,7 +96,7 @@ class SnapshotHistory:
         earliest, latest = self.earliest_id(), self.latest_id()
         if earliest is None or latest is None:
             return NotFound(what, "the table has no snapshots yet", "write to it first", snapshot_id=snapshot_id)
-        why = f"there are snapshots {earliest} to {latest}"
+        why = f"the table has snapshots {earliest} to {latest}"
         if snapshot_id < earliest:
             why = f"it has probably expired: {why}"
         return NotFound(what, why, f"paimon-cli snapshots ls {self.layout.argument}", snapshot_id=snapshot_id)

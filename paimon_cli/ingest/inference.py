@@ -125,7 +125,7 @@ class _Reading:
         if self._typed is not None:
             return InferredColumns(tuple(_typed_field(column, warnings) for column in self._typed), None, tuple(warnings))
         if not self._shapes:
-            raise BadInput("the input has no columns", "there is no text in it", "declare the columns with -C")
+            raise BadInput("the input has no columns", "it is empty", "declare the columns with -C")
         named = [(name, shape.conclusion(name, warnings, ids)) for name, shape in self._shapes.items()]
         times = [name for name, t in named if t.root in TIMESTAMP_ROOTS]
         if any(t.root in TIMESTAMP_ROOTS and t.precision == NANOSECONDS for _, t in named):
@@ -141,7 +141,7 @@ class _Reading:
             return DataType(t.root, precision=NANOSECONDS)
         if t.precision != NANOSECONDS:
             return t
-        warnings.append(described(name, STRING, f"its nine digits do not go together with the years of '{others[0]}'"))
+        warnings.append(described(name, STRING, f"its nine digits cannot be combined with the years of '{others[0]}'"))
         return STRING
 
 
@@ -188,7 +188,7 @@ class Shape:
         found = [kind for kind, seen in kinds.items() if seen]
         if len(found) > 1:
             what = f"column '{name}' holds {' beside '.join(found)}"
-            raise BadInput(what, "no column type takes both", "make them one kind in the input, or declare the columns with -C")
+            raise BadInput(what, "no column type takes both", "use one kind in the input, or declare the columns with -C")
         if self._booleans:
             return BOOLEAN
         if self._element is not None:
@@ -231,6 +231,6 @@ def _typed_schema(split: SourceSplit, stream: BinaryIO) -> pa.Schema:
 
 def _typed_field(column: pa.Field, warnings: list[str]) -> DataField:
     if pa.types.is_null(column.type):
-        warnings.append(described(column.name, STRING, "it holds nothing but nulls"))
+        warnings.append(described(column.name, STRING, "it holds only nulls"))
         return DataField(0, column.name, STRING)
     return DataField(0, column.name, type_from_arrow(column.type, column.nullable))

@@ -166,7 +166,7 @@ def _line_problem(line: bytes, known: set[str], needed: Needed, objects: list[di
         return problem
     unknown = parsed.keys() - known
     if unknown:
-        return f"key {shown(min(unknown))} is no column of the table (columns: {', '.join(sorted(known))})"
+        return f"key {shown(min(unknown))} is not a column of the table (columns: {', '.join(sorted(known))})"
     missing = needed.strictly - parsed.keys()
     if missing:
         return f"key {shown(min(missing))} is missing"

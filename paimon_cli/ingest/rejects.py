@@ -94,7 +94,7 @@ def _cure(faults: Sequence[Fault]) -> str:
     if usual:
         return f"if {shown(usual[0])} stands for null: --null-value '{usual[0]}'"
     if any(fault.why in (NEEDS_ZONE, TAKES_NO_ZONE) for fault in faults):
-        return "say which zone is meant, such as --timezone UTC"
+        return "give the zone, such as --timezone UTC"
     if any(fault.why.startswith("it is not valid UTF-8") for fault in faults):
         return "name the encoding of the file, such as --encoding latin1"
     return "correct the input and run again, or leave such rows out: --on-error skip"
@@ -113,12 +113,12 @@ class RejectFile:
         """`UsageError` now, not after the work, where the file cannot be written or is one of the sources."""
         directory = os.path.dirname(self.path) or "."
         if "://" in self.path:
-            raise UsageError(f"--on-error {self.path}", "the bad cells go into a file of this machine", "name a local file")
+            raise UsageError(f"--on-error {self.path}", "bad cells are written to a local file", "name a local file")
         if os.path.isdir(self.path) or not os.path.isdir(directory) or not os.access(directory, os.W_OK):
-            why = "it is a directory" if os.path.isdir(self.path) else f"{directory} is no directory that can be written"
-            raise UsageError(f"--on-error {self.path}", why, "it is fail, skip or the name of a file for the bad cells")
+            why = "it is a directory" if os.path.isdir(self.path) else f"{directory} is not a writable directory"
+            raise UsageError(f"--on-error {self.path}", why, "use fail, skip or the name of a file for the bad cells")
         if any(os.path.exists(source) and os.path.realpath(source) == os.path.realpath(self.path) for source in sources):
-            raise UsageError(f"--on-error {self.path} is one of the sources", "it would be replaced", "name another file")
+            raise UsageError(f"--on-error {self.path} is one of the sources", "it would be overwritten", "name another file")
 
     def __enter__(self) -> RejectFile:
         self._file = open(self._partial, "w", encoding="utf-8", newline="")

@@ -90,16 +90,16 @@ class IncomingRows:
         for column in self.schema.fields:
             check_writable(column.name, column.type)
         if self.kind_column is not None and self.kind_column in self.schema.field_names:
-            raise UsageError(f"'{self.kind_column}' is a column of the table", "row kinds come from an input column beside them")
+            raise UsageError(f"'{self.kind_column}' is a column of the table", "row kinds come from an additional input column")
         own = self.schema.options.get("rowkind.field")
         if own is not None and self.kind_column is not None:
             raise UsageError(
                 f"row kinds come from the table's column '{own}' and from '{self.kind_column}'",
-                "the table has rowkind.field, which says what each of its rows does",
+                "the table's rowkind.field column already holds the row kinds",
                 f"put +I, +U, -U or -D into '{own}' and leave --op-column out",
             )
         if not self.schema.primary_keys and (self.kind != INSERT or self.kind_column is not None):
-            raise UsageError("this table takes no deletes", "it has no primary key that could name the rows")
+            raise UsageError("this table takes no deletes", "without a primary key no row can be identified")
 
     def read(self, split: SourceSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
         """The split's rows in `merge_schema(schema)`, at most ~64K a batch; `_SEQUENCE_NUMBER` is the order of arrival.
@@ -193,7 +193,7 @@ class IncomingRows:
         others = f" (nor {', '.join(unknown[1:])})" if unknown[1:] else ""
         raise BadInput(
             f"{split.name}: the table has no column '{name}'{others}",
-            f"its columns are {', '.join(expected)}; names count with their case",
+            f"its columns are {', '.join(expected)}; names are case-sensitive",
             hint or f"leave it out of the input, or: paimon-cli alter TABLE add-column '{name} TYPE'",
             source=split.name,
             column=name,
@@ -224,7 +224,7 @@ class IncomingRows:
         try:
             made, cells = converted(raw, lambda part: self._converted(part, column.type, split.format))
         except WrongType as problem:
-            why = problem.why or "only casts that lose nothing are done"
+            why = problem.why or "only lossless casts are made"
             what = f"{split.name}: column '{column.name}' has type {problem.found}, the table's is {type_to_sql(column.type)}"
             raise BadInput(what, why, source=split.name, column=column.name) from problem
         found += ((cell, column.name) for cell in cells)
@@ -278,7 +278,7 @@ def _delimiter_hint(names: list[str]) -> str:
     """One column whose name holds another delimiter is a file of that delimiter."""
     found = next((c for c in ";\t|" if len(names) == 1 and c in names[0]), None)
     typed = "tab" if found == "\t" else f"'{found}'"
-    return "" if found is None else f"the cells seem to be separated otherwise: --delimiter {typed}"
+    return "" if found is None else f"the cells seem to have another separator: --delimiter {typed}"
 
 
 def _nearest(name: str, candidates: list[str]) -> str | None:
@@ -289,7 +289,7 @@ def _nearest(name: str, candidates: list[str]) -> str | None:
 def check_writable(column: str, t: DataType) -> None:
     """Raise NotSupported when the column's type, or a type inside it, cannot be written so that every reader reads it."""
     if t.root in NEWER_ROOTS:
-        raise NotSupported(f"cannot write column '{column}'", f"{t.root} is only read by the newest versions of Paimon")
+        raise NotSupported(f"cannot write column '{column}'", f"only the newest versions of Paimon can read {t.root}")
     inner = [t.element, t.key, t.value, *(field.type for field in t.fields or ())]
     for part in inner:
         if part is not None:

@@ -161,7 +161,7 @@ def _source_file(storage: Storage, entry: FileStatus, chosen: str | None) -> Sou
     format = chosen or _format_of(entry.name)
     if format is None:
         known = f"{' '.join(FORMAT_OF_EXTENSION)}, and compressed text such as .csv.gz, .json.zst, .tsv.bz2, .xz, .lz4"
-        raise UsageError(f"cannot tell the format of {entry.path}", f"known endings: {known}", "name it with --format")
+        raise UsageError(f"cannot determine the format of {entry.path}", f"known endings: {known}", "name it with --format")
     compression = compression_of(entry.name)
     if compression is not None and format not in TEXT:
         raise UsageError(f"{entry.path} is a {compression} file", f"{format} files compress inside", "unpack it first")
@@ -174,9 +174,7 @@ def _files_inside(storage: Storage, directory: FileStatus, chosen: str | None) -
     wanted = (chosen,) if chosen else tuple(FORMATS)
     inside = [f for f in _walk(storage, directory.path) if not f.is_directory and _format_of(f.name) in wanted]
     if not inside:
-        raise NoFiles(
-            f"no {chosen or 'input'} files in {directory.path}", "hidden files and those with '_' in front do not count"
-        )
+        raise NoFiles(f"no {chosen or 'input'} files in {directory.path}", "hidden files and those starting with '_' are ignored")
     return sorted(inside, key=lambda f: f.path)
 
 
@@ -220,7 +218,7 @@ def _one_level(storage: Storage, directory: str, part: str) -> list[FileStatus]:
 def _spooled_stdin(chosen: str | None) -> SourceFile:
     """Standard input as a temporary file, because it is read twice (planning, then a task); removed when the process ends."""
     if chosen not in TEXT:
-        raise UsageError("standard input needs --format csv or --format json", "its format cannot be told from a name")
+        raise UsageError("standard input needs --format csv or --format json", "it has no file name to derive the format from")
     with tempfile.NamedTemporaryFile(prefix="paimon-cli-stdin-", suffix=f".{chosen}", delete=False) as spool:
         atexit.register(_remove, spool.name)
         shutil.copyfileobj(sys.stdin.buffer, spool)

@@ -62,7 +62,9 @@ class SourceSplit:
     def check_room(self, rows: int) -> None:
         """BadInput where a split has more rows than numbers of arrival: those of two sources would mix."""
         if rows > self.arrivals:
-            raise BadInput(f"{self.name} holds more rows than its size allows", "it is packed too tightly", "unpack it first")
+            raise BadInput(
+                f"{self.name} holds more rows than its size allows", "its compression ratio is implausible", "unpack it first"
+            )
 
 
 class RawRows(NamedTuple):

@@ -103,7 +103,7 @@ class TextEvidence:
     def conclusion(self) -> tuple[DataType, str]:
         """The type, and what the user should know of that choice, or ''."""
         if not self.seen:
-            return STRING, "it holds nothing but nulls"
+            return STRING, "it holds only nulls"
         if not self._left:
             return STRING, self._why_text()
         best = self._left[0]
@@ -125,7 +125,7 @@ class TextEvidence:
 
     def _why_text(self) -> str:
         if self._all_times:
-            return "some of its times have an offset, others have none; --timezone says which zone those are of"
+            return "some of its times have an offset and some have none; --timezone gives the zone of the latter"
         if self._some_numbers and not self._odd:
             return f"its numbers have leading zeros or signs, such as {shown(self._leading_zero)}" if self._leading_zero else ""
         if self._some_numbers and len(self._odd) <= MOST_ODD:

@@ -65,7 +65,7 @@ class TextForm:
                 flag = FLAG_OF.get(setting.name, f"--{setting.name}")
                 flag = "--no-header" if setting.name == "header" else flag
                 raise UsageError(
-                    f"{flag} means nothing for {' and '.join(sorted(formats))} input", f"it is for {', '.join(users)}"
+                    f"{flag} has no effect on {' and '.join(sorted(formats))} input", f"it applies to {', '.join(users)}"
                 )
 
 
@@ -124,7 +124,7 @@ def _timezone(typed: str) -> str:
         return ZoneInfo("UTC" if typed.upper() in ("Z", "UTC") else typed).key
     except (ValueError, OSError, KeyError) as problem:
         raise UsageError(
-            f"no time zone {typed!r}", "it is a name such as Europe/Berlin, an offset such as +02:00, or UTC"
+            f"no time zone {typed!r}", "use a name such as Europe/Berlin, an offset such as +02:00, or UTC"
         ) from problem
 
 
@@ -140,7 +140,7 @@ def _encoding(typed: str) -> str:
         found = codecs.lookup(typed)
     except LookupError as problem:
         raise UsageError(
-            f"no encoding {typed!r}", hint="names are those of Python, such as latin1, cp1252 or utf-16"
+            f"no encoding {typed!r}", hint="use a name that Python knows, such as latin1, cp1252 or utf-16"
         ) from problem
     if not found._is_text_encoding:
         raise UsageError(f"{typed!r} does not encode text", hint="such as latin1, cp1252 or utf-16")

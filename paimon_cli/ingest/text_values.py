@@ -198,7 +198,7 @@ def _seconds(array: pa.Array, days: pa.Array, clocks: pa.Array) -> np.ndarray:
 def _fraction(array: pa.Array, parts: pa.StructArray, precision: int, digits: int) -> np.ndarray:
     """The fraction in units of 10^-digits seconds; digits behind `precision` must be zero."""
     nanos = pc.utf8_rpad(_part(parts, "fraction", "0"), 9, "0").cast(pa.int64()).to_numpy()
-    require(array, nanos % 10 ** (9 - precision) == 0, f"it has more than {precision} digits behind the second")
+    require(array, nanos % 10 ** (9 - precision) == 0, f"it has more than {precision} digits after the second")
     return nanos // 10 ** (9 - digits)
 
 
@@ -232,7 +232,7 @@ def _one_by_one(array: pa.Array, t: DataType) -> pa.Array:
             cells.append(BadCell(row, text, str(problem)))
     if cells:
         raise BadCells(cells)
-    return attempt(array, lambda part: _as_column(part, t), "it lies outside of the years that the column holds")
+    return attempt(array, lambda part: _as_column(part, t), "it is outside the range of years of the column")
 
 
 def _as_column(texts: pa.Array, t: DataType) -> pa.Array:
@@ -247,7 +247,7 @@ def check_calendar_text(text: str, t: DataType) -> None:
     fraction = re.search(r"\.([0-9]+)", text)
     stored = 3 if t.root == "TIME" else 9
     if fraction and len(fraction[1].rstrip("0")) > min(t.precision or 0, stored):
-        raise ValueError(f"it has more than {min(t.precision or 0, stored)} digits behind the second")
+        raise ValueError(f"it has more than {min(t.precision or 0, stored)} digits after the second")
     if t.root != "DATE" and text.endswith("Z") != (t.root == "TIMESTAMP_LTZ"):
         raise ValueError(NEEDS_ZONE if t.root == "TIMESTAMP_LTZ" else TAKES_NO_ZONE)
 
@@ -255,7 +255,7 @@ def check_calendar_text(text: str, t: DataType) -> None:
 def text_of_cells(raw: pa.Array) -> pa.Array:
     """CSV cells come as bytes: checked only here, so that a bad one is told with its row."""
     if pa.types.is_binary(raw.type):
-        return attempt(raw, lambda part: part.cast(pa.string()), "it is not valid UTF-8; --encoding names another")
+        return attempt(raw, lambda part: part.cast(pa.string()), "it is not valid UTF-8; --encoding selects another encoding")
     if pa.types.is_dictionary(raw.type):
         return raw.dictionary_decode()
     return raw.cast(pa.string()) if pa.types.is_large_string(raw.type) or pa.types.is_string_view(raw.type) else raw

@@ -123,7 +123,7 @@ def _binaries(array: pa.Array, t: DataType) -> pa.Array:
 
 
 def _times(array: pa.Array, t: DataType) -> pa.Array:
-    why = f"it has more than {min(t.precision or 0, MILLIS_DIGITS)} digits behind the second"
+    why = f"it has more than {min(t.precision or 0, MILLIS_DIGITS)} digits after the second"
     millis = _cast(array, t, pa.types.is_time(array.type), why)
     require_digits(array, millis.view(pa.int32()), t.precision or 0, MILLIS_DIGITS, why)
     return millis
@@ -137,10 +137,10 @@ def _timestamps(array: pa.Array, t: DataType, timezone: str | None) -> pa.Array:
             reason = (
                 "has a time zone, the column has none" if array.type.tz is not None else "has no time zone, the column needs one"
             )
-            raise WrongType(str(array.type), f"the input {reason}; which zone is meant is said by --timezone, such as UTC")
+            raise WrongType(str(array.type), f"the input {reason}; give the zone with --timezone, such as UTC")
         array = instants(array, timezone) if array.type.tz is None else local_times(array, timezone)
     precision = t.precision if t.precision is not None else MICROS_DIGITS
-    why = f"it is not a timestamp of {precision} digits behind the second"
+    why = f"it is not a timestamp of {precision} digits after the second"
     cast = _cast(array, t, True, why)
     stored = next(digits for digits in (MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS) if precision <= digits)
     require_digits(array, cast.view(pa.int64()), precision, stored, why)
@@ -159,7 +159,7 @@ def local_times(array: pa.Array, timezone: str) -> pa.Array:
 
 
 def require_digits(array: pa.Array, units: pa.Array, precision: int, stored: int, why: str) -> None:
-    """Of the `stored` decimal digits behind the second only `precision` may be other than zero."""
+    """Of the `stored` decimal digits after the second only `precision` may be other than zero."""
     if precision < stored:
         step = 10 ** (stored - precision)
         numbers = pc.fill_null(units, 0).to_numpy(zero_copy_only=False)
@@ -242,7 +242,7 @@ def _inner(array: pa.Array, values: pa.Array, t: DataType, offsets: np.ndarray, 
 def _require_present(array: pa.Array, missing: pa.Array, row_of: Callable[[int], int]) -> None:
     rows = sorted({row_of(int(place)) for place in np.flatnonzero(missing.to_numpy(zero_copy_only=False))})
     if rows:
-        raise bad_cells(array, rows, "a part of it is null that must not be")
+        raise bad_cells(array, rows, "a NOT NULL part of it is null")
 
 
 def _offsets(array: pa.Array) -> np.ndarray:

@@ -36,7 +36,7 @@ def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
         return
     for entry in version.fresh:
         if not entry.is_postponed and version.context.key_of(entry.file.min_key) > version.context.key_of(entry.file.max_key):
-            yield Violation("PV021", version.file_path(entry), "its least key is above its greatest")
+            yield Violation("PV021", version.file_path(entry), "its least key is greater than its greatest")
 
 
 def bucket_counts_agree(version: Version) -> Iterator[Violation]:

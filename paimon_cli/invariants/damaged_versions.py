@@ -28,7 +28,7 @@ def damaged_versions(context: TableContext, ids: Sequence[int]) -> list[DamagedV
     changelogs = ChangelogHistory(context.storage, context.layout)
     found: list[DamagedVersion] = []
     for number in ids:
-        loss = "what only this snapshot tells"
+        loss = "what only this snapshot records"
         found += _look(context.layout.snapshot(number), loss, lambda n=number: context.snapshots.find(n), number)  # type: ignore[misc]
     for name in context.tags.names():
         loss = f"tag {name}; files that only it needs are orphans then"
@@ -49,7 +49,11 @@ def _look(path: str, loss: str, read: Callable[[], object], number: int | None =
 def set_aside(context: TableContext, damaged: DamagedVersion) -> None:
     """Copy it, then delete it. `Conflict` if it is not what it was when it was planned: then the whole plan is wrong."""
     if damaged not in damaged_versions(context, context.snapshots.ids()):
-        raise Conflict(f"{damaged.path} is not damaged any more, or otherwise", "it was misread, or changed since", "plan again")
+        raise Conflict(
+            f"{damaged.path} is no longer damaged, or damaged in another way",
+            "it was misread, or has changed since",
+            "plan again",
+        )
     directory, _, name = damaged.path.rpartition("/")
     content = context.storage.read_bytes(damaged.path)
     context.storage.write_new(f"{context.layout.root}/{DIRECTORY}/{name}-{context.names.uuid()}", content)

@@ -84,5 +84,5 @@ def statistics_exist(version: Version, stored: StoredFiles) -> Iterator[Violatio
     name, layout = version.snapshot.statistics, version.context.layout
     if name is not None and stored.size(layout.statistics_directory, name) is None:
         yield Violation(
-            "PV055", f"{layout.statistics_directory}/{name}", f"snapshot {version.snapshot.id} names it, it is missing"
+            "PV055", f"{layout.statistics_directory}/{name}", f"snapshot {version.snapshot.id} refers to it, but it is missing"
         )

@@ -116,7 +116,7 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
             yield Violation("PV040", path, f"marks row {positions.max()} of {vector.data_file_name}, which has {have}")
         if vector.cardinality is not None and vector.cardinality != len(positions):
             yield Violation(
-                "PV040", path, f"marks {len(positions)} rows of {vector.data_file_name}, said are {vector.cardinality}"
+                "PV040", path, f"marks {len(positions)} rows of {vector.data_file_name}, its metadata says {vector.cardinality}"
             )
 
 

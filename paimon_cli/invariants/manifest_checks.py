@@ -42,7 +42,7 @@ def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
     known = PartitionRange.of(meta.partition_stats, types) if types else None
     for partition in {entry.partition for entry in entries}:
         if known is not None and not known.may_hold(version.context.partition_values(partition)):
-            return f"holds partition {version.context.partition_path_of(partition)}, outside of the range that its list says"
+            return f"holds partition {version.context.partition_path_of(partition)}, outside the range in its list"
     return ""
 
 
@@ -79,11 +79,11 @@ def files_lie_inside(version: Version) -> Iterator[Violation]:
     """PV028: only metadata of tables with external paths says otherwise, and those are not supported."""
     for entry in version.fresh:
         if entry.file.external_path is not None:
-            yield Violation("PV028", version.path, f"{entry.file.file_name} is said to lie at {entry.file.external_path!r}")
+            yield Violation("PV028", version.path, f"{entry.file.file_name} has the external path {entry.file.external_path!r}")
     for index in version.index_entries:
         if index.index_file.external_path is not None:
             what = index.index_file
-            yield Violation("PV028", version.path, f"{what.file_name} is said to lie at {what.external_path!r}")
+            yield Violation("PV028", version.path, f"{what.file_name} has the external path {what.external_path!r}")
 
 
 def files_live_once(version: Version) -> Iterator[Violation]:

@@ -45,7 +45,7 @@ def manifests_have_a_version(context: TableContext) -> Iterator[Violation]:
         return
     manifests = [status for status in storage.list_directory(layout.manifest_directory) if not status.is_directory]
     if manifests:
-        yield Violation("PV057", layout.snapshot_directory, f"there is no snapshot, but {len(manifests)} manifests are there")
+        yield Violation("PV057", layout.snapshot_directory, f"there is no snapshot, but there are {len(manifests)} manifests")
 
 
 def _holds_versions(context: TableContext, directory: str) -> bool:
@@ -68,7 +68,7 @@ def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
         if not isinstance(following, int) or isinstance(following, bool):
             yield Violation("PV052", status.path, f"names {following!r}, no snapshot")
         elif ids and not ids[0] <= following <= ids[-1] + 1:
-            yield Violation("PV052", status.path, f"stands at snapshot {following}, there are {ids[0]} to {ids[-1]}")
+            yield Violation("PV052", status.path, f"points at snapshot {following}, the table has {ids[0]} to {ids[-1]}")
 
 
 def branches_are_readable(context: TableContext) -> Iterator[Violation]:

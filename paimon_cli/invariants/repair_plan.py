@@ -120,7 +120,7 @@ def _newest_readable(context: TableContext) -> Snapshot | None:
 
 def _plan_removal(context: TableContext, plan: RepairPlan) -> None:
     for number in context.snapshots.resurrected_ids():
-        action = "delete it: it came back after it had expired, and no later snapshot was built on it"
+        action = "delete it: it reappeared after it had expired, and no later snapshot builds on it"
         plan.resurrected.append(number)
         plan.steps.append(RepairStep(RESURRECTED, context.layout.snapshot(number), action))
 
@@ -130,7 +130,7 @@ def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unr
     waiting = unreadable - {version_file.snapshot_id for version_file in plan.set_aside}
     for gap in gaps(ids):
         if len(gap) > LONGEST_GAP:
-            action = f"{len(gap):,} snapshots are missing below it: move it away if it is no snapshot of this table"
+            action = f"{len(gap):,} snapshots are missing below it: move it away if it is not a snapshot of this table"
             plan.steps.append(RepairStep(BY_HAND, context.layout.snapshot(gap.stop), action))
     for number in (number for gap in gaps(ids) if len(gap) <= LONGEST_GAP for number in gap):
         if number in waiting:  # damaged, and not to be set aside now
@@ -150,7 +150,7 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> 
         except FileNotFoundError:
             continue
         except DamagedFile as error:
-            action = f"cannot be read: {error.why}; move it away, it is made anew when it is needed"
+            action = f"cannot be read: {error.why}; move it away, it is created again when needed"
             plan.steps.append(RepairStep(BY_HAND, path, action))
             continue
         hint = parse_hint(text)
@@ -160,7 +160,7 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> 
                 continue
             said = text.strip()[:20].decode(errors="replace") or "nothing"
             plan.hints[path] = right
-            plan.steps.append(RepairStep(HINTS, path, f"let it say {right} instead of {said}"))
+            plan.steps.append(RepairStep(HINTS, path, f"set it to {right} instead of {said}"))
 
 
 def _is_newest(context: TableContext, number: int) -> bool:
@@ -185,7 +185,7 @@ def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_
             dead += [e.file for e in entries if leave_out_damaged and e.file.file_name in damaged]
         for file in dead:
             loss = f"{file.row_count} rows of level {file.level}, sequence numbers {file.min_sequence_number} to "
-            loss += f"{file.max_sequence_number}; older values of their keys may show again"
+            loss += f"{file.max_sequence_number}; older values of their keys may become visible again"
             path = version.context.data_file_path(*place, file)
             kind, state = (DEAD_FILES, "missing") if _is_missing(version, place, file) else (DAMAGED_FILES, "damaged")
             plan.steps.append(RepairStep(kind, path, f"leave the {state} file out of a new snapshot", loss))
@@ -212,7 +212,7 @@ def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
     for found in consumers_stand_somewhere(context):
         name = found.path.rpartition(f"/{CONSUMER_PREFIX}")[2]
         command = f"paimon-cli consumers reset {context.layout.argument} {shlex.quote(name)}"
-        yield RepairStep(BY_HAND, found.path, f"{found.message}: let it go on with what comes", "", command)
+        yield RepairStep(BY_HAND, found.path, f"{found.message}: reset it to the next snapshot", "", command)
     for found in branches_are_readable(context):
         name = found.message.removeprefix("branch ").partition(":")[0]
         command = f"paimon-cli branches rm {context.layout.argument} {shlex.quote(name)}"
@@ -226,7 +226,7 @@ def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
         if entry.index_file.external_path is None:
             found.update((violation.path, violation) for violation in index_can_be_read(version, entry))
     for violation in found.values():
-        action = f"{violation.message}: restore it from a copy, or roll back to before it was made"
+        action = f"{violation.message}: restore it from a backup, or roll back to a snapshot before it"
         yield RepairStep(BY_HAND, violation.path, action, "", f"paimon-cli snapshots ls {version.context.layout.argument}")
 
 
@@ -249,7 +249,7 @@ def _plan_damaged_files(version: Version, place: Place, plan: RepairPlan, damage
     for entry in version.at(place):
         if entry.file.file_name in damaged:
             path = version.context.data_file_path(*place, entry.file)
-            action = f"{damaged[entry.file.file_name]}: restore it from a copy, or leave it out of a new snapshot"
+            action = f"{damaged[entry.file.file_name]}: restore it from a backup, or leave it out of a new snapshot"
             plan.steps.append(RepairStep(BY_HAND, path, action, "", command))
 
 
@@ -264,7 +264,7 @@ def _without_dangling(
             continue
         kept = tuple(r for r in ranges if r.data_file_name in alive)
         for gone in (r for r in ranges if r.data_file_name not in alive):
-            action = f"list no vector for {gone.data_file_name}, which does not live, in a new snapshot"
+            action = f"list no vector for {gone.data_file_name}, which is no longer live, in a new snapshot"
             plan.steps.append(RepairStep(VECTORS, version.index_path(entry), action))
         if len(kept) < len(ranges):
             old.append(entry.index_file)
@@ -283,7 +283,7 @@ def _plan_lost_commits(
         found = f"{len(lost.entries)} data files with {rows} rows, {age // 1000} s old"
         if is_sure or lost.is_sure or (LOST_COMMITS in only and age >= min_age_millis):
             plan.lost.append(lost)
-            why = "a snapshot of this number was there" if is_sure or lost.is_sure else "no snapshot names it"
+            why = "a snapshot with this number existed" if is_sure or lost.is_sure else "no snapshot refers to it"
             plan.steps.append(RepairStep(LOST_COMMITS, lost.path, f"commit it again: {why}; {found}"))
         else:
             command = f"paimon-cli repair {context.layout.argument} --only lost-commits --apply"
@@ -296,7 +296,7 @@ def _plan_by_hand(
 ) -> None:
     path = str(error.details.get("path", context.layout.snapshot(newest.id)))
     good = next(_readable_below(context, newest.id), None)
-    action = f"cannot be mended: {error}"
+    action = f"cannot be repaired: {error}"
     command = "" if good is None else f"paimon-cli rollback {context.layout.argument} --to {good}"
     plan.steps.append(RepairStep(BY_HAND, path, action, "", command))
 

@@ -71,9 +71,9 @@ class _RowsOfFile:
         if self._keys:
             yield from self._key_violations()
         if self._misplaced:
-            yield self._of("PV035", f"{self._misplaced} of its rows belong into another bucket by their key")
+            yield self._of("PV035", f"{self._misplaced} of its rows belong to another bucket by their key")
         if self._strangers:
-            yield self._of("PV036", f"{self._strangers} of its rows belong into another partition")
+            yield self._of("PV036", f"{self._strangers} of its rows belong to another partition")
         for code, message in self._ranges.differences(entry.file, self._keys):
             yield self._of(code, message)
 
@@ -120,7 +120,7 @@ class _RowsOfFile:
     def _key_violations(self) -> Iterator[Violation]:
         file, schema = self._entry.file, self._context.schema
         if self._disordered:
-            yield self._of("PV030", "its rows do not ascend strictly by key")
+            yield self._of("PV030", "its rows are not in strictly ascending order of their keys")
         if self._two_keys:
             yield self._of("PV049", f"{self._two_keys} of its rows have another key in their _KEY_ columns")
         if file.delete_row_count is not None and file.delete_row_count != self._retractions:
@@ -193,7 +193,7 @@ def one_unmarked_row_per_key(version: Version, place: Place) -> Iterator[Violati
     order = stable_order(words)
     twice = rows.num_rows - len(group_starts([word[order] for word in words]))
     if twice:
-        yield Violation("PV033", version.bucket_directory(place), f"{twice} rows of keys that another row shows already")
+        yield Violation("PV033", version.bucket_directory(place), f"{twice} rows repeat keys that another row already shows")
 
 
 def _shown_rows(version: Version, place: Place) -> Iterator[pa.RecordBatch]:
@@ -231,4 +231,6 @@ def hash_index_holds_every_key(version: Version, place: Place) -> Iterator[Viola
             if batch.num_rows:
                 missing += int(np.count_nonzero(~np.isin(hash_rows(batch.columns, types), hashes)))
     if missing:
-        yield Violation("PV041", version.bucket_directory(place), f"{missing} rows have keys that the hash index does not know")
+        yield Violation(
+            "PV041", version.bucket_directory(place), f"{missing} rows have keys that are missing from the hash index"
+        )

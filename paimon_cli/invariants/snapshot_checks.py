@@ -46,7 +46,7 @@ def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
             continue
         hint = parse_hint(text)
         if hint is None:
-            yield Violation("PV003", path, f"holds {text.strip()[:20].decode(errors='replace')!r}, no snapshot id")
+            yield Violation("PV003", path, f"holds {text.strip()[:20].decode(errors='replace')!r}, which is not a snapshot id")
         elif hint > limit:
             yield Violation("PV003", path, f"says {hint}, the {what} snapshot is {limit}")
 
@@ -57,7 +57,7 @@ def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
         yield Violation(
             "PV008",
             context.layout.snapshot(number),
-            "came back after it had expired: a writer put it there too late and died; its rows were never in the table, "
+            "reappeared after it had expired: a writer published it too late and died; its rows were never in the table, "
             "`paimon-cli expire` or `repair --apply` removes it",
         )
 
@@ -99,7 +99,7 @@ def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
             continue
         if snapshot is not None and snapshot.schema_id not in known:
             path = table.layout.schema(snapshot.schema_id)
-            yield Violation("PV006", path, f"snapshot {number}: no schema {snapshot.schema_id}, {path} is not there")
+            yield Violation("PV006", path, f"snapshot {number}: no schema {snapshot.schema_id}, {path} does not exist")
 
 
 def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
@@ -122,7 +122,7 @@ def base_is_what_lived_before(before: Version, version: Version) -> Iterator[Vio
     for entry in lost:
         yield Violation("PV010", version.path, f"has lost {version.label(entry)}")
     for entry in smuggled:
-        yield Violation("PV010", version.path, f"has {version.label(entry)} that nobody added")
+        yield Violation("PV010", version.path, f"has {version.label(entry)} that no commit added")
 
 
 def delta_fits(before: Version | None, version: Version) -> Iterator[Violation]:
@@ -132,9 +132,9 @@ def delta_fits(before: Version | None, version: Version) -> Iterator[Violation]:
         if entry.identity in seen:
             yield Violation("PV011", version.path, f"changes {version.label(entry)} twice")
         elif before is not None and entry.kind == ADD and before.holds(entry):
-            yield Violation("PV011", version.path, f"adds {version.label(entry)}, which is there already")
+            yield Violation("PV011", version.path, f"adds {version.label(entry)}, which is already live")
         elif before is not None and entry.kind != ADD and not before.holds(entry):
-            yield Violation("PV011", version.path, f"deletes {version.label(entry)}, which is not there")
+            yield Violation("PV011", version.path, f"deletes {version.label(entry)}, which is not live")
         seen.add(entry.identity)
 
 

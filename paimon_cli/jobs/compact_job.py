@@ -251,8 +251,8 @@ def _raise_what_is_left(
     done = len(total.committed)
     if not done and (request.on_conflict != SKIP or total.failures):
         raise errors[0]
-    of, hint = f"{len(errors)} of {done + len(errors)} buckets", "run the command again for the rest"
+    of, hint = f"{len(errors)} of {done + len(errors)} buckets", "run the command again for the remaining buckets"
     details = {"buckets_committed": done, "buckets_skipped": len(errors), "snapshots": [s.id for s in summary.snapshots]}
     if total.failures:
         raise PartialSuccess(f"{of} failed", str(errors[0]), errors[0].hint or hint, **details)
-    raise PartialSuccess(f"{of} were skipped", "another job had compacted them meanwhile", hint, **details)
+    raise PartialSuccess(f"{of} were skipped", "another job compacted them meanwhile", hint, **details)

@@ -15,7 +15,7 @@ from paimon_cli.storage.clock_and_names import Clock
 
 COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try again", "gone", "failed"
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
-"""What the next round may find mended."""
+"""Errors that may be resolved by the next round."""
 
 
 @dataclass(frozen=True)

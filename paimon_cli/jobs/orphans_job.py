@@ -57,9 +57,7 @@ def _set_aside(context: TableContext, quarantine: str) -> SetAside:
     """Copies keep their path below the table; one of an earlier run is replaced. `UsageError` if they were in the table again."""
     storage, directory = storage_for_url(quarantine)
     if f"{directory.rstrip('/')}/".startswith(f"{context.url}/"):
-        raise UsageError(
-            f"{quarantine} lies inside of the table", "copies there would be orphans again", "take another directory"
-        )
+        raise UsageError(f"{quarantine} is inside the table", "copies there would be orphans again", "choose another directory")
 
     def copy(path: str) -> None:
         target = directory + path.removeprefix(context.url)

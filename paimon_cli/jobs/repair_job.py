@@ -51,7 +51,7 @@ def restore_snapshot(context: TableContext, number: int) -> Snapshot:
     before = Version(context, context.snapshots.get(number - 1))
     after_id = next((i for i in context.snapshots.ids() if i > number), None)
     if after_id is None:
-        raise Conflict(f"snapshot {number} of {context.address} is not between two others any more", hint="plan again")
+        raise Conflict(f"snapshot {number} of {context.address} is no longer between two snapshots", hint="plan again")
     after = Version(context, context.snapshots.get(after_id))
     lost, added = after.changed_on_the_way(before)
     delta = [ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in lost] + added
@@ -77,7 +77,7 @@ def restore_snapshot(context: TableContext, number: int) -> Snapshot:
         uuid=context.names.uuid(),
     )
     if not publish(context, snapshot):
-        raise StorageUnavailable(f"snapshot {number} was not written", "somebody else made it meanwhile", "plan again")
+        raise StorageUnavailable(f"snapshot {number} was not written", "another process created it meanwhile", "plan again")
     return snapshot
 
 

@@ -86,7 +86,7 @@ def plan_rescale(context: TableContext, buckets: int, partitions: Sequence[Mappi
     check_writable_table(context)
     present = context.options.bucket
     if present < 1:
-        raise NotSupported(f"cannot rescale a table with bucket = {present}", "only fixed numbers of buckets are written")
+        raise NotSupported(f"cannot rescale a table with bucket = {present}", "this version writes fixed numbers of buckets only")
     if partitions and buckets != present:
         raise UsageError(
             f"some partitions of {context.address} cannot have {buckets} buckets while its option says {present}",
@@ -149,7 +149,9 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
     if rows != shown:
         with cleaning_up():
             delete_created_files(scaled, messages)
-        raise PaimonError(f"{shown} rows became {rows} on their way into {plan.buckets} buckets", "nothing was committed")
+        raise PaimonError(
+            f"{shown} rows became {rows} when they were rewritten into {plan.buckets} buckets", "nothing was committed"
+        )
     snapshots = _commit(scaled, messages, PartitionSpec.exactly(chosen), snapshot)
     size = sum(file.file_size for file in files)
     return RescaleSummary(plan.buckets, len(chosen), rows, len(files), size, snapshots)

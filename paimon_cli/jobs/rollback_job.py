@@ -46,7 +46,7 @@ def find_target(context: TableContext, text: str) -> RollbackTarget:
     if snapshot is None:
         raise NotFound(
             f"no snapshot of {context.address} as old as {text}",
-            "all are later",
+            "every snapshot is newer",
             f"paimon-cli snapshots ls {context.layout.argument}",
         )
     return RollbackTarget(snapshot)
@@ -63,7 +63,7 @@ def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, lis
     """The newest snapshot, and what its buckets have otherwise than the target's."""
     latest = context.snapshots.latest()
     if latest is None:
-        raise NotFound(f"{context.address} has no snapshots", "there is nothing to go back from")
+        raise NotFound(f"{context.address} has no snapshots", "there is nothing to roll back")
     return latest, differences(context, latest, target)
 
 
@@ -97,7 +97,7 @@ def _check_target(context: TableContext, target: Snapshot, error: Exception) -> 
     if not is_tagged and context.snapshots.in_history(target.id) is None:
         raise NotFound(
             f"snapshot {target.id} of {context.address} has expired meanwhile",
-            "an expiry deleted files that it needs; the table is as it was",
+            "an expiry deleted files that it needs; the table is unchanged",
             "go back to a newer snapshot, or make a tag of the target first",
             snapshot_id=target.id,
         ) from error

@@ -52,7 +52,7 @@ class FileForm:
         found = format_name or FORMATS.get(ending.lower())
         if found is None:
             hint = "end it in .parquet, .csv, .arrow or .ndjson (.csv.gz, .ndjson.zst), name the --format, or a directory: DIR/"
-            raise UsageError(f"cannot tell the format of {path}", "its name does not end in one", hint)
+            raise UsageError(f"cannot tell the format of {path}", "its extension is not a known format", hint)
         if compression and found not in ("csv", "ndjson"):
             raise UsageError(f"{path}: {found} is not compressed as a whole", f"leave .{compression} out")
         return FileForm(found, compression)

@@ -52,14 +52,14 @@ def _environment_error(text: str) -> PaimonError | None:
     if missing := _MISSING_MODULE.search(text):
         return UsageError(
             f"the Spark executors lack the Python module '{missing[1]}'",
-            "the package ships itself to them, but not what it depends on",
+            "paimon-cli ships itself to them, but not its dependencies",
             "install paimon-cli in the executors' Python, or name one that has it: --spark-conf spark.pyspark.python=PATH",
         )
     if "PYTHON_VERSION_MISMATCH" in text:
         return UsageError(
             "the Spark executors run another Python version than this command",
             _matching_line(text, "PYTHON_VERSION_MISMATCH"),
-            "name a fitting one: --spark-conf spark.pyspark.python=PATH",
+            "name a matching one: --spark-conf spark.pyspark.python=PATH",
         )
     if "java.lang.OutOfMemoryError" in text:
         return StorageUnavailable(
@@ -76,7 +76,9 @@ def _environment_error(text: str) -> PaimonError | None:
             "lack of memory is the usual cause: use fewer cores at once",
         )
     if "Py4JNetworkError" in text or "Answer from Java side is empty" in text or "Connection refused" in text:
-        return StorageUnavailable("Spark's JVM is gone", "it ended while a job was running", "lack of memory is the usual cause")
+        return StorageUnavailable(
+            "Spark's JVM has exited", "it ended while a job was running", "lack of memory is the usual cause"
+        )
     return None
 
 

@@ -75,7 +75,7 @@ def stage_write(
     """
     check_writable_table(context)
     if file.exists():
-        raise UsageError(f"{file.name} exists", "it may hold a commit that is not decided", "name another file")
+        raise UsageError(f"{file.name} exists", "it may hold a commit that is neither committed nor aborted", "name another file")
     identity = _identity(context, request)
     _refuse_repeated(context, identity)
     plan = plan_write(context, replace(request, compaction=NO_COMPACTION))
@@ -110,7 +110,7 @@ def stage_write(
 
 def _refuse_repeated(context: TableContext, identity: CommitIdentity) -> None:
     if Committer(context).is_committed(identity):
-        raise UsageError(f"commit {identity.identifier} of user {identity.user} was made before", "there is nothing to stage")
+        raise UsageError(f"commit {identity.identifier} of user {identity.user} was already made", "there is nothing to stage")
 
 
 def _staged_identity(staged: StagedCommit) -> CommitIdentity:
@@ -124,7 +124,7 @@ def _identity(context: TableContext, request: WriteRequest) -> CommitIdentity:
         return CommitIdentity(fresh_identity(context).user, 0, assume_new=True)
     if request.commit_user is None or request.commit_id in (None, BATCH_IDENTIFIER):
         raise UsageError(
-            "a staged commit needs --commit-user and --commit-id, or neither", "by them it is recognised when it is repeated"
+            "a staged commit needs --commit-user and --commit-id, or neither", "they identify the commit if it is repeated"
         )
     return identity_of(context, request.commit_user, request.commit_id, request.assume_new)
 
@@ -135,7 +135,7 @@ def commit_stage(context: TableContext, file: StageFile, staged: StagedCommit) -
     After a conflict the data files are deleted and the file says so; after any other failure this can be repeated.
     """
     if staged.state == ABORTED:
-        raise Refused(f"{file.name} was aborted", "its data files are gone", "write the rows again")
+        raise Refused(f"{file.name} was aborted", "its data files were deleted", "write the rows again")
     if _is_published(context, staged):
         if staged.state == STAGED:
             file.write(replace(staged, state=COMMITTED, snapshot_ids=_snapshot_ids(context, staged)))
@@ -188,7 +188,7 @@ def check_table(context: TableContext, file: StageFile, staged: StagedCommit) ->
     if not same:
         raise UsageError(
             f"{file.name} was staged for another table at {staged.table}",
-            f"the schema {staged.schema_id} that its files were written with is not there",
+            f"schema {staged.schema_id}, which its files were written with, does not exist",
             "write the rows again",
         )
 
@@ -221,8 +221,8 @@ def _check_files(context: TableContext, file: StageFile, staged: StagedCommit) -
     identity = _staged_identity(staged)
     if Committer(context).is_committed(identity):
         raise Conflict(
-            f"user {identity.user} has committed more than {identity.identifier} by now",
-            "identifiers of one user must rise, or a repeated commit would not be recognised",
+            f"user {identity.user} has already committed a higher identifier than {identity.identifier}",
+            "identifiers of a user must rise, or a repeated commit could not be recognised",
             "abort it and write the rows again under another identifier",
         )
 

@@ -30,7 +30,7 @@ def check_effect(context: TableContext, before: pa.RecordBatch, after: pa.Record
             name = context.options.merge_engine
             hint = f"set {REMOVING[name]}" if name in REMOVING and not context.options.ignore_delete else ""
             raise BadInput(
-                f"merge-engine={name} does not delete rows of this table", "the row would stay, without its values", hint
+                f"merge-engine={name} does not delete rows of this table", "the row would remain, without its values", hint
             )
         return
     for name in context.schema.field_names:
@@ -40,7 +40,7 @@ def check_effect(context: TableContext, before: pa.RecordBatch, after: pa.Record
             raise BadInput(
                 f"column {name} of the row with {key} would not become {wanted[different]}",
                 f"merge-engine={context.options.merge_engine} would show {shown[different]}",
-                "nothing was committed; write rows that the engine merges to what you want",
+                "nothing was committed; write rows that the merge engine turns into the values you want",
                 column=name,
                 row=key,
             )

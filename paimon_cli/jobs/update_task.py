@@ -132,14 +132,14 @@ def _check_winners(context: TableContext, before: pa.RecordBatch, after: pa.Reco
         key = _key(context, before, int(np.argmax(kinds != UPDATE_AFTER)))
         raise BadInput(
             f"the row with {key} would not change",
-            f"of its versions the one with the greatest {', '.join(engine.sequence_fields)} is shown, and SET lowers it",
+            f"readers see the version with the greatest {', '.join(engine.sequence_fields)}, and SET lowers it",
             HINT,
         )
 
 
 def _bad_row(context: TableContext, assignment: Assignment, batch: pa.RecordBatch, row: int, why: str) -> BadInput:
     key, column = _key(context, batch, row), assignment.column.name
-    return BadInput(f"SET {column} = {assignment.sql} does not work for the row with {key}", why, HINT, column=column, row=key)
+    return BadInput(f"SET {column} = {assignment.sql} fails for the row with {key}", why, HINT, column=column, row=key)
 
 
 def _key(context: TableContext, batch: pa.RecordBatch, row: int) -> str:

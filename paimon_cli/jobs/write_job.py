@@ -214,7 +214,9 @@ def identity_of(
     if commit_id is not None and commit_id > BATCH_IDENTIFIER:
         raise UsageError(f"--commit-id {commit_id} is too great", f"the greatest is {BATCH_IDENTIFIER}")
     if commit_user == "":
-        raise UsageError("--commit-user is empty", "commits of all who leave it empty would count as one user's", "name a user")
+        raise UsageError(
+            "--commit-user is empty", "all commits with an empty user would count as those of one user", "name a user"
+        )
     if commit_user is None:
         return fresh_identity(context)
     return CommitIdentity(commit_user, BATCH_IDENTIFIER if commit_id is None else commit_id, assume_new=assume_new)
@@ -303,7 +305,7 @@ def overwritten(
     for message in messages:
         if not spec.matches(message.partition):
             raise BadInput(
-                f"rows of partition {context.partition_path_of(message.partition)} lie outside of the partition to overwrite",
+                f"rows of partition {context.partition_path_of(message.partition)} are outside the partition to overwrite",
                 "nothing was committed",
                 "leave those rows out, or overwrite without --partition",
             )

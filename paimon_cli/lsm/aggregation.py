@@ -75,7 +75,7 @@ class Aggregation:
 def no_retraction(column: str) -> BadInput:
     """A row of kind -D or -U reached a column whose function has no inverse."""
     return BadInput(
-        f"column {column} cannot take back a row of kind -D or -U",
+        f"column {column} cannot retract a row of kind -D or -U",
         "its aggregate function has no inverse",
         f"set fields.{column}.ignore-retract=true, or leave such rows out of the input",
         column=column,

@@ -52,7 +52,7 @@ class FirstRow:
             return None
         return BadInput(
             "merge-engine=first-row takes no rows of kind -D or -U",
-            "the first row of a key stays, nothing takes it back",
+            "the first row of a key stays, and cannot be deleted",
             "drop them from the input, or set the option ignore-delete=true",
         )
 

@@ -40,7 +40,7 @@ def _check_order(schema: TableSchema, options: TableOptions) -> None:
     for key, names in (("sequence.field", options.sequence_fields), *((key, fields) for key, (fields, _) in groups)):
         for field in schema.fields_of(names):
             if field.type.root in NESTED_ROOTS | NEWER_ROOTS:
-                raise NotSupported(f"{key} with {field.name} {type_to_sql(field.type)}", "only plain values are put in order")
+                raise NotSupported(f"{key} with {field.name} {type_to_sql(field.type)}", "only plain values have an order")
 
 
 def _descending(options: TableOptions) -> bool:
@@ -56,7 +56,7 @@ def _aggregation(schema: TableSchema, options: TableOptions) -> Aggregation:
     if deaf and options.aggregation_remove_record_on_delete:
         raise UsageError(
             f"fields.{min(deaf)}.ignore-retract and aggregation.remove-record-on-delete contradict each other",
-            "a -D is either ignored or removes the row",
+            "a -D row either is ignored or removes the row",
         )
     return Aggregation(
         functions,
@@ -125,13 +125,13 @@ def _check_removal(groups: tuple[SequenceGroup, ...], options: TableOptions) -> 
     on_group = "partial-update.remove-record-on-sequence-group"
     for option, is_set in (("partial-update.remove-record-on-delete", on_delete), (on_group, bool(removing))):
         if is_set and options.ignore_delete:
-            raise UsageError(f"ignore-delete and {option} contradict each other", "a -D is either ignored or removes the row")
+            raise UsageError(f"ignore-delete and {option} contradict each other", "a -D row either is ignored or removes the row")
     if on_delete and groups:
         raise UsageError(
             "sequence groups and partial-update.remove-record-on-delete contradict each other",
-            "a group decides itself what a -D does to its columns",
+            "each group decides what a -D row does to its columns",
             f"use {on_group}",
         )
     unknown = set(removing) - {name for group in groups for name in group.fields}
     if unknown:
-        raise UsageError(f"{on_group} names '{min(unknown)}'", "it is no sequence field of a sequence group")
+        raise UsageError(f"{on_group} names '{min(unknown)}'", "it is not a sequence field of a sequence group")

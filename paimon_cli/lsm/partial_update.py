@@ -43,7 +43,7 @@ class PartialUpdate:
             return None
         return BadInput(
             "merge-engine=partial-update takes no rows of kind -D or -U",
-            "a row holds parts of several writes, and nothing says which of them to take back",
+            "a row combines several writes, and it is unknown which of them to retract",
             "set ignore-delete=true or partial-update.remove-record-on-delete=true, use sequence groups, or drop such rows",
         )
 

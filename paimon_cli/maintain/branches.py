@@ -20,7 +20,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
     Schemas come first, so that the branch can be read at any moment, if only as an empty one.
     """
     if tag is not None and snapshot_id is not None:
-        raise UsageError("a branch begins at a tag or at a snapshot, not at both")
+        raise UsageError("a branch starts at a tag or at a snapshot, not at both")
     check_branch_name(name)
     branches = context.branches
     if name in branches.directories():
@@ -45,7 +45,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
     # Whoever expires the snapshot, or deletes the tag, asks for branches when that file is gone: see `create_tag`.
     if not storage.exists(holder):
         _delete(context, name)
-        raise NotFound(f"what branch '{name}' was to begin with has gone meanwhile", f"{holder} was deleted")
+        raise NotFound(f"the start of branch '{name}' was deleted meanwhile", f"{holder} was deleted")
     return snapshot.id
 
 
@@ -70,7 +70,7 @@ def rename_branch(context: TableContext, name: str, new_name: str) -> None:
     for status in sorted(copied, key=_schemas_first):
         context.storage.overwrite(new + status.path.removeprefix(old), context.storage.read_bytes(status.path))
     if {status.path for status in _files(context, old)} != {status.path for status in copied}:
-        conflict = Conflict(f"branch '{name}' was not renamed", "somebody committed to it meanwhile", "try again")
+        conflict = Conflict(f"branch '{name}' was not renamed", "another job committed to it meanwhile", "try again")
         with cleaning_up(conflict):
             _delete(context, new_name)
         raise conflict
@@ -84,7 +84,7 @@ def _start(context: TableContext, tag: str | None, snapshot_id: int | None) -> t
     if tag is not None:
         snapshot, content = context.tags.get(tag).snapshot, context.tags.content(tag)
         if content is None:
-            raise NotFound(f"tag '{tag}' has gone meanwhile")
+            raise NotFound(f"tag '{tag}' was deleted meanwhile")
         return snapshot, snapshot_text(content), context.layout.tag(tag)
     text, holder = snapshot_and_holder(context, snapshot_id)
     return Snapshot.from_json(text, holder), text, holder

@@ -87,7 +87,7 @@ def drop_table(storage: Storage, layout: TableLayout, schema: TableSchema, plan:
     raise PartialSuccess(
         f"{len(left)} of {len(plan.files)} files of {layout.root} could not be deleted",
         str(failures[0]),
-        "drop it again when that is mended: the rest is gone",
+        "run the drop again once that is fixed: the other files are deleted",
         left=[file.path for file in left],
     )
 

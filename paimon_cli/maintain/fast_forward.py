@@ -57,13 +57,13 @@ def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
     branch = main.at_branch(name)
     theirs, ours = all_ids(branch), all_ids(main)
     if not theirs:
-        raise NotFound(f"branch '{name}' of {main.url} has no snapshots", "there is nothing to go forward to")
+        raise NotFound(f"branch '{name}' of {main.url} has no snapshots", "there is nothing to fast-forward to")
     common = _common(main, branch, ours, theirs)
     own = [number for number in ours if number > (common or 0) and (common is not None or number >= theirs[0])]
     if own and theirs[-1] == common:
-        what = f"branch '{name}' has nothing that main has not"
+        what = f"branch '{name}' has no snapshots that main lacks"
         raise UsageError(
-            what, f"main has gone on since snapshot {common}", f"paimon-cli rollback {main.layout.argument} --to {common}"
+            what, f"main has other commits since snapshot {common}", f"paimon-cli rollback {main.layout.argument} --to {common}"
         )
     schemas, dropped_schemas = _schema_changes(main, branch)
     tags, their_tags = main.tags.all(), branch.tags.names()
@@ -127,8 +127,8 @@ def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan)
         if outcome is not PutOutcome.CREATED and _content(main, number) != content:
             raise Conflict(
                 f"main was not fast-forwarded to branch '{plan.branch}' beyond snapshot {number - 1}",
-                f"somebody committed snapshot {number} to main meanwhile",
-                "look at it, then try again",
+                f"another job committed snapshot {number} to main meanwhile",
+                "inspect it, then try again",
                 snapshot_id=number,
             )
         main.storage.overwrite(main.layout.latest_hint, str(number).encode())
@@ -191,5 +191,5 @@ def _schema_changes(main: TableContext, branch: TableContext) -> tuple[tuple[int
     for number in set(ours) & set(theirs):
         if main.schemas.get(number) != branch.schemas.get(number):
             what = f"main cannot be fast-forwarded to branch '{branch.branch}'"
-            raise Conflict(what, f"both made a schema {number}, and they differ", "alter one of them back")
+            raise Conflict(what, f"both have a schema {number}, and the two differ", "alter one of them back")
     return tuple(n for n in theirs if n not in ours), tuple(n for n in ours if n > branch.schema.id)

@@ -86,7 +86,7 @@ class NeededFiles:
                 return
             except SnapshotGone:
                 continue
-        raise NotFound(f"snapshots of {context.address} keep vanishing", "somebody is deleting them", "try again later")
+        raise NotFound(f"snapshots of {context.address} keep vanishing", "another job is deleting them", "try again later")
 
     def _need_history(self, context: TableContext, up_to: int | None) -> None:
         manifests, before = SharedManifests(context), None

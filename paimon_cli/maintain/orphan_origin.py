@@ -35,14 +35,14 @@ class LostCommit:
         missing = [entry for entry in orphaned if entry.file.file_name not in on_disk]
         user = f"user {self.snapshot.commit_user}" if self.snapshot else "an unknown user"
         if not self.added or not orphaned:
-            return f"metadata of a commit attempt of {user} at {moment} that was made again or given up"
+            return f"metadata of a commit attempt of {user} at {moment} that was retried or given up"
         rows = sum(entry.file.row_count for entry in orphaned)
         what = f"{len(orphaned)} file{'s' if len(orphaned) > 1 else ''}, {rows} row{'s' if rows != 1 else ''}"
         if missing and len(missing) == len(orphaned):
-            return f"metadata of a version that expired or was given up; its data is gone (commit at {moment})"
+            return f"metadata of a version that expired or was given up; its data files no longer exist (commit at {moment})"
         if missing:
-            return f"looks like a lost commit of {user} at {moment}: {what}, of which {len(missing)} are gone"
-        return f"looks like a lost commit of {user} at {moment}: {what}, all there"
+            return f"looks like a lost commit of {user} at {moment}: {what}, {len(missing)} of them missing"
+        return f"looks like a lost commit of {user} at {moment}: {what}, all present"
 
 
 def origins(context: TableContext, files: Sequence[Candidate], used: UsedNames) -> dict[str, str]:
@@ -62,18 +62,18 @@ def _origin(
     used: UsedNames,
 ) -> str:
     if file.kind == TEMPORARY:
-        return "temporary file of a write that was cut off"
+        return "temporary file of an interrupted write"
     if file.kind == MANIFEST:
         match = _COMMIT.fullmatch(file.name)
-        return texts[match[1]] if match else "no version names it"
+        return texts[match[1]] if match else "no version refers to it"
     if file.kind == DATA:
         if file.name in by_data:
             return texts[by_data[file.name].uuid]
         job = used.job_of.get(stamp_of(file.name))
         if job is not None:
-            return f"left over of the job of user {job.commit_user} that made snapshot {job.id}"
+            return f"left over from the job of user {job.commit_user} that made snapshot {job.id}"
         return f"written at {_moment(file.modified_millis)}, never committed (its writer died), or left by an expiry"
-    return "an index file that no version names" if file.kind == INDEX else "statistics that no version names"
+    return "an index file that no version refers to" if file.kind == INDEX else "statistics that no version refers to"
 
 
 def _commits(context: TableContext, files: Sequence[Candidate]) -> dict[str, LostCommit]:

@@ -62,7 +62,7 @@ def _next_snapshot(content: bytes, path: str) -> int:
     try:
         return int(json.loads(content)["nextSnapshot"])
     except (ValueError, KeyError, TypeError) as error:
-        hint = "delete the file if nobody reads as this consumer any more"
+        hint = "delete the file if this consumer is no longer in use"
         raise DamagedFile(f"cannot read consumer file {path}", f"{type(error).__name__}: {error}", hint, path=path) from error
 
 

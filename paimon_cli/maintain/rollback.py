@@ -60,7 +60,7 @@ def rollback_target(context: TableContext, snapshot_id: int | None = None, tag: 
         if tag is None:
             raise context.snapshots.missing(snapshot_id)
     if tag is None:
-        raise NotFound(f"nothing to go back to in {context.address}", "neither a snapshot nor a tag is named")
+        raise NotFound(f"nothing to roll back to in {context.address}", "neither a snapshot nor a tag was given")
     snapshot = context.tags.get(tag).snapshot
     is_there = context.storage.exists(context.layout.snapshot(snapshot.id))
     return RollbackTarget(snapshot, None if is_there else tag)
@@ -139,7 +139,7 @@ def take_out(context: TableContext, snapshots: Sequence[int], target: int) -> No
             storage.put_if_absent(layout.snapshot(number), content)
         raise Conflict(
             f"{context.address} was not rolled back to snapshot {target}",
-            f"snapshot {min(newer)} was committed meanwhile; the history is as it was",
+            f"snapshot {min(newer)} was committed meanwhile; the history is unchanged",
             "stop the writers, then try again",
             snapshot_id=min(newer),
         )
@@ -150,7 +150,7 @@ def _bring_back(context: TableContext, target: Snapshot, text: bytes) -> None:
     storage, layout = context.storage, context.layout
     outcome = storage.put_if_absent(layout.snapshot(target.id), text)
     if outcome is not PutOutcome.CREATED and context.snapshots.find(target.id) is None:
-        raise Conflict(f"snapshot {target.id} of {context.address} could not be brought back", "the storage did not take it")
+        raise Conflict(f"snapshot {target.id} of {context.address} could not be restored", "the storage did not accept it")
     point_at_earliest(context, target.id)
 
 

@@ -35,17 +35,17 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
     path = context.layout.tag(name)
     outcome = context.storage.put_if_absent(path, content)
     if outcome is PutOutcome.EXISTS and context.tags.content(name) != content:
-        raise UsageError(f"tag '{name}' exists", "somebody made it just now")
+        raise UsageError(f"tag '{name}' exists", "another process has just created it")
     if outcome is PutOutcome.UNKNOWN and context.tags.content(name) != content:
-        raise CommitUnknown(f"tag '{name}' may or may not have been made", "the storage gave no clear answer", path=path)
+        raise CommitUnknown(f"tag '{name}' may or may not have been created", "the storage gave no clear answer", path=path)
     # Whoever expires the snapshot asks for tags when its file is gone: either it sees this tag, or we see that it is gone.
     try:
         is_held = context.storage.exists(holder)
     except StorageUnavailable as error:
-        what = f"tag '{name}' was made, and may have come too late"
-        raise CommitUnknown(what, f"whether {holder} is still there cannot be seen: {error}", path=path) from error
+        what = f"tag '{name}' was created, but possibly too late"
+        raise CommitUnknown(what, f"cannot determine whether {holder} still exists: {error}", path=path) from error
     if not is_held:
-        gone = NotFound("the snapshot to tag has gone meanwhile", f"{holder} was deleted", "tag a newer one")
+        gone = NotFound("the snapshot to tag was deleted meanwhile", f"{holder} was deleted", "tag a newer one")
         with cleaning_up(gone):
             context.storage.delete(path)
         raise gone
@@ -62,7 +62,7 @@ def replace_tag(context: TableContext, name: str, snapshot_id: int | None = None
     if not context.storage.exists(holder):
         if before is not None:
             context.storage.overwrite(path, before)
-        raise NotFound("the snapshot to tag has gone meanwhile", f"{holder} was deleted", "tag a newer one")
+        raise NotFound("the snapshot to tag was deleted meanwhile", f"{holder} was deleted", "tag a newer one")
     return Tag.from_json(content, path)
 
 
@@ -74,17 +74,17 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> None:
     if content is not None:
         Tag.from_json(content, context.layout.tag(name))
     if content is None or context.tags.content(new_name) is not None:
-        raise UsageError(f"tag '{new_name}' exists" if content is not None else f"tag '{name}' has gone meanwhile")
+        raise UsageError(f"tag '{new_name}' exists" if content is not None else f"tag '{name}' was deleted meanwhile")
     outcome = context.storage.put_if_absent(context.layout.tag(new_name), content)
     if outcome is not PutOutcome.CREATED and context.tags.content(new_name) != content:
-        raise Conflict(f"tag '{name}' was not renamed", f"'{new_name}' was made by somebody else meanwhile")
+        raise Conflict(f"tag '{name}' was not renamed", f"'{new_name}' was created by another process meanwhile")
     context.storage.delete(context.layout.tag(name))
 
 
 def check_tag_name(name: str) -> None:
     """`UsageError` for names that are no file names, and for digits alone, which mean a snapshot."""
     if not is_plain_name(name) or not name.strip() or name.isdigit():
-        raise UsageError(f"'{name}' cannot be the name of a tag", "it must be a file name that is more than digits")
+        raise UsageError(f"'{name}' cannot be the name of a tag", "it must be a file name and not all digits")
 
 
 @dataclass(frozen=True)

@@ -13,5 +13,5 @@ def is_plain_name(name: str) -> bool:
 def plain_name(name: str, path: str) -> str:
     """`name` itself; `DamagedFile` naming the metadata file `path` if it could lead to another directory."""
     if not is_plain_name(name):
-        raise DamagedFile(f"{path} names a file {name!r}", "names in metadata must not lead to another directory", path=path)
+        raise DamagedFile(f"{path} names a file {name!r}", "file names in metadata must not lead to another directory", path=path)
     return name

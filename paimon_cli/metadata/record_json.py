@@ -19,7 +19,7 @@ def record_to_json(value: Any) -> Any:
         return value.hex()
     if value is None or isinstance(value, (bool, int, str)):
         return value
-    raise TypeError(f"a {type(value).__name__} has no place in a record")
+    raise TypeError(f"a {type(value).__name__} cannot be part of a record")
 
 
 def record_from_json(kind: type[T], content: Any) -> T:

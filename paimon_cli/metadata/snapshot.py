@@ -100,7 +100,7 @@ class Snapshot:
                 raise ValueError("it does not hold a JSON object")
             return _SnapshotReader(content, path).snapshot()
         except (ValueError, RecursionError) as error:
-            hint = "restore the file, or let `paimon-cli repair` plan what can be done"
+            hint = "restore the file, or run `paimon-cli repair` to see what can be done"
             raise DamagedFile(f"cannot read snapshot file {path}".rstrip(), str(error), hint, path=path) from error
 
 

@@ -67,10 +67,10 @@ def _content(document: Any) -> Any:
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise ValueError(f"it is not of kind {KIND}")
     if document.get("version") != VERSION:
-        raise ValueError(f"it is of version {document.get('version')!r}, this program knows version {VERSION}")
+        raise ValueError(f"it is of version {document.get('version')!r}, this program supports version {VERSION}")
     content = document.get("content")
     if document.get("sha256") != _digest(content):
-        raise ValueError("its checksum is wrong: it was changed or cut off")
+        raise ValueError("its checksum is wrong: it was changed or truncated")
     return content
 
 

@@ -40,7 +40,7 @@ def refuse(at: str, options: Mapping[str, str], table: str) -> None:
     for key, value, option in _refused(at, options):
         hint = "use a Paimon engine that supports the option"
         if at in _MAY_BE_LEFT_OUT:
-            hint = f"to do without it this once, add --option {key}={option.default or ''}"
+            hint = f"to go without it this once, add --option {key}={option.default or ''}"
         raise NotSupported(_DONE[at].format(table, f"{key}={value}"), option.reason, hint, option=key)
 
 

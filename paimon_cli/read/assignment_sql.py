@@ -29,7 +29,7 @@ def assignments_of(texts: Sequence[str], schema: TableSchema) -> tuple[Assignmen
     names = [assignment.column.name for assignment in found]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"column '{name}' is set twice", "it cannot become two things at once")
+            raise UsageError(f"column '{name}' is set twice", "a column takes a single new value")
     return tuple(found)
 
 
@@ -39,7 +39,7 @@ def _nodes(sql: SqlText) -> list[exp.Expr]:
     nodes = list(statement.expressions)
     if extra or not nodes or not all(isinstance(node, exp.EQ) and isinstance(node.this, exp.Column) for node in nodes):
         raise UsageError(
-            f"cannot read the assignment: {sql.text}", "it has the form column = expression", '--set "points = points + 1"'
+            f"cannot read the assignment: {sql.text}", "the form is column = expression", '--set "points = points + 1"'
         )
     return nodes
 
@@ -61,7 +61,7 @@ def _assignment(node: exp.Expr, sql: SqlText, schema: TableSchema) -> Assignment
 def _target(reader: ExpressionReader, node: exp.Expr, schema: TableSchema) -> DataField:
     value = reader.column(node)
     if value.path:
-        raise reader.sql.refused(node, "a field is not set apart from its column")
+        raise reader.sql.refused(node, "a field cannot be set separately from its column")
     for keys, what in ((schema.primary_keys, "primary key"), (schema.partition_keys, "partition key")):
         if value.name in keys:
             raise UsageError(

@@ -247,8 +247,8 @@ class Related:
             left, right = alike([self.left.evaluate(batch), self.right.evaluate(batch)], self.kind)
             compared = COMPARISONS[self.op](left, right)
         except pa.ArrowInvalid as problem:
-            hint = "AND looks only at the rows that its other conditions let through: b <> 0 AND a / b > 1"
-            raise UsageError(f"{self.text} does not compute for every row", str(problem), hint) from problem
+            hint = "AND evaluates only the rows that its other conditions accept: b <> 0 AND a / b > 1"
+            raise UsageError(f"{self.text} cannot be computed for every row", str(problem), hint) from problem
         return pc.invert(compared) if self.negated else compared
 
     def may_match(self, bounds_of: BoundsOf) -> bool:

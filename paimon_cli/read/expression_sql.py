@@ -109,8 +109,8 @@ class ExpressionReader:
         why = "the table does not have it"
         if name.quoted and self.sql.part(name).startswith('"'):
             text = "'" + name.name.replace("'", "''") + "'"
-            columns = f"texts stand in single quotes: {text}"
-            why = 'what stands in "" is the name of a column'
+            columns = f"texts are written in single quotes: {text}"
+            why = "double quotes enclose column names"
         return UsageError(f"no column '{name.name}' in the {self.sql.what}: {self.sql.text}", why, columns, column=name.name)
 
     def _unknown_field(self, names: Sequence[exp.Identifier], t: DataType, field: str, inner: dict[str, DataType]) -> UsageError:
@@ -129,21 +129,21 @@ class ExpressionReader:
     def _operand(self, node: exp.Expr, whole: exp.Expr) -> Expression:
         operand = self.expression(node, BIGINT)
         if operand.kind not in NUMERIC:
-            raise UsageError(f"cannot compute {self.sql.part(whole)}", f"{self.sql.part(node)} is no number")
+            raise UsageError(f"cannot compute {self.sql.part(whole)}", f"{self.sql.part(node)} is not a number")
         return operand
 
     def _text_function(self, name: str, nodes: Sequence[exp.Expr], whole: exp.Expr, kind: str) -> Expression:
         arguments = tuple(self.expression(node, STRING) for node in nodes)
         for node, argument in zip(nodes, arguments, strict=True):
             if argument.kind != TEXT:
-                raise UsageError(f"cannot compute {self.sql.part(whole)}", f"{self.sql.part(node)} is no text")
+                raise UsageError(f"cannot compute {self.sql.part(whole)}", f"{self.sql.part(node)} is not a text")
         return Function(name, arguments, kind)
 
     def _coalesce(self, nodes: Sequence[exp.Expr], wanted: DataType, whole: exp.Expr) -> Expression:
         found = Coalesce(tuple(self.expression(node, wanted) for node in nodes))
         if not all(can_become(argument.kind, found.kind) for argument in found.arguments):
             kinds = ", ".join(dict.fromkeys(argument.kind for argument in found.arguments))
-            raise UsageError(f"cannot compute {self.sql.part(whole)}", f"its arguments are of several kinds: {kinds}")
+            raise UsageError(f"cannot compute {self.sql.part(whole)}", f"its arguments are of different kinds: {kinds}")
         return found
 
 
@@ -174,11 +174,11 @@ def constant(literal: Literal, wanted: DataType) -> Constant:
         return Constant(value, STRING)
     name, whole = type_to_sql(wanted.with_nullable(True)), whole_number(wanted)
     if wanted.root not in TEMPORAL_ROOTS or whole is None:
-        raise UsageError(f"{literal} is no {name}")
+        raise UsageError(f"{literal} is not a valid {name}")
     try:
         units = units_of(literal, wanted)
     except UsageError as problem:
-        raise UsageError(f"{literal} is no {name}", hint=problem.hint) from problem
+        raise UsageError(f"{literal} is not a valid {name}", hint=problem.hint) from problem
     if units.denominator != 1 or not whole.low <= units <= whole.high:
         raise UsageError(f"{literal} does not fit {name} exactly")
     return Constant(whole.value(int(units)), wanted)
@@ -193,7 +193,7 @@ def _number(value: Decimal) -> Constant:
     if scale >= 0 and max(len(digits), scale) <= MOST_DIGITS:
         return Constant(value, DataType("DECIMAL", precision=max(len(digits), scale, 1), scale=scale))
     if math.isinf(float(value)):
-        raise UsageError(f"{value} is beyond every type of number")
+        raise UsageError(f"{value} does not fit any number type")
     return Constant(float(value), DOUBLE)
 
 

@@ -50,7 +50,7 @@ class IncrementRange:
         latest = context.snapshots.latest_id() or 0
         first, last = _position(context, begin), _position(context, end) if end else Position(latest)
         if first.id > last.id:
-            raise UsageError(f"{begin} lies behind {end or 'the latest snapshot'}", "the range goes from the older to the newer")
+            raise UsageError(f"{begin} is after {end or 'the latest snapshot'}", "the range goes from the older to the newer")
         if last.id > latest:
             raise context.snapshots.missing(last.id)
         return IncrementRange(first, last)
@@ -101,18 +101,18 @@ def _position(context: TableContext, text: str) -> Position:
         return Position(at.id)
     earliest = context.snapshots.earliest_id()
     if earliest is not None and earliest > 1:
-        raise NotFound(f"what the table was at {text} has expired", f"the oldest snapshot that is left is {earliest}")
+        raise NotFound(f"the state of the table at {text} has expired", f"the oldest snapshot still there is {earliest}")
     return Position(0)
 
 
 def _moment(text: str) -> int:
     if text.strip().startswith("-"):
-        raise UsageError(f"'{text}' is no id, tag or time", "ids of snapshots begin with 1; 0 is the empty table")
+        raise UsageError(f"'{text}' is not an id, tag or time", "snapshot ids start at 1; 0 is the empty table")
     try:
         return parse_moment(text)
     except UsageError as error:
         raise UsageError(
-            f"'{text}' is no id, tag or time", error.why, "`snapshots ls` and `tags ls` show what there is"
+            f"'{text}' is not an id, tag or time", error.why, "list them with `snapshots ls` and `tags ls`"
         ) from error
 
 
@@ -120,5 +120,5 @@ def _there(context: TableContext, number: int) -> Snapshot:
     found = context.snapshots.in_history(number)
     if found is None:
         earliest = context.snapshots.earliest_id()
-        raise NotFound(f"snapshot {number} has expired", f"the oldest that is left is {earliest}", f"begin with {earliest}")
+        raise NotFound(f"snapshot {number} has expired", f"the oldest snapshot still there is {earliest}", f"start at {earliest}")
     return found

@@ -68,7 +68,7 @@ def key_predicate(context: TableContext, key: Mapping[str, str]) -> Predicate:
         raise UsageError("which key?", f"the key columns are {', '.join(allowed)}", "--key id=7")
     for name in key:
         if name not in allowed:
-            raise UsageError(f"'{name}' is no key column", f"the key columns are {', '.join(allowed)}", "--key id=7")
+            raise UsageError(f"'{name}' is not a key column", f"the key columns are {', '.join(allowed)}", "--key id=7")
     return parse_predicate(" AND ".join(_equals(context, name, text) for name, text in key.items()), schema)
 
 

@@ -94,7 +94,7 @@ def _number(literal: Literal) -> Fraction:
         raise ValueError("not a number")
     number = Decimal(value)
     if abs(number.adjusted()) > 1000:
-        raise ValueError("out of all proportion")
+        raise ValueError("far out of range")
     return Fraction(number)
 
 
@@ -108,7 +108,7 @@ def _nanos(literal: Literal, t: DataType) -> int:
     if literal.typed == "DATE":
         return parse_date(text) * NANOS_OF_DAY
     if ZONE.match(text) and t.root != "TIMESTAMP_LTZ":
-        raise ValueError("a time zone beside a column without one")
+        raise ValueError("a time zone compared with a column without one")
     return epoch_nanos(text)
 
 
@@ -149,5 +149,5 @@ def scalar_of(value: Any, t: DataType) -> pa.Scalar:
 
 
 def nonsense(literal: Literal, t: DataType) -> UsageError:
-    hint = "texts stand in single quotes, binaries are written X'0aff', dates DATE '2024-01-31'"
-    return UsageError(f"{literal} is no value to compare {type_to_sql(t.with_nullable(True))} with", hint=hint)
+    hint = "texts are written in single quotes, binaries as X'0aff', dates as DATE '2024-01-31'"
+    return UsageError(f"cannot compare {literal} with {type_to_sql(t.with_nullable(True))}", hint=hint)

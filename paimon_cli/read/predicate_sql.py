@@ -26,7 +26,7 @@ MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 TYPED_FUNCTIONS = {"lower": STRING, "upper": STRING, "length": BIGINT}
 """Functions of a column whose values are compared as precisely as a column's own."""
-QUOTES = "texts, dates and times stand in single quotes: "
+QUOTES = "texts, dates and times are written in single quotes: "
 UNDERSTOOD = "conditions are = != < <= > >= IN BETWEEN LIKE IS NULL isnan(..), joined by AND OR NOT"
 
 
@@ -128,7 +128,9 @@ class _Reader:
     def _warn_of_nan(self, value: float, left: exp.Expr, right: exp.Expr) -> None:
         if math.isnan(value):
             column = self._sql.part(left)
-            said = f"{column} beside {self._sql.part(right)}: NaN is equal to nothing, less than nothing and greater than nothing"
+            said = (
+                f"{column} compared with {self._sql.part(right)}: NaN is neither equal to, less than nor greater than any value"
+            )
             self.warnings.append(f"{said}; isnan({column}) finds it")
 
     def _related(self, left: exp.Expr, op: str, right: exp.Expr, whole: exp.Expr, negated: bool) -> Condition:
@@ -185,7 +187,7 @@ class _Reader:
     def _is_nan(self, node: exp.IsNan, negated: bool) -> Condition:
         term = self._values.expression(node.this, DOUBLE)
         if term.kind != FLOATING:
-            raise UsageError(f"cannot compute {self._sql.part(node)}", f"{self._sql.part(node.this)} is no FLOAT or DOUBLE")
+            raise UsageError(f"cannot compute {self._sql.part(node)}", f"{self._sql.part(node.this)} is not a FLOAT or DOUBLE")
         return IsNan(term, negated)
 
     def _like(self, node: exp.Expr, negated: bool) -> Condition:
@@ -203,7 +205,7 @@ class _Reader:
             return Always(False)
         if term.kind != TEXT or not isinstance(pattern.value, str):
             wrong = node.expression if term.kind == TEXT else node.this
-            raise UsageError(f"cannot compute {self._sql.part(node)}", f"{self._sql.part(wrong)} is no text")
+            raise UsageError(f"cannot compute {self._sql.part(node)}", f"{self._sql.part(wrong)} is not a text")
         regex, prefix = _regex(pattern.value, escape)
         return Like(term, regex, prefix, negated != bool(node.args.get("negate")))
 
@@ -211,8 +213,8 @@ class _Reader:
         value = self._values.column(node)
         if value.type.root != "BOOLEAN":
             part = self._sql.part(node)
-            why = f"{part} is of type {type_to_sql(value.type.with_nullable(True))}; only a BOOLEAN is one by itself"
-            raise UsageError(f"{part} is no condition", why, f"compare it with something, or write {part} IS NOT NULL")
+            why = f"{part} is of type {type_to_sql(value.type.with_nullable(True))}; only a BOOLEAN is a condition by itself"
+            raise UsageError(f"{part} is not a condition", why, f"compare it with a value, or write {part} IS NOT NULL")
         return self._comparison(node, "=", exp.true(), node, negated)
 
     def _term(self, node: exp.Expr) -> tuple[Expression, DataType | None]:
@@ -229,7 +231,9 @@ class _Reader:
         if isinstance(term, ColumnValue) and term.type.root in NESTED_ROOTS:
             fields = [field.name for field in term.type.row_fields()] if term.type.root == "ROW" else []
             hint = f"compare a field of it, such as {self._sql.part(node)}.{fields[0]}" if fields else ""
-            raise UsageError(f"{self._sql.part(node)} is nested", "as a whole it can only be IS NULL or IS NOT NULL", hint)
+            raise UsageError(
+                f"{self._sql.part(node)} is nested", "as a whole it can only be tested with IS NULL or IS NOT NULL", hint
+            )
 
 
 def _regex(pattern: str, escape: str) -> tuple[str, str]:

@@ -61,7 +61,7 @@ class RowOrder:
         try:
             values = key.value.evaluate(rows)
         except pa.ArrowInvalid as problem:
-            raise UsageError(f"the order {self.text} does not compute for every row", str(problem)) from problem
+            raise UsageError(f"the order {self.text} cannot be computed for every row", str(problem)) from problem
         return _ordered_floats(values) if pa.types.is_floating(values.type) else values
 
 

@@ -51,7 +51,7 @@ def chosen_option(options: Mapping[str, str]) -> ScanOption | None:
     """What the options choose; None for a read of the latest snapshot. Raises UsageError for choices that contradict."""
     mode = options.get(MODE, "default").strip().lower()
     if mode in _BY_CREATION:
-        raise NotSupported(f"{MODE}={mode}", "no read begins at the creation time of a file", f"leave {MODE} out")
+        raise NotSupported(f"{MODE}={mode}", "reads cannot start at the creation time of a file", f"leave {MODE} out")
     if mode not in _NEEDED:
         raise UsageError(f"{MODE}={mode}", f"the modes are {', '.join(_NEEDED)}")
     given = [key for key in (*_POSITIONS, *_INCREMENTS) if key in options]
@@ -59,9 +59,9 @@ def chosen_option(options: Mapping[str, str]) -> ScanOption | None:
         raise UsageError(f"{' and '.join(given)} exclude each other", "a read has one position", "set one of them")
     needed = _NEEDED[mode]
     if needed and not given:
-        raise UsageError(f"{MODE}={mode} says not from where", hint=f"set one of {', '.join(needed)}")
+        raise UsageError(f"{MODE}={mode} needs a starting position", hint=f"set one of {', '.join(needed)}")
     if given and mode != "default" and given[0] not in needed:
-        raise UsageError(f"{MODE}={mode} does not go with {given[0]}", "the mode follows from it", f"leave {MODE} out")
+        raise UsageError(f"{MODE}={mode} cannot be combined with {given[0]}", "the mode follows from it", f"leave {MODE} out")
     if given:
         return ScanOption(given[0], options[given[0]])
     return ScanOption(MODE, COMPACTED) if mode == COMPACTED else None

@@ -81,7 +81,7 @@ def quoted_names(text: str) -> tuple[str, ...]:
         found = _NAME.match(text, place)
         if found is None:
             what = f"cannot read the names {text}"
-            raise UsageError(what, "names are parted by commas, and quotes close", 'such as id,`last name`,"a,b"')
+            raise UsageError(what, "names are separated by commas, and quotes must be closed", 'such as id,`last name`,"a,b"')
         if found["quoted"]:
             quote = found["quoted"][0]
             names.append(found["quoted"][1:-1].replace(quote * 2, quote))

@@ -26,10 +26,12 @@ def selected_values(text: str, schema: TableSchema) -> tuple[ColumnValue, ...]:
     statement = sql.parsed()
     reader = ExpressionReader(schema, sql)
     if not isinstance(statement, exp.Select) or any(value for name, value in statement.args.items() if name != "expressions"):
-        raise UsageError(f"cannot read the {sql.what}: {text}", "it is names parted by commas", "such as id,a.b,`last name`")
+        raise UsageError(
+            f"cannot read the {sql.what}: {text}", "names separated by commas are expected", "such as id,a.b,`last name`"
+        )
     for node in statement.expressions:
         if not is_column(node):
-            raise sql.refused(node, "it is names parted by commas", "such as id,a.b,`last name`")
+            raise sql.refused(node, "names separated by commas are expected", "such as id,a.b,`last name`")
     return tuple(reader.column(node) for node in statement.expressions)
 
 
@@ -40,7 +42,9 @@ def row_order_of(text: str, schema: TableSchema) -> RowOrder:
     extra = {name for name, value in statement.args.items() if value} - {"expressions", "order", "kind"}
     order = statement.args.get("order")
     if not isinstance(statement, exp.Select) or extra or order is None:
-        raise UsageError(f"cannot read the order: {text}", "it is values parted by commas, each with ASC or DESC behind it")
+        raise UsageError(
+            f"cannot read the order: {text}", "values separated by commas are expected, each optionally followed by ASC or DESC"
+        )
     reader = ExpressionReader(schema, sql)
     keys = []
     for node in order.expressions:

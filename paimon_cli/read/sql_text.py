@@ -69,15 +69,15 @@ class SqlText:
 
     def _where(self, problem: SqlglotError) -> str:
         if not isinstance(problem, ParseError) or not problem.errors:
-            return "a quote is open" if isinstance(problem, TokenError) else ""
+            return "a quote is not closed" if isinstance(problem, TokenError) else ""
         first = problem.errors[0]
         at = f"'{first['highlight']}'"
         position = (first["col"] or 0) - len(self.prefix) - len(first["highlight"] or "") + 1
         if REQUIRED.match(first["description"] or ""):
-            return f"something is missing behind {at}" if not first["end_context"] else f"something is missing at {at}"
+            return f"something is missing after {at}" if not first["end_context"] else f"something is missing at {at}"
         if (first["description"] or "").startswith("Expecting"):
-            return f"{first['description'].split()[-1]} is missing behind {at}"
-        return f"{at} (character {position}) is not understood there"
+            return f"{first['description'].split()[-1]} is missing after {at}"
+        return f"{at} (character {position}) is not expected there"
 
 
 def sql_of(node: exp.Expr) -> str:
@@ -117,4 +117,4 @@ def _bytes(node: exp.HexString) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError as problem:
-        raise UsageError(f"X'{text}' is no binary value", "pairs of hex digits are expected") from problem
+        raise UsageError(f"X'{text}' is not a binary value", "pairs of hex digits are expected") from problem

@@ -74,7 +74,7 @@ def _by_option(context: TableContext, option: ScanOption) -> Snapshot:
         return _at_watermark(context, option.number)
     if option.key == scan_options.VERSION:
         return _version(context, option)
-    what = "this version does not read what changed between two snapshots by an option"
+    what = "this version does not support incremental reads through an option"
     raise NotSupported(f"{option.key}={option.value}", what, "`snapshots diff --rows` shows what changed between two snapshots")
 
 
@@ -100,7 +100,7 @@ def _at_watermark(context: TableContext, watermark: int) -> Snapshot:
                 break
             found = snapshot
     if found is None:
-        raise NotFound(f"no snapshot of {context.url} with a watermark of {watermark} or more", "none has come that far")
+        raise NotFound(f"no snapshot of {context.url} with a watermark of {watermark} or more", "no snapshot has reached it yet")
     return found
 
 

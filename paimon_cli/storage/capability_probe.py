@@ -52,8 +52,8 @@ def _try_primitive(storage: Storage, root: str, names: Names) -> bool:
             return answer
     raise StorageUnavailable(
         f"no clear answer from {root}",
-        "a trial of exclusive creation, which commits rest on, was neither won nor lost",
-        "try again; if it stays so, give the catalog a lock (lock.enabled, uri)",
+        "a test of exclusive creation, which commits rely on, gave no result",
+        "try again; if it happens again, give the catalog a lock (lock.enabled, uri)",
     )
 
 

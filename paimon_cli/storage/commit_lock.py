@@ -79,8 +79,8 @@ class CommitLock:
                 left = table.seconds_left(connection, self._id)
             if self._clock.now_millis() - begin > self._settings.acquire_timeout + _GRACE:
                 raise StorageUnavailable(
-                    f"the commit lock {self._id} was not had",
-                    f"others had it for the {self._settings.acquire_timeout / 1000:g} s that we waited",
+                    f"could not acquire the commit lock {self._id}",
+                    f"other writers held it for the {self._settings.acquire_timeout / 1000:g} s of waiting",
                     "try again, or raise lock-acquire-timeout",
                     lock_id=self._id,
                 )
@@ -121,7 +121,7 @@ class Lease:
         if age is None or held < 0 or max(held, age * 1000 - _ROUNDING) >= self.usable_millis:
             raise StorageUnavailable(
                 f"the commit lock {self.lock_id} was lost before the commit",
-                "somebody else took it over" if age is None else f"it was had for {held / 1000:g} s before the commit began",
+                "another writer took it over" if age is None else f"it was held for {held / 1000:g} s before the commit began",
                 "try again, or raise lock-acquire-timeout",
                 lock_id=self.lock_id,
             )

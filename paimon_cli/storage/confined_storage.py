@@ -100,7 +100,7 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def _no_file(path: str, why: str) -> DamagedFile:
-    return DamagedFile(f"{path} is no file", why, "move it away", path=path)
+    return DamagedFile(f"{path} is not a file", why, "move it away", path=path)
 
 
 _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}

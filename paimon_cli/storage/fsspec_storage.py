@@ -67,7 +67,7 @@ class FsspecStorage:
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         raise Refused(
             f"no safe commit on {self._protocol}:// storage",
-            "a file cannot be made there in a way that only one of several writers succeeds",
+            "it cannot create a file so that only one of several writers succeeds",
         )
 
     def overwrite(self, path: str, data: bytes) -> None:

@@ -62,7 +62,7 @@ class GuardedStorage:
             return CommitWay.UNSAFE
         raise Refused(
             f"no safe commit on {self.root}",
-            "the store cannot make a file in a way that only one of several writers succeeds, and the catalog has no lock",
+            "the store cannot create a file so that only one of several writers succeeds, and the catalog has no lock",
             "give it one (lock.enabled=true and uri=jdbc:... by --option or in paimon.yaml); "
             "--allow-unsafe-commit goes without, for a single writer",
         )

@@ -55,7 +55,7 @@ def _load() -> Any:
         library = ctypes.CDLL(paths[0] if paths else "libhdfs.so", use_errno=True)
     except OSError as error:
         raise StorageUnavailable(
-            "Hadoop's libhdfs is not to be found", str(error), "set HADOOP_HOME and CLASSPATH (hadoop classpath --glob)"
+            "cannot find Hadoop's libhdfs", str(error), "set HADOOP_HOME and CLASSPATH (hadoop classpath --glob)"
         ) from error
     handle, text = ctypes.c_void_p, ctypes.c_char_p
     library.hdfsNewBuilder.restype = handle

@@ -33,7 +33,7 @@ class LocalStorage:
             try:
                 return open(path, "rb")
             except IsADirectoryError:
-                raise DamagedFile(f"{path} is no file", "it is a directory", path=path) from None
+                raise DamagedFile(f"{path} is not a file", "it is a directory", path=path) from None
 
     def open_output(self, path: str) -> BinaryIO:
         return _new_file(path, sync_name=True)
@@ -171,7 +171,7 @@ def _link(temporary: str, path: str) -> PutOutcome:
         if error.errno in _NO_LINKS:
             raise Refused(
                 f"no safe commit at {os.path.dirname(path)}",
-                f"this file system makes no hard links ({error.strerror}), so two writers could not be told apart",
+                f"this file system makes no hard links ({error.strerror}), so concurrent commits could not be detected",
                 "keep the table on a file system with hard links",
             ) from error
         return PutOutcome.UNKNOWN

@@ -31,12 +31,12 @@ def open_database(settings: LockSettings) -> Engine:
         url = _url(settings)
         dialect = url.get_backend_name()
         if dialect not in _ARGUMENTS:
-            raise NotSupported(f"a commit lock in {dialect}", f"the databases known here are {', '.join(sorted(_ARGUMENTS))}")
+            raise NotSupported(f"a commit lock in {dialect}", f"the supported databases are {', '.join(sorted(_ARGUMENTS))}")
         return create_engine(
             url, poolclass=NullPool, isolation_level="AUTOCOMMIT", hide_parameters=True, connect_args=_ARGUMENTS[dialect]
         )
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
-        why = str(error).splitlines()[0] if isinstance(error, ImportError) else "it is no URL of a known database"
+        why = str(error).splitlines()[0] if isinstance(error, ImportError) else "it is not the URL of a known database"
         hint = "write uri=jdbc:postgresql://host:5432/database, and install the driver of that database"
         raise UsageError(f"cannot open the lock's database {without_user_info(settings.uri)}", why, hint) from None
 
@@ -53,7 +53,7 @@ def _url(settings: LockSettings) -> URL:
     user, password = query.pop("user", url.username), query.pop("password", url.password)
     unknown = sorted(query.keys() - _JDBC_PARAMETERS)
     if unknown:
-        why = "only Java's driver knows it"
+        why = "only the Java driver supports it"
         raise UsageError(f"parameter {unknown[0]} of the JDBC URL", why, "give an SQLAlchemy URL as uri")
     user, password = settings.user or user, settings.password or password
     return URL.create(_DRIVERS.get(url.drivername, url.drivername), user, password, url.host, url.port, url.database, query)

@@ -34,17 +34,17 @@ def lock_settings(options: Mapping[str, Any]) -> LockSettings | None:
     """
     enabled = str(options.get("lock.enabled", options.get("metastore") == "jdbc")).lower()
     if enabled not in ("true", "false"):
-        raise UsageError(f"lock.enabled={enabled}", "it is true or false")
+        raise UsageError(f"lock.enabled={enabled}", "allowed: true or false")
     if enabled == "false":
         return None
     if options.get("lock.type", "jdbc") != "jdbc":
-        raise NotSupported(f"lock.type={options['lock.type']}", "the only lock here is that of a JDBC catalog", "lock.type=jdbc")
+        raise NotSupported(f"lock.type={options['lock.type']}", "only the lock of a JDBC catalog is supported", "lock.type=jdbc")
     if not options.get("uri"):
         why = "lock.enabled or metastore=jdbc is set, uri is not"
         raise UsageError("the commit lock has no database", why, "add uri=jdbc:postgresql://host/database")
     key_length = str(options.get("lock-key-max-length", DEFAULT_KEY_LENGTH))
     if (plain_number(key_length) or 0) < 1:
-        raise UsageError(f"lock-key-max-length={key_length}", "it is a number of characters")
+        raise UsageError(f"lock-key-max-length={key_length}", "a number of characters is expected")
     return LockSettings(
         uri=str(options["uri"]),
         user=options.get("jdbc.user"),

@@ -161,5 +161,5 @@ def _split(path: str) -> tuple[str, str]:
     scheme, _, rest = path.partition("://")
     bucket, _, key = rest.partition("/")
     if scheme not in ("s3", "s3a") or not bucket:
-        raise UsageError(f"'{path}' is not the URL of an S3 object", "it has the form s3://bucket/key")
+        raise UsageError(f"'{path}' is not the URL of an S3 object", "the form is s3://bucket/key")
     return bucket, key

@@ -76,7 +76,7 @@ def _check_place(url: str, path: str, replace: bool) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     if not stat.S_ISREG(found.st_mode):
-        what = "a directory" if stat.S_ISDIR(found.st_mode) else "no regular file"
+        what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
         raise UsageError(f"cannot write {url}", f"it is {what}", "name a file")
     if not replace:
         raise _exists(url)

@@ -34,11 +34,11 @@ BUCKETS, SMALL_FILES, OPTIONS, COMPACTION = "buckets", "small-files", "options",
 TOPICS = (BUCKETS, SMALL_FILES, OPTIONS, COMPACTION)
 OK, ADVICE = "ok", "advice"
 SMALLEST_BUCKET, BIGGEST_BUCKET, GOOD_BUCKET = 200 * MB, 1024 * MB, 512 * MB
-"""Paimon's guidance for the bytes of one bucket, and what a suggestion aims at."""
+"""Paimon's guidance for the bytes of one bucket, and the size that a suggestion aims at."""
 LEAST_COMMITS = 10
-"""A history that is shorter says nothing about compaction."""
+"""The commits that a history needs to say anything about compaction."""
 WORTH_IT = 0.8
-"""An option is suggested that saves at least a fifth of what it is about."""
+"""An option is suggested only if it saves at least a fifth of what it affects."""
 DAY_MILLIS = 86_400_000
 Figure = int | float | str
 
@@ -83,7 +83,7 @@ def bucket_size(case: Case) -> Iterator[Advice]:
     """Bytes of a bucket against the guidance; the biggest partition decides, since all have the same number of buckets."""
     total = case.context.options.bucket
     if total < 1:
-        kinds = {-2: "postponed: compaction chooses them", -1: "dynamic, or none: their number follows the rows"}
+        kinds = {-2: "postponed: compaction chooses them", -1: "dynamic, or absent: their number follows the rows"}
         yield Advice(BUCKETS, OK, "bucket size", f"the buckets are {kinds[total]}", figures={"bucket": total})
         return
     sizes = sorted(case.partition_sizes.values())
@@ -102,15 +102,17 @@ def bucket_size(case: Case) -> Iterator[Advice]:
         "suggested_buckets": good,
     }
     held = (
-        f"{_size(biggest)} a bucket in the biggest of {len(sizes)} partitions" if len(sizes) > 1 else f"{_size(biggest)} a bucket"
+        f"{_size(biggest)} per bucket in the biggest of {len(sizes)} partitions"
+        if len(sizes) > 1
+        else f"{_size(biggest)} per bucket"
     )
-    guidance = f"{held}, {total} buckets; {_size(SMALLEST_BUCKET)} to {_size(BIGGEST_BUCKET)} is good"
+    guidance = f"{held}, {total} bucket{'' if total == 1 else 's'}; {_size(SMALLEST_BUCKET)} to {_size(BIGGEST_BUCKET)} is good"
     command = f"paimon-cli rescale {case.argument} --buckets {good}"
     if biggest > BIGGEST_BUCKET:
-        why = "each bucket is compacted by one task and read by few"
+        why = "each bucket is compacted by a single task and read by few"
         yield Advice(BUCKETS, ADVICE, "bucket size", f"{guidance}: {why}", command, "PA001", figures)
     elif biggest < SMALLEST_BUCKET and good < total:
-        why = "more buckets than the rows need make small files; they are worth it only if so many tasks write at once"
+        why = "more buckets than the rows need make small files; they pay off only if as many tasks write at the same time"
         yield Advice(BUCKETS, ADVICE, "bucket size", f"{guidance}: {why}", command, "PA002", figures)
     else:
         yield Advice(BUCKETS, OK, "bucket size", guidance, figures=figures)
@@ -182,10 +184,10 @@ def retention(case: Case) -> Iterator[Advice]:
         "num_retained_min": options.snapshot_num_retained_min,
         "time_retained_hours": round(options.snapshot_time_retained / 3_600_000, 2),
     }
-    told = f"{len(case.ids)} snapshots, the oldest {hours:.1f} h old; {backlog} may go by the table's options"
+    told = f"{len(case.ids)} snapshots, the oldest {hours:.1f} h old; {backlog} are past the limits of the table's options"
     if backlog > options.snapshot_num_retained_min:
         command = f"paimon-cli expire {case.argument}"
-        yield Advice(OPTIONS, ADVICE, "retention", f"{told}, and nobody expires them", command, "PA003", figures)
+        yield Advice(OPTIONS, ADVICE, "retention", f"{told}, and no job expires them", command, "PA003", figures)
     else:
         yield Advice(OPTIONS, OK, "retention", told, figures=figures)
 
@@ -198,10 +200,10 @@ def manifests(case: Case) -> Iterator[Advice]:
     least = case.context.options.manifest_merge_min_count
     size = sum(meta.file_size for meta in metas)
     figures: dict[str, Figure] = {"manifests": len(metas), "manifest_bytes": size, "merge_min_count": least}
-    told = f"{len(metas)} manifests of {_size(size)}; {least} small ones are merged into one"
+    told = f"{len(metas)} manifests of {_size(size)}; {least} small ones are merged at a time"
     if len(metas) > 2 * max(least, 30) and size < len(metas) * case.context.options.manifest_target_file_size // 10:
         command = f"paimon-cli alter {case.argument} set manifest.merge-min-count=30"
-        yield Advice(OPTIONS, ADVICE, "manifests", f"{told}: plans read all of them", command, "PA004", figures)
+        yield Advice(OPTIONS, ADVICE, "manifests", f"{told}: every plan reads all of them", command, "PA004", figures)
     else:
         yield Advice(OPTIONS, OK, "manifests", told, figures=figures)
 
@@ -212,7 +214,7 @@ def triggers(case: Case) -> Iterator[Advice]:
         yield Advice(COMPACTION, OK, "triggers", "a table without a primary key has no sorted runs to compact")
         return
     if len(case.ids) < LEAST_COMMITS:
-        told = f"{len(case.ids)} snapshots are left: too few to simulate other triggers (at least {LEAST_COMMITS})"
+        told = f"{len(case.ids)} snapshots exist: too few to simulate other triggers (at least {LEAST_COMMITS})"
         yield Advice(COMPACTION, OK, "triggers", told, figures={"snapshots": len(case.ids)})
         return
     as_is, *others = scenarios(history_workload(case.context), case.context.options, {}, True, 1, case.on_scenario)
@@ -222,7 +224,7 @@ def triggers(case: Case) -> Iterator[Advice]:
     )
     better = _better(as_is, others)
     if better is None:
-        message = f"{told}; none of {len(others)} other settings does clearly better"
+        message = f"{told}; none of {len(others)} other settings is clearly better"
         yield Advice(COMPACTION, OK, "triggers", message, figures=_figures("", as_is))
         return
     command = f"paimon-cli alter {case.argument} set {better.scenario}"
@@ -254,7 +256,7 @@ def _figures(prefix: str, row: ScenarioRow) -> dict[str, Figure]:
 
 
 def _of_doctor(topic: str, *rules: Callable[[Patient], Iterator[Diagnosis]]) -> Callable[[Case], Iterator[Advice]]:
-    """The same findings as `doctor` has."""
+    """A rule that reports the findings of these rules of `doctor`."""
 
     def run(case: Case) -> Iterator[Advice]:
         for rule in rules:
@@ -276,14 +278,14 @@ RULES: Mapping[str, Sequence[Callable[[Case], Iterator[Advice]]]] = {
 
 
 def advise(case: Case, topics: Sequence[str] = TOPICS) -> list[Advice]:
-    """Topic by topic, what should be done before what is well."""
+    """All advice, by topic; within a topic, suggestions precede what is fine."""
     found = [advice for topic in TOPICS if topic in topics for rule in RULES[topic] for advice in rule(case)]
     return sorted(found, key=lambda advice: (TOPICS.index(advice.topic), advice.severity == OK))
 
 
 def _size(count: int) -> str:
-    """In the units of Paimon's options, powers of 1024."""
-    for unit, name in ((1024 * MB, "GB"), (MB, "MB"), (1024, "KB")):
+    """A size in bytes as text, in the units of Paimon's options, powers of 1024."""
+    for unit, name in ((1024 * MB, "GB"), (MB, "MB"), (1024, "kB")):
         if count >= unit:
             amount = count / unit
             return f"{amount:.0f} {name}" if amount >= 10 or amount == int(amount) else f"{amount:.1f} {name}"

@@ -51,7 +51,9 @@ def alter_table(table: Table, changes: Sequence[SchemaChange], clock: Clock | No
             return AlteredTable(old, False)
         if table.schemas.commit(new):
             return AlteredTable(new, True, tuple(_warnings(old, new, changes)))
-    raise StorageUnavailable(f"schema of {table.name} not changed", "others keep publishing theirs first", "try again")
+    raise StorageUnavailable(
+        f"the schema of {table.name} was not changed", "other schema changes keep being published first", "try again"
+    )
 
 
 def altered_schema(old: TableSchema, changes: Sequence[SchemaChange], has_snapshots: bool, now_millis: int) -> TableSchema:

@@ -149,12 +149,12 @@ def _with(fields: Fields, position: int, changed: DataField) -> Fields:
 
 def _refuse_taken(fields: Fields, name: str) -> None:
     if any(f.name == name for f in fields):
-        raise UsageError(f"there is a column '{name}' already", hint="choose another name")
+        raise UsageError(f"column '{name}' already exists", hint="choose another name")
 
 
 def _refuse_unnamed(fields: Fields, verb: str) -> None:
     if not all(map(is_named, fields)):
-        raise UsageError(f"cannot {verb} '{fields[0].name}'", "elements of lists and values of maps are no columns")
+        raise UsageError(f"cannot {verb} '{fields[0].name}'", "elements of lists and values of maps are not columns")
 
 
 def _placed(fields: Fields, new: DataField, position: Position | None) -> Fields:
@@ -167,5 +167,5 @@ def _placed(fields: Fields, new: DataField, position: Position | None) -> Fields
 def _moved(fields: Fields, position: int, target: Position) -> Fields:
     moved = fields[position]
     if target.after == moved.name or (target.after is None and position == 0):
-        raise UsageError(f"column '{moved.name}' is there already")
+        raise UsageError(f"column '{moved.name}' already exists")
     return _placed((*fields[:position], *fields[position + 1 :]), moved, target)

@@ -15,4 +15,4 @@ def check_default(name: str, t: DataType, default: str | None) -> None:
     try:
         default_column(default, t)
     except PaimonError as error:
-        raise UsageError(f"column '{name}' cannot have the default '{default}'", f"it is no {type_to_sql(t)}") from error
+        raise UsageError(f"column '{name}' cannot have the default '{default}'", f"it is not a valid {type_to_sql(t)}") from error

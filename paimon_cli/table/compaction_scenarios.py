@@ -98,7 +98,9 @@ def _row(
 def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
     """The commits left in the table's history, its compactions left out: level 0 of each, onto the oldest snapshot's files."""
     if not context.schema.primary_keys:
-        raise UsageError("the table has no primary key", "its files form no LSM tree", "describe a workload instead: --workload")
+        raise UsageError(
+            "the table has no primary key", "its files do not form an LSM tree", "describe a workload instead: --workload"
+        )
     snapshots = [context.snapshots.get(number) for number in context.snapshots.ids()]
     if not snapshots:
         raise UsageError("the table has no snapshots", "there is no history to replay", "describe a workload instead: --workload")
@@ -150,7 +152,7 @@ def workload_shape(document: Mapping[str, Any]) -> WorkloadShape:
     shape = WorkloadShape(**document)
     if min(shape.commits, shape.rows, shape.row_bytes, shape.buckets) < 1 or shape.skew < 0 or not 0 <= shape.update_ratio <= 1:
         why = "commits, rows, row_bytes and buckets are at least 1, skew is at least 0, update_ratio from 0 to 1"
-        raise UsageError("this is no workload", why)
+        raise UsageError("this is not a workload", why)
     if shape.commits * shape.rows > 10**8:
         raise UsageError("the workload is too big to be simulated", "commits * rows is at most 100 million")
     return shape

@@ -47,15 +47,15 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
     if location.branch != MAIN_BRANCH:
         raise UsageError(
             f"{location.name} is a branch",
-            "a branch is made from a table that exists",
+            "a branch is created from an existing table",
             f"paimon-cli branches create {shlex.quote(location.url)} {location.branch}",
         )
     schema = to_schema(definition, (clock or SystemClock()).now_millis())
     if location.storage_options.get("metastore") == "jdbc":
         raise NotSupported(
             "creating a table in a jdbc catalog",
-            "it would have to be entered into the catalog's database, which this version does not do",
-            "create it through another engine; or leave metastore out and set lock.enabled=true and uri for the lock alone",
+            "this version does not enter tables into the catalog's database",
+            "create it with another engine, or leave metastore out and set only lock.enabled=true and uri for the lock",
         )
     storage, root = location.open_storage()
     history = SchemaHistory(storage, TableLayout(root))
@@ -66,7 +66,7 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
             return CreatedTable(schema, True, (*warnings, *odd_options(definition.options), *idle_levels(definition.options)))
     if not definition.if_not_exists:
         raise UsageError(
-            f"table {location.name} exists already", hint="use --if-not-exists to leave it as it is, or choose another name"
+            f"table {location.name} already exists", hint="use --if-not-exists to leave it as it is, or choose another name"
         )
     return CreatedTable(history.latest(), False)
 
@@ -80,7 +80,7 @@ def _refuse_unwritable(name: str, schema: TableSchema) -> None:
     if not schema.primary_keys:
         hint = "add --primary-key COLUMNS and --bucket 4"
     elif int(schema.options["bucket"]) < 1:
-        hint = "add --bucket 4, or as many as the biggest partition has gigabytes"
+        hint = "add --bucket 4, or about one bucket per gigabyte of the biggest partition"
     raise NotSupported(f"cannot create {name}", "; ".join(limits), hint)
 
 

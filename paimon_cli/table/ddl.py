@@ -27,7 +27,7 @@ def parse_create_table(sql: str, what: str) -> TableDefinition:
     columns, primary_keys = _read_columns(tokens)
     declared = definition_of(columns, what)
     if primary_keys and declared.primary_keys:
-        raise UsageError(f"two primary keys in {what}", "one behind a column, one as a constraint")
+        raise UsageError(f"two primary keys in {what}", "one after a column, one as a constraint")
     definition = replace(declared, primary_keys=primary_keys or declared.primary_keys, if_not_exists=if_not_exists)
     return _read_clauses(tokens, definition)
 
@@ -37,7 +37,8 @@ def definition_of(columns: list[SqlColumn], what: str) -> TableDefinition:
     keys = tuple(column.field.name for column in columns if column.is_key)
     if len(keys) > 1:
         raise UsageError(
-            f"two columns of {what} say PRIMARY KEY", hint="a key of several columns is PRIMARY KEY (a, b) or --primary-key a,b"
+            f"two columns of {what} are declared PRIMARY KEY",
+            hint="a key of several columns is PRIMARY KEY (a, b) or --primary-key a,b",
         )
     return TableDefinition(
         fields=tuple(column.field for column in columns),
@@ -90,7 +91,7 @@ def _read_clauses(tokens: SqlTokens, definition: TableDefinition) -> TableDefini
             definition = replace(definition, options={**definition.options, **_read_options(tokens)})
         elif tokens.peek.is_word("AS", "SELECT"):
             raise NotSupported(
-                "CREATE TABLE AS", "rows are brought by another command", "create the table, then use paimon-cli write"
+                "CREATE TABLE AS", "rows are written by another command", "create the table, then use paimon-cli write"
             )
         elif not tokens.accept(";"):
             raise tokens.unexpected("COMMENT, PARTITIONED BY, WITH (...), TBLPROPERTIES (...) or the end")
@@ -100,7 +101,7 @@ def _read_clauses(tokens: SqlTokens, definition: TableDefinition) -> TableDefini
 def _expect_paimon(tokens: SqlTokens) -> None:
     provider = tokens.name("a provider")
     if provider.lower() != "paimon":
-        raise UsageError(f"USING {provider} is no Paimon table", hint="write USING paimon, or leave the clause out")
+        raise UsageError(f"USING {provider} is not a Paimon table", hint="write USING paimon, or leave the clause out")
 
 
 def _read_options(tokens: SqlTokens) -> dict[str, str]:

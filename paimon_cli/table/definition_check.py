@@ -86,7 +86,7 @@ def _check_bucket(definition: TableDefinition) -> None:
     bucket, bucket_keys = definition.bucket, definition.bucket_keys
     if bucket == 0 or bucket < POSTPONE:
         raise UsageError(
-            f"bucket {bucket} is no number of buckets",
+            f"bucket {bucket} is not a number of buckets",
             hint="a positive number; -1 for dynamic buckets; -2 to postpone the choice",
         )
     _refuse_duplicates("bucket-key column", bucket_keys)
@@ -128,9 +128,11 @@ def _check_merging(definition: TableDefinition) -> None:
                     f"{key}={options[key]} needs a primary key", "rows of an append table are never merged", "add --primary-key"
                 )
     if engine == "first-row" and producer not in ("none", "lookup"):
-        raise UsageError(f"changelog-producer={producer} does not go with merge-engine=first-row", hint="use none or lookup")
+        raise UsageError(
+            f"changelog-producer={producer} cannot be combined with merge-engine=first-row", hint="use none or lookup"
+        )
     if engine == "first-row" and options.get("deletion-vectors.enabled", "false").lower() == "true":
-        raise UsageError("deletion vectors do not go with merge-engine=first-row", "it never replaces a row")
+        raise UsageError("deletion vectors cannot be combined with merge-engine=first-row", "it never replaces a row")
 
 
 def _check_sequence_field(definition: TableDefinition) -> None:
@@ -142,7 +144,7 @@ def _check_sequence_field(definition: TableDefinition) -> None:
     if not definition.primary_keys:
         raise UsageError("sequence.field needs a primary key", "it decides which row of a key wins", "add --primary-key")
     if definition.options.get("merge-engine", "").lower() == "first-row":
-        raise UsageError("sequence.field does not go with merge-engine=first-row", "the first row wins by arrival")
+        raise UsageError("sequence.field cannot be combined with merge-engine=first-row", "the first row wins by arrival")
     for name in names:
         if f"fields.{name}.aggregate-function" in definition.options:
             raise UsageError(f"sequence.field '{name}' has an aggregate function", "the column orders rows, it is not aggregated")

@@ -18,7 +18,7 @@ from paimon_cli.options.option_catalog import find_option
 
 ERROR, WARNING = "error", "warning"
 RECENT = 20
-"""Commits that tell who writes and compacts."""
+"""Commits examined to find out which users write and compact."""
 MANY_SNAPSHOTS = 1000
 MANY_SMALL_FILES = 10
 STALE_CONSUMER_DAYS = 7
@@ -72,7 +72,9 @@ def snapshots_are_few(patient: Patient) -> Iterator[Diagnosis]:
     if count > most:
         keep = max(patient.context.options.snapshot_num_retained_min, 10)
         command = f"paimon-cli expire {patient.argument} --retain-max {keep}"
-        yield Diagnosis("PD015", WARNING, "snapshots", f"{count} snapshots: each keeps files alive", command)
+        yield Diagnosis(
+            "PD015", WARNING, "snapshots", f"{count} snapshots, each of which keeps files from being deleted", command
+        )
 
 
 def files_are_not_small(patient: Patient) -> Iterator[Diagnosis]:
@@ -125,7 +127,7 @@ def only_one_compacts(patient: Patient) -> Iterator[Diagnosis]:
 
     users = sorted(filter(is_beside_another, compacting & writing))
     if not patient.context.options.write_only and users:
-        message = f"{len(users)} users compact beside each other: {', '.join(users[:5])}"
+        message = f"{len(users)} users compact concurrently: {', '.join(users[:5])}"
         command = f"paimon-cli alter {patient.argument} set write-only=true"
         yield Diagnosis("PD014", WARNING, "compaction", f"{message}; their compactions may conflict", command)
 
@@ -143,7 +145,7 @@ def consumers_are_alive(patient: Patient) -> Iterator[Diagnosis]:
                     "PD016",
                     WARNING,
                     f"consumer {name}",
-                    f"has not moved for {days} days; it keeps snapshots from expiring",
+                    f"has not advanced for {days} days and keeps snapshots from expiring",
                     command,
                 )
 
@@ -160,7 +162,9 @@ def options_agree(patient: Patient) -> Iterator[Diagnosis]:
         message = f"snapshot.num-retained.min={least} is above snapshot.num-retained.max={options.snapshot_num_retained_max}"
         yield conflict("options", message, f"set snapshot.num-retained.max={least}")
     if options.snapshot_time_retained < SHORT_RETENTION_MILLIS:
-        message = f"snapshot.time-retained is {options.snapshot_time_retained // 1000} s: longer reads lose their files"
+        message = (
+            f"snapshot.time-retained is {options.snapshot_time_retained // 1000} s: reads that take longer may lose their files"
+        )
         yield conflict("options", message, "set snapshot.time-retained='1 h'")
     if "num-sorted-run.stop-trigger" in raw and int(raw["num-sorted-run.stop-trigger"]) < options.compaction_trigger:
         message = (
@@ -172,14 +176,14 @@ def options_agree(patient: Patient) -> Iterator[Diagnosis]:
             "options", "deletion vectors and merge-engine=first-row exclude each other", "unset deletion-vectors.enabled"
         )
     if options.deletion_vectors_enabled and options.changelog_producer == "full-compaction":
-        message = "deletion vectors want a changelog-producer of none, input or lookup"
+        message = "deletion vectors need a changelog-producer of none, input or lookup"
         yield conflict("options", message, "set changelog-producer=lookup")
     if options.write_only and options.changelog_producer in ("lookup", "full-compaction") and not _compacted(patient):
-        message = f"write-only=true with changelog-producer={options.changelog_producer}: changelogs come with compactions only"
+        message = f"write-only=true with changelog-producer={options.changelog_producer}: only compactions write changelogs"
         yield Diagnosis("PD018", WARNING, "options", message, f"paimon-cli compact {patient.argument} --dedicated --watch")
     for key in raw:
         if find_option(key) is None and not key.startswith(("fields.", "file-index.", "parquet.", "orc.", "avro.")):
-            yield conflict(f"option {key}", "Paimon knows no option of this name", f"unset {key}")
+            yield conflict(f"option {key}", "Paimon has no option of this name", f"unset {key}")
 
 
 def _compacted(patient: Patient) -> bool:
@@ -212,7 +216,7 @@ def no_file_is_left_over(patient: Patient) -> Iterator[Diagnosis]:
         return
     orphans = find_orphans(context, context.clock.now_millis() - DAY_MILLIS)
     if orphans.files:
-        message = f"{len(orphans.files)} files of {orphans.size} bytes are older than a day, and no version names them"
+        message = f"{len(orphans.files)} files of {orphans.size} bytes are older than a day, and no version refers to them"
         yield Diagnosis("PD017", WARNING, "orphans", message, f"paimon-cli orphans rm {patient.argument} --apply")
 
 

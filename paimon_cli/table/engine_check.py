@@ -62,6 +62,6 @@ def _check_group_order(definition: TableDefinition) -> None:
 def _check_cross_partition(definition: TableDefinition) -> None:
     if definition.options.get("sequence.field") and not set(definition.partition_keys) <= set(definition.primary_keys):
         raise UsageError(
-            "sequence.field does not go with a primary key that leaves partition columns out",
-            "a row that moves to another partition has no order there",
+            "sequence.field cannot be combined with a primary key that leaves partition columns out",
+            "a row that moves to another partition has no defined order there",
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PUT_IF_ABSENT, LOCK, UNSAFE = "put-if-absent", "lock", "unsafe"
 MEANING = {
-    PUT_IF_ABSENT: "the storage creates a snapshot file only if nobody has created it before; no lock is needed",
+    PUT_IF_ABSENT: "the storage creates a snapshot file only if it does not exist; no lock is needed",
     LOCK: "a writer publishes its snapshot while it holds a row of paimon_distributed_locks",
     UNSAFE: "the storage cannot create a file exclusively, and the catalog has no lock: commits are refused (exit 7)",
 }
@@ -67,7 +67,7 @@ def warehouse_locks(warehouse: Warehouse) -> LockReport:
     settings = lock_settings(warehouse.storage_options)
     if settings is None:
         if warehouse.url is None:
-            why = "neither a table, nor a warehouse, nor the database of a lock is named"
+            why = "neither a table, a warehouse nor the database of a lock is given"
             raise UsageError("there are no locks to list", why, "name a TABLE, or pass --warehouse URI")
         storage, _ = storage_for_url(warehouse.url, warehouse.storage_options)
         mechanism = _mechanism(storage)
@@ -94,8 +94,8 @@ def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = 
     if not lock.is_expired and not even_if_valid:
         raise Refused(
             f"the lock {lock.lock_id} is still valid",
-            "its holder may be writing a snapshot now: a second writer beside it could overwrite that snapshot",
-            f"it expires in {lock.life_seconds - lock.age_seconds:.0f} s; pass --even-if-valid if the holder is dead for certain",
+            "its holder may be publishing a snapshot now, which a second writer could overwrite",
+            f"it expires in {lock.life_seconds - lock.age_seconds:.0f} s; pass --even-if-valid if the holder is certainly dead",
         )
     return settings, lock
 
@@ -103,7 +103,7 @@ def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = 
 def break_held_lock(location: TableLocation, settings: LockSettings, lock: HeldLock) -> LockRow:
     """Remove the lock's row, if it is still that of the same holder; what was removed."""
     if not break_lock(settings, lock):
-        raise NotFound(f"nobody holds the lock of {location.name} any more", "its row went, or changed hands, just now")
+        raise NotFound(f"nobody holds the lock of {location.name} any more", "it was released or taken over just now")
     return _row(location.name, lock)
 
 

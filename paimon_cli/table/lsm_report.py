@@ -76,7 +76,7 @@ def lsm_rows(
     if not context.schema.primary_keys:
         raise UsageError(
             "the table has no primary key",
-            "files of an append table form no LSM tree",
+            "files of an append table do not form an LSM tree",
             f"paimon-cli files ls {context.layout.argument}",
         )
     if snapshot is None:

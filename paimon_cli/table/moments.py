@@ -20,4 +20,4 @@ def moment_of(text: str, now_millis: int) -> int:
         return parse_moment(text)
     except UsageError as error:
         hint = "write an age such as 1d or 12 h, or a time such as 2024-01-31T12:00:00Z"
-        raise UsageError(f"cannot read the time '{text}'", "it is neither an age nor a moment", hint) from error
+        raise UsageError(f"cannot read the time '{text}'", "it is neither an age nor a time", hint) from error

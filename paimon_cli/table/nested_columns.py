@@ -46,7 +46,7 @@ def _edited_type(t: DataType, path: tuple[str, ...], depth: int, edit: Edit) -> 
     if name != part:
         if t.root == "MAP" and name == "key":
             raise NotSupported(f"changing the key of '{'.'.join(path[:depth])}'", "Paimon changes the values of a MAP only")
-        raise UsageError(f"'{'.'.join(path[:depth])}' has no field '{name}'", f"inside of {t.root} it is called '{part}'")
+        raise UsageError(f"'{'.'.join(path[:depth])}' has no field '{name}'", f"inside {t.root} it is called '{part}'")
     inner = t.value if t.root == "MAP" else t.element
     if inner is None:
         raise ValueError(f"{t.root} without {part}")

@@ -8,7 +8,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.options.option_catalog import find_option
 
 ONLY_UP = ("ignore-delete", "ignore-update-before")
-NEVER = {"type": "the kind of a table never changes", "path": "a table is moved by moving its directory"}
+NEVER = {"type": "the kind of a table never changes", "path": "to move a table, move its directory"}
 
 
 def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots: bool) -> dict[str, str]:
@@ -24,7 +24,7 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
         if key == "deletion-vectors.enabled":
             _check_vectors(options, _is_true(value))
         if key in ONLY_UP and _is_true(old) and not _is_true(value):
-            raise UsageError(f"option {key} cannot go back to false", "deletes that were ignored are lost", option=key)
+            raise UsageError(f"option {key} cannot go back to false", "deletes that were ignored are already lost", option=key)
     return {**options, key: value}
 
 
@@ -43,12 +43,12 @@ def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], 
 def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) -> dict[str, str]:
     """UsageError for a key that is not set, or may not go."""
     if key not in options:
-        raise UsageError(f"option {key} is not set", hint="`options ls` shows those that are", option=key)
+        raise UsageError(f"option {key} is not set", hint="`options ls` lists the options that are set", option=key)
     _refuse_never(key)
     if has_snapshots:
         _refuse_immutable(key)
         if key == "bucket":
-            raise UsageError("option bucket cannot be unset", "the files lie in so many buckets", option=key)
+            raise UsageError("option bucket cannot be unset", "existing files are written for this number of buckets", option=key)
         if key == "deletion-vectors.enabled":
             _check_vectors(options, False)
     return {other: value for other, value in options.items() if other != key}
@@ -62,14 +62,16 @@ def _refuse_never(key: str) -> None:
 def _refuse_immutable(key: str) -> None:
     known = find_option(key)
     if known is not None and known.immutable:
-        raise UsageError(f"option {key} cannot be changed", "it is fixed as soon as the table has data", option=key)
+        raise UsageError(f"option {key} cannot be changed", "it cannot change once the table has data", option=key)
 
 
 def _check_bucket(old: int, value: str) -> None:
     """Texts that are no numbers are refused with all other values later."""
     if old == -1 or value.strip() == "-1":
         raise UsageError(
-            f"bucket cannot change from {old} to {value}", "a table keeps to fixed or to dynamic buckets", option="bucket"
+            f"bucket cannot change from {old} to {value}",
+            "a table cannot switch between fixed and dynamic buckets",
+            option="bucket",
         )
 
 
@@ -77,7 +79,7 @@ def _check_vectors(options: Mapping[str, str], enabled: bool) -> None:
     if _is_true(options.get("deletion-vectors.enabled")) != enabled and not _is_true(options.get("deletion-vectors.modifiable")):
         raise UsageError(
             "deletion-vectors.enabled cannot change once there is data",
-            "without a full compaction rows could show twice",
+            "without a full compaction rows could appear twice",
             "set deletion-vectors.modifiable=true if you are sure",
             option="deletion-vectors.enabled",
         )

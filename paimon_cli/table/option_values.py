@@ -66,7 +66,7 @@ def refuse_unknown(options: Mapping[str, str]) -> None:
     for key in options:
         if find_option(key) is None:
             near = nearest_key(key, FARTHER)
-            hint = f"did you mean '{near}'?" if near else "`paimon-cli options ls TABLE --all` lists those that are known"
+            hint = f"did you mean '{near}'?" if near else "`paimon-cli options ls TABLE --all` lists the known options"
             raise UsageError(f"option '{key}' is unknown to Paimon", "it would change nothing", hint, option=key)
 
 
@@ -82,8 +82,8 @@ def refuse_secrets(options: Mapping[str, str]) -> None:
         if is_catalog_option(key) or is_secret(key):
             raise UsageError(
                 f"option '{key}' is not stored in a table",
-                "whoever may read the table could read it there",
-                f"give it with each call, as --option {key}=..., or write it into ./paimon.yaml",
+                "every reader of the table could see it there",
+                f"pass it with each call, as --option {key}=..., or write it into ./paimon.yaml",
                 option=key,
             )
 

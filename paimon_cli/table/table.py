@@ -109,7 +109,7 @@ class Table(TableHistory):
         if name in (LATEST, EARLIEST):
             snapshot_id = self.snapshots.latest_id() if name == LATEST else self.snapshots.earliest_id()
         if snapshot_id is None:
-            why = "a snapshot is named by its number, latest or earliest"
+            why = "a snapshot is given by its number, latest or earliest"
             raise NotFound(f"no snapshot '{name}' of {self.name}", why, f"paimon-cli snapshots ls {self.layout.argument}")
         return self.snapshots.get(snapshot_id)
 
@@ -121,7 +121,7 @@ class Table(TableHistory):
         if name != LATEST:
             raise NotFound(
                 f"no schema '{name}' of {self.name}",
-                "a schema is named by its number or latest",
+                "a schema is given by its number or latest",
                 f"paimon-cli schemas ls {self.layout.argument}",
             )
         return self.schemas.latest()

@@ -122,7 +122,7 @@ def _table_row(location: TableLocation) -> TableRow:
 def _opened(place: Warehouse) -> tuple[Storage, str]:
     storage, root = storage_for_url(place.root_url(), place.storage_options)
     if not storage.list_directory(root) and not storage.exists(root):
-        raise NotFound(f"nothing is at {root}", "there is no such directory", "check --warehouse, or name a directory")
+        raise NotFound(f"nothing exists at {root}", "there is no such directory", "check --warehouse, or name a directory")
     return storage, root
 
 

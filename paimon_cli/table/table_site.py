@@ -108,7 +108,7 @@ def _check_surroundings(storage: Storage, root: str) -> list[str]:
         if inside:
             raise UsageError(
                 f"{root} lies inside the table {directory}",
-                "dropping or cleaning that table would take this one with it",
+                "dropping or cleaning up that table would delete this one too",
                 "choose a path outside of it",
             )
     return warnings

@@ -85,5 +85,5 @@ def _check_routable(schema: TableSchema, options: TableOptions) -> None:
     for name, t in zip(schema.partition_keys, schema.types_of(schema.partition_keys), strict=True):
         if t.root in UNSPELLABLE_ROOTS:
             raise NotSupported(
-                f"cannot write partitions by column '{name}'", f"writers do not agree how a {t.root} names its directory"
+                f"cannot write partitions by column '{name}'", f"writers do not agree on the directory name of a {t.root}"
             )

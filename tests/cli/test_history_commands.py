@@ -42,7 +42,7 @@ def test_what_the_table_says_holds_and_ages_are_understood(run: Run, table: str)
         "(2)"
         in run("expire", table, "--option", "snapshot.num-retained.max=1", "--option", "snapshot.num-retained.min=1", "-y").out
     )
-    assert "neither an age nor a moment" in run("expire", table, "--older-than", "soon", code=2).err
+    assert "neither an age nor a time" in run("expire", table, "--older-than", "soon", code=2).err
 
 
 def test_partitions_have_their_time(run: Run, table: str) -> None:

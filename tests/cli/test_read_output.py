@@ -56,7 +56,7 @@ def test_existing_files_are_kept_without_force(run: Run, table: Path, tmp_path: 
     assert target.read_text() == "precious"
     run("read", table, "--output", link, "--force", "-s", "k")
     assert link.is_symlink() and target.read_text().startswith("k\n")
-    assert "no regular file" in run("read", table, "--output", "/dev/null", "--format", "csv", "--force", code=2).err
+    assert "not a regular file" in run("read", table, "--output", "/dev/null", "--format", "csv", "--force", code=2).err
     assert "cannot write" in run("read", table, "--output", tmp_path / "missing" / "o.csv", code=2).err
 
 

@@ -85,7 +85,7 @@ def test_a_damaged_newest_schema_is_found(run: Run, table: Path, damage: str, le
     assert f"{code}  {newest}" in text and "hint: restore the schema file" in text
     if damage != "missing":
         assert "PV007" in run("verify", table, "--snapshot", 1, code=4).out
-        assert "is no file" in (err := run("verify", table, "--only", "files", code=10).err) or "cannot read schema" in err
+        assert "is not a file" in (err := run("verify", table, "--only", "files", code=10).err) or "cannot read schema" in err
 
 
 def test_no_schema_can_be_read(run: Run, table: Path) -> None:

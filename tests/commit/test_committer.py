@@ -189,7 +189,7 @@ def test_waits_grow_with_jitter_and_retries_end(tmp_path: Path) -> None:
 def test_the_timeout_ends_retries_too(tmp_path: Path) -> None:
     rival = make_table(tmp_path / "t", {"commit.timeout": "60 ms", "commit.min-retry-wait": "10 ms"})
     context = replace(make_table(tmp_path / "t", storage=RacingStorage(rival, 99)), clock=SteppingClock())
-    with pytest.raises(StorageUnavailable, match="was not made"):
+    with pytest.raises(StorageUnavailable, match="nothing was committed to"):
         append(context, data_file("mine"))
     assert len(context.clock.sleeps) == 3  # type: ignore[attr-defined]
 
@@ -259,7 +259,7 @@ def test_two_changes_of_the_same_vectors_are_a_conflict(tmp_path: Path) -> None:
         )
 
     Committer(context).commit([next_vectors("dv-1", "dv-2", b)], ME)
-    with pytest.raises(FilesConflict, match=r"dv-1 of bucket-0 is not current"):
+    with pytest.raises(FilesConflict, match=r"dv-1 of bucket-0 is no longer current"):
         Committer(context).commit([next_vectors("dv-1", "dv-3", c)], ME)
     assert manifest_files(context) == named_manifest_files(context)
 

@@ -37,7 +37,7 @@ def test_a_file_that_is_gone_is_reported_with_who_took_it(tmp_path: Path) -> Non
     with pytest.raises(FilesConflict) as failure:
         compact(context, [file], [data_file("mine", level=5)], where=where, read_snapshot_id=1)
     error = failure.value
-    assert error.what == "data file data-1.parquet of dt=2024-01-01/bucket-0 is not in the table any more"
+    assert error.what == "data file data-1.parquet of dt=2024-01-01/bucket-0 is no longer in the table"
     assert error.why == "snapshot 3 (COMPACT, user rival) removed it"
     assert error.exit_code == 5
     assert error.details == {
@@ -105,7 +105,7 @@ def test_a_file_can_be_added_once_only_where_appends_are_checked(tmp_path: Path)
     context = make_table(tmp_path / "t")
     message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("a"),))
     Committer(context).commit([message], ME)
-    with pytest.raises(FilesConflict, match="is in the table already"):
+    with pytest.raises(FilesConflict, match="is already in the table"):
         Committer(context).commit([message], ME, check_append_files=True)
 
 

@@ -259,7 +259,7 @@ def test_what_nobody_remembers_is_refused_unless_it_is_said_to_be_new(tmp_path: 
     forget_users(context)
     expire_all_but_one(context)
     before = manifest_files(context)
-    with pytest.raises(Refused, match="cannot be told whether commit 7 of user job") as refusal:
+    with pytest.raises(Refused, match="cannot determine whether commit 7 of user job") as refusal:
         append(context, "again")
     assert refusal.value.exit_code == 7 and "--assume-new" in refusal.value.hint and manifest_files(context) == before
     assert not append(context, "new", replace(JOB, assume_new=True)).already_committed

@@ -57,7 +57,7 @@ def test_all_keys_that_are_named_must_fit(tmp_path: Path) -> None:
 
 def test_a_table_without_partitions(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
-    with pytest.raises(UsageError, match="no partition key"):
+    with pytest.raises(UsageError, match="not a partition key"):
         PartitionSpec.parse(context, {"k": "1"})
 
 

@@ -114,11 +114,11 @@ def test_foreign_names_are_ignored(tmp_path: Path) -> None:
 
 def test_a_missing_snapshot_says_what_there_is(tmp_path: Path) -> None:
     past = history(tmp_path, [4, 5, 6])
-    with pytest.raises(NotFound, match="it has probably expired: there are snapshots 4 to 6"):
+    with pytest.raises(NotFound, match="it has probably expired: the table has snapshots 4 to 6"):
         past.get(3)
     with pytest.raises(NotFound) as failure:
         past.get(7)
-    assert failure.value.why == "there are snapshots 4 to 6" and failure.value.exit_code == 3
+    assert failure.value.why == "the table has snapshots 4 to 6" and failure.value.exit_code == 3
 
 
 def test_a_file_that_holds_another_snapshot_is_damaged(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_flights_as_r_and_duckdb_write_them(tmp_path: Path) -> None:
         (["5", "NA", "7"], "STRING", "--null-value 'NA'"),
         (["2024-01-01 10:00:00", "2024-01-01 10:00:00Z"], "STRING", "--timezone"),
         (["2024-01-01 10:00:00.123456789"], "TIMESTAMP(9)", ""),
-        (["", ""], "STRING", "nothing but nulls"),
+        (["", ""], "STRING", "only nulls"),
         (["true", "False"], "BOOLEAN", ""),
         (["2024-01-01", "2024-01-01 10:00"], "TIMESTAMP(6)", ""),
     ],

@@ -168,12 +168,12 @@ def test_nested_values_are_cast_at_every_depth() -> None:
     ("type_text", "values", "why"),
     [
         (ARRAY_OF_TINYINT, pa.array([None, [1, 200]]), "inside the value: it is outside the range"),
-        (ARRAY_OF_TINYINT, pa.array([[], [1, None]], pa.list_(pa.int8())), "null that must not be"),
+        (ARRAY_OF_TINYINT, pa.array([[], [1, None]], pa.list_(pa.int8())), "a NOT NULL part"),
         (MAP, pa.array([[], [("a", Decimal("100"))]], pa.map_(pa.string(), pa.decimal128(9, 2))), "does not fit"),
         (
             ROW,
             pa.array([None, {"a": None, "l": None}], pa.struct([("a", pa.int32()), ("l", pa.list_(pa.string()))])),
-            "null that",
+            "a NOT NULL part",
         ),
         (ROW, pa.array([{"a": 1, "l": ["xx"]}, {"a": 1, "l": ["xx", "xyz"]}]), "longer than 2"),
     ],

@@ -59,7 +59,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 def test_formats_that_cannot_be_told(tmp_path: Path) -> None:
     _touch(tmp_path, "a.txt", "a.parquet.gz")
-    with pytest.raises(UsageError, match="cannot tell the format"):
+    with pytest.raises(UsageError, match="cannot determine the format"):
         plan_sources([str(tmp_path / "a.txt")], None)
     with pytest.raises(UsageError, match="unknown input format 'xml'"):
         plan_sources([str(tmp_path / "a.txt")], "xml")

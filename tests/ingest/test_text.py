@@ -74,7 +74,7 @@ BAD_TEXTS = [
     ("VARBINARY(1)", "0102", "longer than 1 bytes"),
     ("DATE", "2024-1-1", "YYYY-MM-DD"),
     ("DATE", "2023-02-29", "no such day"),
-    ("DATE", "+12023-02-29", "no day of the calendar"),
+    ("DATE", "+12023-02-29", "not a day of the calendar"),
     ("TIME(0)", "24:00:00", "no such time"),
     ("TIME(0)", "10:00:00.5", "more than 0 digits"),
     ("TIMESTAMP(3)", "2024-01-31T10:20:30.1234", "more than 3 digits"),

@@ -164,7 +164,7 @@ def test_what_is_no_gap_any_more(tmp_path: Path) -> None:
     plan = plan_repair(context)
     for number in (3, 4):
         Path(context.layout.snapshot(number)).unlink()
-    with pytest.raises(Conflict, match=r"snapshot 2 .* not between two others"):
+    with pytest.raises(Conflict, match=r"snapshot 2 .* no longer between two snapshots"):
         apply_repair(context, plan)
 
 
@@ -224,7 +224,7 @@ def test_what_is_whole_by_then_is_not_set_aside(tmp_path: Path) -> None:
     cut(str(path))
     plan = plan_repair(context, ("damaged-versions",))
     path.write_bytes(content)
-    with pytest.raises(Conflict, match="not damaged any more"):
+    with pytest.raises(Conflict, match="no longer damaged"):
         apply_repair(context, plan)
     assert path.read_bytes() == content and not (tmp_path / "t/damaged").exists()
 
@@ -269,7 +269,7 @@ def test_index_files_come_back_from_a_copy_only(tmp_path: Path, plant: Callable[
     path = damages.index_path(bench, damages.vector_entry(bench))
     plant(bench)
     (step,) = plan_repair(bench.context).steps
-    assert (step.kind, step.path) == (BY_HAND, str(path)) and "from a copy" in step.action
+    assert (step.kind, step.path) == (BY_HAND, str(path)) and "from a backup" in step.action
 
 
 def test_hints_are_right_although_a_listing_hides_the_newest(tmp_path: Path) -> None:

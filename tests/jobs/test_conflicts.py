@@ -132,7 +132,7 @@ def test_rows_that_expired_meanwhile_cannot_be_compared(table: TableContext) -> 
         for file in replaced - live_files(table):
             (Path(table.url) / file).unlink()
 
-    with pytest.raises(DataConflict, match="cannot be told") as failure:
+    with pytest.raises(DataConflict, match="cannot determine") as failure:
         write(beside(table, write_compact_expire, options=BY_KEY), [{"dt": DAY, "id": 50, "points": 9}])
     assert "has expired" in failure.value.why
     assert data_files(table) == live_files(table)

@@ -151,6 +151,6 @@ def test_rows_read_and_rows_that_equal_keys_left(table: TableContext, tmp_path: 
 def test_a_setting_that_no_source_uses_is_an_error(table: TableContext, tmp_path: Path) -> None:
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b'{"k": 1}'))
     for form in (TextForm(delimiter=";"), TextForm(header=False), TextForm(columns=("a",)), TextForm(escape="\\")):
-        with pytest.raises(UsageError, match="means nothing for json input"):
+        with pytest.raises(UsageError, match="has no effect on json input"):
             load(table, (str(tmp_path / "a.json.gz"),), form=form)
     assert load(table, (str(tmp_path / "a.json.gz"),), form=TextForm(null_values=("NA",))).rows == 1

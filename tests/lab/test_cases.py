@@ -160,7 +160,7 @@ class TestStories:
     def test_files_conflict_names_file_and_remover(self) -> None:
         (story,) = run_case("files-conflict")
         (abort,) = [step for step in story.steps if "exit 5" in step.what]
-        assert "data file W1 of bucket-0 is not in the table any more" in abort.outcome
+        assert "data file W1 of bucket-0 is no longer in the table" in abort.outcome
         assert "user compactor 1" in abort.outcome
         assert any(step.what == "deletes data file C2" for step in story.steps)
 

@@ -63,13 +63,13 @@ def test_a_lost_commit_is_told_and_taken(tmp_path: Path) -> None:
     texts = explained(context)
     assert len(texts) == 4
     assert all(
-        "lost commit of an unknown user" in str(text) and "1 file, 2 rows, all there" in str(text) for text in texts.values()
+        "lost commit of an unknown user" in str(text) and "1 file, 2 rows, all present" in str(text) for text in texts.values()
     )
     temporary = Path(context.url) / "snapshot" / ".snapshot-6.0b6f.tmp"
     temporary.write_bytes(content)
     make_old(context)
     texts = explained(context)
-    assert "cut off" in str(texts.pop("snapshot/.snapshot-6.0b6f.tmp"))
+    assert "interrupted" in str(texts.pop("snapshot/.snapshot-6.0b6f.tmp"))
     assert all("lost commit of user etl" in str(text) for text in texts.values())
     assert remove(context, found(context)) == 5
     assert files_on_disk(context) == named_files(context)
@@ -89,11 +89,11 @@ def test_what_dead_writers_and_jobs_left_is_told_apart(tmp_path: Path) -> None:
     make_old(context)
     texts = {path.rpartition("/")[2]: text for path, text in explained(context).items()}
     assert len(texts) == 3
-    assert "left over of the job" in str(texts[f"{stem}-9{number}.parquet"]) and "snapshot 5" in str(
+    assert "left over from the job" in str(texts[f"{stem}-9{number}.parquet"]) and "snapshot 5" in str(
         texts[f"{stem}-9{number}.parquet"]
     )
     assert "its writer died" in str(texts["data-00000000-0000-4000-8000-000000000000-0.parquet"])
-    assert texts["odd"] == "no version names it"
+    assert texts["odd"] == "no version refers to it"
 
 
 def test_young_files_stay(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ class AheadClock:
 
 def test_a_clock_that_is_ahead_makes_no_file_old(tmp_path: Path) -> None:
     context = replace(table_of_five(tmp_path), clock=AheadClock())
-    write(context, [{"k": 1, "v": "on its way"}])
+    write(context, [{"k": 1, "v": "in progress"}])
     Path(context.layout.snapshot(6)).unlink()
     Path(context.layout.latest_hint).write_text("5")
     before = {path for path in Path(context.url).rglob("*")}
@@ -151,7 +151,7 @@ def test_a_table_without_versions_is_not_emptied(tmp_path: Path) -> None:
     for number in context.snapshots.ids():
         Path(context.layout.snapshot(number)).unlink()
     make_old(context)
-    with pytest.raises(Refused, match="nothing is used"):
+    with pytest.raises(Refused, match="the table refers to no files"):
         found(context)
 
 
@@ -181,7 +181,7 @@ def test_copies_in_quarantine_and_empty_directories(tmp_path: Path) -> None:
     kinds = [row.kind for row in orphan_rows(context, found(context), explain=False)]
     assert kinds == ["data", "empty directory"]
     for inside in (context.url, f"{context.url}/dt=a"):
-        with pytest.raises(UsageError, match="inside of the table"):
+        with pytest.raises(UsageError, match="inside the table"):
             clean_orphans(context, found(context), inside, None, NoProgress())
     assert lost.exists()
     assert clean_orphans(context, found(context), str(tmp_path / "q"), None, NoProgress()) == (1, 8)

@@ -26,9 +26,9 @@ def test_a_version_that_expires_while_it_is_read(tmp_path: Path) -> None:
     Path(context.layout.tag("three")).unlink()
     for path in Path(context.url).glob("bucket-0/*"):
         path.unlink()
-    with pytest.raises(NotFound, match=r"snapshot 2 .* is gone"):
+    with pytest.raises(NotFound, match=r"snapshot 2 .* no longer exists"):
         list(old.batches())
-    with pytest.raises(NotFound, match=r"snapshot 3 .* is gone"):
+    with pytest.raises(NotFound, match=r"snapshot 3 .* no longer exists"):
         list(tagged.batches())
     with pytest.raises(DamagedFile):
         list(newest.batches())

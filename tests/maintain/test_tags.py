@@ -86,7 +86,7 @@ def test_a_snapshot_that_expires_meanwhile_is_not_tagged(tmp_path: Path) -> None
             expire_snapshots(context, KEEP_ONE)
             return super().put_if_absent(path, data)
 
-    with pytest.raises(NotFound, match="gone meanwhile"):
+    with pytest.raises(NotFound, match="deleted meanwhile"):
         create_tag(replace(context, storage=Expiring()), "late", 2)
     assert not context.tags.names() and files_on_disk(context) == named_files(context)
 

@@ -90,7 +90,7 @@ def test_orders(order: str, keys: list[int]) -> None:
         ("k sideways", "cannot read the order"),
         ("", "it is empty"),
         ("1", "not supported in the order: 1"),
-        ("i / (k - 2)", "does not compute for every row"),
+        ("i / (k - 2)", "cannot be computed for every row"),
         ("random()", "not supported"),
     ],
 )

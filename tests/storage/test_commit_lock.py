@@ -114,7 +114,7 @@ def test_a_holder_does_not_begin_a_put_in_the_second_half_of_its_time(database: 
         clock.sleep(9.9)
         lease.confirm()
         clock.sleep(0.2)
-        with pytest.raises(StorageUnavailable, match=r"it was had for 10\.1 s"):
+        with pytest.raises(StorageUnavailable, match=r"it was held for 10\.1 s"):
             lease.confirm()
 
 

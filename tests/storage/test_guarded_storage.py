@@ -155,7 +155,7 @@ class TestCommits:
 
     def test_a_lock_that_is_not_had_leaves_no_file(self, tmp_path: Path, space: str, settings: LockSettings) -> None:
         context = open_table(tmp_path, GuardedStorage(NoPrimitive(space), ROOT, CommitLock(settings, ROOT, SteppingClock())))
-        with CommitLock(settings, ROOT).held(), pytest.raises(StorageUnavailable, match="was not had"):
+        with CommitLock(settings, ROOT).held(), pytest.raises(StorageUnavailable, match="could not acquire"):
             Committer(context).commit([message("a")], CommitIdentity("me"))
         assert {entry.name for entry in context.storage.list_directory(ROOT)} == {"schema"}
 

@@ -137,7 +137,7 @@ def test_libhdfs_that_does_not_connect(node: NameNode) -> None:
 
 def test_without_libhdfs_the_message_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_HOME", "/nowhere")
-    with pytest.raises(StorageUnavailable, match="libhdfs is not to be found"):
+    with pytest.raises(StorageUnavailable, match="cannot find Hadoop's libhdfs"):
         LibhdfsRename("hdfs://nn/wh", {})
 
 

@@ -74,7 +74,7 @@ def test_options_of_keys_become_key_lists(tmp_path: Path) -> None:
 
 def test_an_existing_table_stays(tmp_path: Path) -> None:
     create(tmp_path / "t", "id INT")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         create(tmp_path / "t", "id INT")
     again = create(tmp_path / "t", "id INT", "more INT", if_not_exists=True)
     assert not again.created

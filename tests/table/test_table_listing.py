@@ -34,5 +34,5 @@ def test_a_table_that_cannot_be_opened_is_listed_with_its_problem(tmp_path: Path
 
 def test_a_directory_that_is_not_there_is_not_an_empty_one(tmp_path: Path) -> None:
     assert tables_below(str(tmp_path)) == []
-    with pytest.raises(NotFound, match="nothing is at"):
+    with pytest.raises(NotFound, match="nothing exists at"):
         tables_below(str(tmp_path / "nope"))

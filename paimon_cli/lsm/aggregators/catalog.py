@@ -64,7 +64,8 @@ def _flag(field: DataField, options: TableOptions, name: str) -> bool:
 def _expect(function: str, field: DataField, fits: bool, wanted: str) -> None:
     if not fits:
         raise UsageError(
-            f"aggregate function {function} cannot work on column {field.name} {type_to_sql(field.type)}", f"it takes {wanted}"
+            f"aggregate function {function} cannot be used for column {field.name} {type_to_sql(field.type)}",
+            f"it takes {wanted}",
         )
 
 
