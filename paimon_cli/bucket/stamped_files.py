@@ -14,7 +14,7 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
 
     Only for a job whose tasks have all ended: a task still running could write more.
     """
-    begin = f"{context.options.data_file_prefix}{stamp[:8]}-{stamp[8:12]}-{stamp[12:16]}-"
+    begin = stamped_prefix(context, stamp)
     doomed = [
         file.path
         for directory in _bucket_directories(context)
@@ -23,6 +23,11 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
     ]
     delete_all(context.storage, doomed)
     return len(doomed)
+
+
+def stamped_prefix(context: TableContext, stamp: str) -> str:
+    """What the names of all data files of the job begin with."""
+    return f"{context.options.data_file_prefix}{stamp[:8]}-{stamp[8:12]}-{stamp[12:16]}-"
 
 
 def _bucket_directories(context: TableContext) -> Iterator[str]:

@@ -13,7 +13,7 @@ from paimon_cli.cli.expire_command import show_doomed
 from paimon_cli.cli.messages import confirm, say, warn
 from paimon_cli.cli.parameters import AllowUnsafeCommit, AssumeNew, CommitId, CommitUser, DryRun, TableName, Yes, split_partitions
 from paimon_cli.cli.results import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, NAMES, SIZE, SNAPSHOT_IDS, counted, human_size
+from paimon_cli.cli.value_kinds import COUNT, FLAG, NAMES, SIZE, SNAPSHOT_IDS, counted, human_size
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 
@@ -27,6 +27,7 @@ SUMMARY_COLUMNS = (
     Column("files", "Files", COUNT),
     Column("rows", "Records", COUNT),
     Column("snapshots", "Snapshots", SNAPSHOT_IDS),
+    Column("already_committed", "Committed before", FLAG),
 )
 TABLE_COLUMNS = (
     Column("snapshots", "Snapshots", COUNT),
@@ -105,13 +106,15 @@ def _drop(
     allow_unsafe_commit: bool,
 ) -> None:
     from paimon_cli.jobs.drop_job import plan_drop, run_drop
+    from paimon_cli.jobs.write_job import identity_of
 
     location = call.locate(table, allow_unsafe_commit)
     opened = call.open_to_plan(location) if dry_run else call.open_to_commit(location)
-    plan = plan_drop(opened.context, partitions)
+    identity = identity_of(opened.context, commit_user, commit_id, assume_new)
+    plan = plan_drop(opened.context, partitions, identity)
     if plan.files and not dry_run:
         confirm(f"{_content(plan)} of {opened.name} will be deleted", yes)
-    done = plan if dry_run else run_drop(opened.context, partitions, plan, commit_user, commit_id, assume_new)
+    done = plan if dry_run or plan.already_committed else run_drop(opened.context, partitions, plan, identity)
     if call.output is OutputFormat.TABLE:
         say(_summary_text(done, dry_run))
     else:
@@ -123,6 +126,8 @@ def _content(what: Dropped) -> str:
 
 
 def _summary_text(done: Dropped, dry_run: bool) -> str:
+    if done.already_committed:
+        return "committed before under this user and identifier, nothing was done"
     if dry_run:
         return f"{_content(done)} would be deleted; nothing was changed (dry run)"
     if not done.snapshots:

@@ -80,5 +80,6 @@ def break_lock(
     location = call.locate(table)
     root = call.open_at(location).context.layout.root
     settings, lock = breakable_lock(location, root, even_if_valid=even_if_valid)
-    confirm(f"lock {lock.lock_id}, which {lock.owner or 'somebody'} took {lock.age_seconds:.0f} s ago, will be broken", yes)
+    what = f"lock {lock.lock_id}, which {lock.owner or 'somebody'} took {lock.age_seconds:.0f} s ago, will be broken"
+    confirm(what, yes, "add --yes to go ahead without confirmation")
     call.show(Item("Lock", table, COLUMNS, break_held_lock(location, settings, lock)))

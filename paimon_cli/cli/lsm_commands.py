@@ -51,6 +51,7 @@ LSM_COLUMNS = (
     Column("last_full_snapshot", None, ID),
     Column("would_compact"),
     Column("output_level", None, ID),
+    Column("not_supported"),
     Column("runs", None, records(*RUN_NAMES)),
 )
 RUN_COLUMNS = (

@@ -10,6 +10,7 @@ from paimon_cli.cli.value_kinds import printable
 from paimon_cli.errors import Refused
 
 NOTHING_CHANGED = "nothing was changed"
+UNASKED = "add --yes to go ahead without confirmation, or --dry-run to see what would be done"
 
 
 def say(text: str) -> None:
@@ -26,7 +27,7 @@ def warn(text: str) -> None:
     note(f"warning: {text}")
 
 
-def confirm(consequence: str, yes: bool) -> None:
+def confirm(consequence: str, yes: bool, hint: str = UNASKED) -> None:
     """Ask for confirmation before deleting anything or rewriting history; without a terminal only --yes confirms.
 
     `Refused` (exit 7) if there is no terminal, or the answer is no.
@@ -34,7 +35,6 @@ def confirm(consequence: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        hint = "add --yes to go ahead without confirmation, or --dry-run to see what would be done"
         raise Refused(f"not confirmed, {NOTHING_CHANGED}", consequence, hint)
     if not typer.confirm(f"{_safe(consequence)}. Continue?", err=True):
         raise Refused(f"not confirmed, {NOTHING_CHANGED}")

@@ -11,6 +11,7 @@ from paimon_cli.cli.messages import confirm, say, warn
 from paimon_cli.cli.parameters import DryRun, TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
 from paimon_cli.cli.value_kinds import COUNT, SIZE, TIME, counted, human_size
+from paimon_cli.errors import Refused, StorageUnavailable
 
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
@@ -49,10 +50,12 @@ def list_orphans(
 ) -> None:
     """List orphans; --explain shows what each one probably is, such as a lost commit.
 
+    File ages follow the storage's clock, which an empty probe file in the table's directory shows; it is removed again.
+
     paimon-cli orphans ls ./wh/shop.db/orders --explain
     """
     opened = call.open(table)
-    found = _search(opened.context, older_than, force)
+    found = _search(_by_the_storages_clock(opened.context, must_tell=False), older_than, force)
     _show(call, opened, found, explain, "")
 
 
@@ -76,18 +79,11 @@ def remove(
     """
     from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.jobs.orphans_job import clean_orphans
-    from paimon_cli.maintain.orphans import TOLERATED_MILLIS, not_ahead_of_the_storage
 
     opened = call.open(table)
-    context = opened.context
-    if apply and not dry_run:
-        context = not_ahead_of_the_storage(context)
-        if (ahead := opened.context.clock.now_millis() - context.clock.now_millis()) >= TOLERATED_MILLIS:
-            warn(
-                f"the clock of this machine is {ahead / 1000:,.0f} s ahead of the storage's; file ages follow the storage's clock"
-            )
-    found = _search(context, older_than, force)
-    if dry_run or not apply:
+    deletes = apply and not dry_run
+    found = _search(_by_the_storages_clock(opened.context, must_tell=deletes), older_than, force)
+    if not deletes:
         _show(call, opened, found, explain, "; nothing was changed, --apply deletes them")
         return
     confirm(f"{_headline(found)} will be deleted", yes or not found.files)
@@ -98,6 +94,23 @@ def remove(
         say(f"{counted(files, 'orphan')} of {human_size(size)} deleted{kept}")
     else:
         call.show(Item("OrphanSummary", opened.name, SUMMARY_COLUMNS, _Removed(files, size, quarantine)))
+
+
+def _by_the_storages_clock(context: TableContext, *, must_tell: bool) -> TableContext:
+    """The context with a clock that is not ahead of the storage's. Where the storage does not tell the time, as one that can only
+    be read, this machine's clock counts, unless files are to be deleted."""
+    from paimon_cli.maintain.orphans import TOLERATED_MILLIS, not_ahead_of_the_storage
+
+    try:
+        trusted = not_ahead_of_the_storage(context)
+    except (StorageUnavailable, Refused) as error:
+        if must_tell:
+            raise
+        warn(f"ages are by the clock of this machine, since the storage's cannot be asked: {error}")
+        return context
+    if (ahead := context.clock.now_millis() - trusted.clock.now_millis()) >= TOLERATED_MILLIS:
+        warn(f"the clock of this machine is {ahead / 1000:,.0f} s ahead of the storage's; file ages follow the storage's clock")
+    return trusted
 
 
 def _search(context: TableContext, older_than: str, force: bool) -> Orphans:

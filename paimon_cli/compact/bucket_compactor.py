@@ -12,9 +12,11 @@ from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
 from paimon_cli.bucket.merged_rows import merge_columns, merge_section, without_retractions
 from paimon_cli.bucket.record_expiry import RecordExpiry
+from paimon_cli.bucket.stamped_files import stamped_prefix
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket, task_steps
+from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
+from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.compaction_steps import Rewrite, Upgrade
 from paimon_cli.lsm.sorted_run import SortedRun
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -36,7 +38,25 @@ class WriterCompaction:
 
     def __call__(self, context: TableContext, bucket: BucketFiles, is_given_up: Callable[[], bool]) -> CommitMessage | None:
         decision = plan_bucket(context, bucket, MINOR_STRATEGY, self.read_snapshot_id, self.file_stamp)
-        return run_compaction(context, decision, is_given_up) if isinstance(decision, CompactionTask) else None
+        if not isinstance(decision, CompactionTask):
+            return None
+        try:
+            return run_compaction(context, decision, is_given_up)
+        except DamagedFile as error:
+            if self._has_expired(context, decision, error):
+                why = f"its files were replaced and expired while they were read ({error})"
+                raise FilesConflict(f"bucket {decision.bucket} was compacted by another job", why) from error
+            raise
+
+    def _has_expired(self, context: TableContext, task: CompactionTask, error: DamagedFile) -> bool:
+        """Whether what could not be read is a committed file that somebody else has replaced and deleted since."""
+        paths = {context.data_file_path(task.partition, task.bucket, file): file.file_name for file in task.files}
+        path = str(error.details.get("path"))
+        name = paths.get(path)
+        if name is None or name.startswith(stamped_prefix(context, self.file_stamp)) or context.storage.exists(path):
+            return False
+        live = bucket_files(context, context.snapshots.latest(), buckets={task.bucket}).get(task.place)
+        return live is None or name not in {file.file_name for file in live.files}
 
 
 def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool] = lambda: False) -> CommitMessage:

@@ -108,13 +108,15 @@ def check_compactable(context: TableContext) -> None:
     merge_engine(context.schema, options)
 
 
-def is_compactable(context: TableContext) -> bool:
-    """Whether `check_compactable` finds nothing; a writer leaves the compaction of other tables to those who can."""
+def why_not_compactable(context: TableContext) -> str | None:
+    """What `check_compactable` says of the table, None if nothing; a writer leaves its compaction to those who can."""
     try:
         check_compactable(context)
-    except NotSupported:
-        return False
-    return True
+    except NotSupported as refusal:
+        options = context.options.raw
+        named = [why for work in (option_gates.COMPACT, option_gates.COMMIT) for why in option_gates.refusals(work, options)]
+        return named[0] if named else str(refusal)
+    return None
 
 
 def plan_bucket(

@@ -6,41 +6,44 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.own_commits import OwnCommits
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.write_job import identity_of
 from paimon_cli.metadata.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """What lived there; `rows` unmerged."""
+    """What lived there; `rows` unmerged. `already_committed`: an earlier run, or a twin, made this commit: nothing was done."""
 
     partitions: int
     files: int
     rows: int
     snapshots: tuple[Snapshot, ...] = ()
+    already_committed: bool = False
 
 
-def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]]) -> Dropped:
+COMMITTED_BEFORE = Dropped(0, 0, 0, already_committed=True)
+
+
+def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], identity: CommitIdentity) -> Dropped:
     """What these partitions (none: the whole table) hold now. `UsageError` for what is no partition."""
-    latest, chosen = context.snapshots.latest(), _chosen(context, partitions)
+    chosen = _chosen(context, partitions)
+    if OwnCommits(context, identity).made_before():
+        return COMMITTED_BEFORE
+    latest = context.snapshots.latest()
     entries = [] if latest is None else context.manifests.live_entries(latest, keep_entry=lambda e: chosen.matches(e.partition))
     return Dropped(len({entry.partition for entry in entries}), len(entries), sum(entry.file.row_count for entry in entries))
 
 
 def run_drop(
-    context: TableContext,
-    partitions: Sequence[Mapping[str, str]],
-    plan: Dropped,
-    commit_user: str | None = None,
-    commit_id: int | None = None,
-    assume_new: bool = False,
+    context: TableContext, partitions: Sequence[Mapping[str, str]], plan: Dropped, identity: CommitIdentity
 ) -> Dropped:
     """Commit; what others add meanwhile goes, too."""
-    chosen, identity = _chosen(context, partitions), identity_of(context, commit_user, commit_id, assume_new)
+    chosen = _chosen(context, partitions)
     result = Committer(context).overwrite([], identity, keep_partition=chosen.matches)
-    return replace(plan, snapshots=result.snapshots)
+    return COMMITTED_BEFORE if result.already_committed else replace(plan, snapshots=result.snapshots)
 
 
 def _chosen(context: TableContext, partitions: Sequence[Mapping[str, str]]) -> PartitionSpec:

@@ -10,7 +10,7 @@ from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
-from paimon_cli.compact.compaction_plan import is_compactable
+from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.datatypes import row_kind
 from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.partition_spec import PartitionSpec
@@ -72,10 +72,10 @@ class WriteSummary:
     """What was done. `rows`, `size` (bytes): of the new files, after merging equal keys of this write; `rows_read` before that.
 
     `skipped_rows`: bad ones, with `bad_cells` in them; `missing_columns`: those that are null because the input lacks them.
-    `compacted`: buckets that were compacted; `compaction_lost`: why that half of the commit was refused, while the rows were
-    committed. `stalls`: how often buckets had to wait for a compaction before they could take more runs, `stall_seconds` in
-    all; `compaction_wait_seconds`: how long they waited for compactions in the end, before the commit. The rest tells how the
-    write buffers of the tasks were used, as in `BufferUse`.
+    `compacted`: buckets that were compacted; `compaction_lost`: why compactions were dropped, or that half of the commit was
+    refused, while the rows were committed. `stalls`: how often buckets had to wait for a compaction before they could take more
+    runs, `stall_seconds` in all; `compaction_wait_seconds`: how long they waited for compactions in the end, before the commit.
+    The rest tells how the write buffers of the tasks were used, as in `BufferUse`.
     """
 
     rows: int = 0
@@ -119,7 +119,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     engine.prepare(work_of(plan.splits), progress)
     written, found = write_input(plan, request, engine, progress)
     messages = written.messages
-    result, lost = _commit(committer, plan, messages, request, identity)
+    result, refusal = _commit(committer, plan, messages, request, identity)
     if result.already_committed:
         return WriteSummary(attempts=result.attempts, already_committed=True, engine=engine.name)
     files = [file for message in messages for file in message.new_files]
@@ -135,8 +135,8 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         engine_reason=engine.reason,
         seconds=(context.clock.now_millis() - started) / 1000,
         touched=tuple((message.partition, message.bucket) for message in messages),
-        compacted=0 if lost else sum(message.has_compact for message in messages),
-        compaction_lost=str(lost) if lost else None,
+        compacted=0 if refusal else sum(message.has_compact for message in messages),
+        compaction_lost=str(refusal) if refusal else next(filter(None, (b.compaction_lost for b in written.buckets)), None),
         stalls=sum(bucket.stalls for bucket in written.buckets),
         stall_seconds=sum(bucket.stall_millis for bucket in written.buckets) / 1000,
         compaction_wait_seconds=sum(bucket.wait_millis for bucket in written.buckets) / 1000,
@@ -170,7 +170,8 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = context.names.uuid().replace("-", "")[:16]
-    compacts = request.compaction != NO_COMPACTION and not context.options.write_only and is_compactable(context)
+    wanted = request.compaction != NO_COMPACTION and not context.options.write_only
+    compacts = wanted and why_not_compactable(context) is None
     return WritePlan(
         context=context,
         incoming=IncomingRows(

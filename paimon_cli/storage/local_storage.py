@@ -10,10 +10,12 @@ import shutil
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable
+from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageError
 from paimon_cli.storage.clock_and_names import Names, RandomNames
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
+_SHOWN = 40
+"""Characters of a name that is too long."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
@@ -151,7 +153,8 @@ class _DurableFile(io.BufferedWriter):
 
 @contextlib.contextmanager
 def errors_of(path: str) -> Iterator[None]:
-    """Missing files stay `FileNotFoundError`; any other failure becomes `StorageUnavailable`."""
+    """Missing files stay `FileNotFoundError`; names that are too long, which no repetition makes shorter, are `UsageError`, any
+    other failure `StorageUnavailable`."""
     try:
         yield
     except FileNotFoundError:
@@ -159,7 +162,15 @@ def errors_of(path: str) -> Iterator[None]:
     except NotADirectoryError as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise _too_long(path) from error
         raise StorageUnavailable(f"the file system refused {path}", error.strerror or str(error), path=path) from error
+
+
+def _too_long(path: str) -> UsageError:
+    longest = max(path.split("/"), key=len)
+    what = f"a name of {len(longest):,} characters is too long for the file system: {longest[:_SHOWN]}..."
+    return UsageError(what, "most file systems take 255 bytes, 42 of them for the temporary name of a new file", path=path)
 
 
 def _link(temporary: str, path: str) -> PutOutcome:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, Decision, plan_bucket, why_not_compactable
 from paimon_cli.datatypes.key_order import Key
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import UsageError
@@ -50,7 +50,8 @@ class LsmRow:
     """One bucket. `space_amplification_percent`: bytes above the oldest run against that run's, `space_limit_percent` what is
     allowed; `last_full`: epoch millis of the last compaction of all runs, `last_full_snapshot` the snapshot that brought it.
     If that one has expired, it is None, and the time is that of the top run's newest file. `deletion_vector_rows`: rows marked
-    deleted; `would_compact` says what the universal compaction's triggers would do now, or why nothing."""
+    deleted; `would_compact` says what the universal compaction's triggers would do now, or why nothing. `not_supported`: why this
+    version compacts no bucket of the table; None if it does."""
 
     partition: str
     bucket: int
@@ -66,6 +67,7 @@ class LsmRow:
     last_full_snapshot: int | None
     would_compact: str
     output_level: int | None
+    not_supported: str | None
     runs: tuple[RunRow, ...]
 
 
@@ -86,7 +88,8 @@ def lsm_rows(
     if buckets and not set(buckets) <= {state.bucket for state in states}:
         expect_buckets(context, buckets, bucket_files(context, snapshot).values())
     full = last_full_compactions(context, snapshot, states)
-    rows = (_lsm_row(context, state, snapshot.id, full.get((state.partition, state.bucket))) for state in states)
+    refusal = why_not_compactable(context)
+    rows = (_lsm_row(context, state, snapshot.id, full.get((state.partition, state.bucket)), refusal) for state in states)
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket))
 
 
@@ -128,10 +131,12 @@ def _newest_of_level(state: BucketFiles, level: int) -> int:
     return max(moment_of_wall_clock(file.creation_time_millis or 0) for file in state.files if file.level == level)
 
 
-def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int, full: LastFull | None) -> LsmRow:
+def _lsm_row(
+    context: TableContext, state: BucketFiles, snapshot_id: int, full: LastFull | None, refusal: str | None
+) -> LsmRow:
     key_of = context.key_of
     runs = sorted_runs(() if state.bucket == POSTPONE_BUCKET else state.files, key_of)
-    plan = plan_bucket(context, state, MINOR_STRATEGY, snapshot_id)
+    plan = None if refusal is not None else plan_bucket(context, state, MINOR_STRATEGY, snapshot_id)
     picked = plan.runs_before - plan.runs_after + 1 if isinstance(plan, CompactionTask) else 0
     oldest, highest = (runs[-1].size, runs[-1].level) if runs else (0, 0)
     return LsmRow(
@@ -147,10 +152,17 @@ def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int, full: 
         deletion_vector_rows=sum(r.cardinality or 0 for index in state.index_files for r in index.deletion_vector_ranges or ()),
         last_full=None if full is None else full.millis,
         last_full_snapshot=None if full is None else full.snapshot_id,
-        would_compact=f"{plan.reason} ({plan.arithmetic})" if isinstance(plan, CompactionTask) else plan.reason,
+        would_compact=_next_compaction(plan, refusal),
         output_level=plan.output_level if isinstance(plan, CompactionTask) else None,
+        not_supported=refusal,
         runs=_run_rows(context, runs, key_of, picked),
     )
+
+
+def _next_compaction(plan: Decision | None, refusal: str | None) -> str:
+    if plan is None:
+        return f"this version does not compact the table: {refusal}"
+    return f"{plan.reason} ({plan.arithmetic})" if isinstance(plan, CompactionTask) else plan.reason
 
 
 def _run_rows(context: TableContext, runs: Sequence[SortedRun], key_of: KeyOf, picked: int) -> tuple[RunRow, ...]:

@@ -8,6 +8,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
+from paimon_cli.errors import FilesConflict
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -15,7 +16,8 @@ from paimon_cli.metadata.data_file import DataFileMeta
 
 CompactBucket = Callable[[TableContext, BucketFiles, Callable[[], bool]], CommitMessage | None]
 """Compacts a bucket if its runs ask for it; None if they do not. The last argument says whether to give up, with
-`CancelledError`. The write phase is handed one: it does not know the compaction phase."""
+`CancelledError`. `FilesConflict` if another job has replaced the files: the bucket's rows can be committed all the same.
+The write phase is handed one: it does not know the compaction phase."""
 
 
 class InThisThread(Executor):
@@ -46,6 +48,8 @@ class Compactions:
     def _run(self, bucket: BucketFiles) -> CommitMessage | None:
         try:
             return self._compact_bucket(self._context, bucket, self._given_up.is_set)
+        except FilesConflict:
+            raise
         except BaseException as failure:
             self._first_failure = self._first_failure or failure
             raise
@@ -69,6 +73,7 @@ class BucketTree:
 
     One compaction of a bucket is at work at a time, over the files that were there when it began; flushes go on beside it.
     (Java MergeTreeWriter: a file that one compaction made and the next one consumed is in neither half, and deleted at once.)
+    Once another job has replaced what a compaction reads, all compaction of the bucket is dropped, and only flushes are left.
     """
 
     def __init__(self, context: TableContext, start: BucketFiles, compactions: Compactions | None) -> None:
@@ -82,6 +87,13 @@ class BucketTree:
         self._after: dict[str, DataFileMeta] = {}
         self.has_unseen_runs = True
         """Whether there is something that no compaction has looked at."""
+        self.compaction_lost: str | None = None
+        """Why compaction was dropped."""
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether compactions may still make runs fewer."""
+        return self._compactions is not None
 
     @property
     def run_count(self) -> int:
@@ -108,7 +120,11 @@ class BucketTree:
         if self._running is None or not (wait or self._running.done()):
             return False
         running, self._running = self._running, None
-        message = running.result()
+        try:
+            message = running.result()
+        except FilesConflict as conflict:
+            self._drop_compaction(conflict)
+            return False
         if message is None:
             return False
         self._replace(message.compact_before, message.compact_after)
@@ -128,8 +144,22 @@ class BucketTree:
         if self._after.pop(file.file_name, None) is None:
             self._before[file.file_name] = file
         elif file.file_name not in self._before and not is_kept:
-            for name in (file.file_name, *file.extra_files):
-                self._context.storage.delete(self._context.data_file_path_of(self._start.partition, self._start.bucket, name))
+            self._delete(file)
+
+    def _delete(self, file: DataFileMeta) -> None:
+        for name in (file.file_name, *file.extra_files):
+            self._context.storage.delete(self._context.data_file_path_of(self._start.partition, self._start.bucket, name))
+
+    def _drop_compaction(self, conflict: FilesConflict) -> None:
+        """Nothing could be committed of earlier results either: they, too, replace files that are gone."""
+        self._compactions, self.compaction_lost = None, str(conflict)
+        self._live = [*self._start.files, *self._flushed]
+        uncompacted = {file.file_name for file in self._live}
+        for file in self._after.values():
+            if file.file_name not in uncompacted:
+                self._delete(file)
+        self._before.clear()
+        self._after.clear()
 
     def message(self, read_snapshot_id: int | None) -> CommitMessage:
         return CommitMessage(

@@ -22,13 +22,14 @@ class WrittenBucket:
     """What a write did to one bucket.
 
     `stalls`: how often it had to wait for a compaction before it could go on, `stall_millis` in all; `wait_millis`: how long
-    it waited for compactions in the end, before the commit.
+    it waited for compactions in the end, before the commit. `compaction_lost`: why its compaction was dropped.
     """
 
     message: CommitMessage
     stalls: int = 0
     stall_millis: int = 0
     wait_millis: int = 0
+    compaction_lost: str | None = None
 
 
 class BucketWriter:
@@ -66,7 +67,8 @@ class BucketWriter:
         if self._tree.begin_compaction():
             self._tree.take_result(wait=True)
         waited = clock.now_millis() - started
-        return WrittenBucket(self._tree.message(self._plan.read_snapshot_id), self._stalls, self._stall_millis, waited)
+        message = self._tree.message(self._plan.read_snapshot_id)
+        return WrittenBucket(message, self._stalls, self._stall_millis, waited, self._tree.compaction_lost)
 
     def _flush(self, reason: str) -> None:
         self._wait_for_room()
@@ -82,7 +84,7 @@ class BucketWriter:
         """Back pressure: more runs would make every read, and the compaction itself, slower than this write is worth."""
         self._tree.take_result(wait=False)
         context, runs = self._plan.context, self._tree.run_count
-        if self._plan.compact_bucket is None or runs < context.options.stop_trigger:
+        if not self._tree.is_compacted or runs < context.options.stop_trigger:
             return
         started = context.clock.now_millis()
         with context.trace.timed("stall", bucket=self._place, runs=runs, stop_trigger=context.options.stop_trigger) as facts:
@@ -93,7 +95,7 @@ class BucketWriter:
 
     def _compact_until_there_is_room(self) -> None:
         """Or until nothing is left that the triggers ask for."""
-        while self._tree.run_count >= self._plan.context.options.stop_trigger:
+        while self._tree.is_compacted and self._tree.run_count >= self._plan.context.options.stop_trigger:
             self._tree.begin_compaction()
             if not self._tree.take_result(wait=True) and not self._tree.has_unseen_runs:
                 return

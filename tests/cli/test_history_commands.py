@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.history import table_context
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.storage.clock_and_names import SystemClock
+from paimon_cli.storage.local_storage import LocalStorage
 from tests.cli.calling import Run
 from tests.tables import make_table, write
 
@@ -118,10 +123,61 @@ def test_rows_partitions_and_the_table_go(run: Run, table: str) -> None:
     assert run("truncate", table).out.startswith("there are no rows to delete")
     assert run("read", table, "--count").out.strip() == "0"
     assert run("read", table, "--snapshot", 3, "--count").out.strip() == "3"
-    run("drop", table, code=7)
+    assert "--dry-run" in run("drop", table, code=7).err
     run("drop", table, "-y")
     assert not Path(table).exists()
     run("read", table, code=3)
+
+
+@pytest.mark.parametrize("command", [("truncate",), ("drop-partition", "dt=2024-01-01")])
+def test_a_repeated_deletion_says_that_it_was_made_before(run: Run, table: str, command: tuple[str, ...]) -> None:
+    name, *what = command
+    identity = ("--commit-user", "nightly", "--commit-id", 7)
+    assert run(name, table, *what, *identity, "-y").out.startswith("snapshot 4")
+    assert run("read", table, "--count").out.strip() == ("0" if name == "truncate" else "2")
+    write(TableContext.open(table), [{"dt": "2024-01-01", "k": 9, "v": "late"}])
+    for more in ((), ("-y",), ("-n",)):
+        assert run(name, table, *what, *identity, *more).out.startswith("committed before")
+    item = run(name, table, *what, *identity, "-y", "-o", "json").json["item"]
+    assert (item["already_committed"], item["snapshots"], item["files"]) == (True, [], 0)
+    assert "late" in run("read", table, "-o", "ndjson").out
+    assert not run(name, table, *what, "-y", "-o", "json").json["item"]["already_committed"]
+
+
+class AheadClock(SystemClock):
+    """This machine's clock is two days ahead."""
+
+    def now_millis(self) -> int:
+        return super().now_millis() + 2 * 86_400_000
+
+
+def test_orphans_are_as_old_as_the_storage_says(run: Run, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (Path(table) / "dt=2024-01-01" / "bucket-0" / "data-on-its-way.parquet").write_bytes(b"xyz")
+    before = {path.relative_to(table) for path in Path(table).rglob("*")}
+    monkeypatch.setattr(table_context, "SystemClock", AheadClock)
+    for command in (("ls",), ("rm",), ("rm", "--apply", "--dry-run"), ("rm", "--apply", "-y")):
+        answer = run("orphans", command[0], table, *command[1:])
+        assert "0 orphans" in answer.out and "ahead of the storage's; file ages follow" in answer.err
+    assert {path.relative_to(table) for path in Path(table).rglob("*")} == before
+
+
+def test_where_nothing_can_be_written_this_machines_clock_is_named(
+    run: Run, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: LocalStorage, path: str, data: bytes) -> None:
+        raise StorageUnavailable(f"the file system refused {path}", "Read-only file system")
+
+    monkeypatch.setattr(LocalStorage, "write_new", refuse)
+    for command in ("ls", "rm"):
+        answer = run("orphans", command, table)
+        assert "0 orphans" in answer.out and "by the clock of this machine" in answer.err
+    run("orphans", "rm", table, "--apply", "-y", code=6)
+
+
+def test_a_name_of_five_thousand_characters_is_refused(run: Run, table: str) -> None:
+    for command in (("tags", "create"), ("tags", "show"), ("branches", "create")):
+        refused = run(*command, table, "x" * 5000, code=2).err
+        assert "characters is too long" in refused and len(refused) < 300
 
 
 def test_orphans(run: Run, table: str) -> None:

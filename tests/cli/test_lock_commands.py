@@ -88,7 +88,8 @@ def test_an_expired_lock_is_broken_a_valid_one_only_by_force(run: Run, warehouse
         assert "is still valid" in refused.err and "--even-if-valid" in refused.err
         assert len(held_locks(lease.settings) or ()) == 1
         expire(warehouse)
-        assert "not confirmed" in run("locks", "break", "shop.orders", *locked, code=7).err
+        unconfirmed = run("locks", "break", "shop.orders", *locked, code=7).err
+        assert "not confirmed" in unconfirmed and "--yes" in unconfirmed and "--dry-run" not in unconfirmed
         (item,) = [run("locks", "break", "shop.orders", *locked, "-y", "-o", "json").json["item"]]
         assert (item["holder"], item["is_expired"]) == (lease.owner, True)
         assert held_locks(lease.settings) == [] and lease.release() is False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -302,3 +303,15 @@ def test_an_overwrite_replaces_only_what_it_has_read(tmp_path: Path, options: di
         Committer(context).overwrite([mine], ME, keep_partition=lambda p: p == ONE, read_snapshot_id=1)
     Committer(context).overwrite([mine], ME, keep_partition=lambda p: p == ONE, read_snapshot_id=2)
     assert live_names(context) == ["mine@0", "other@0"]
+
+
+def test_a_stray_snapshot_of_a_huge_number_is_not_counted_up_to(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", BY_BUCKET)
+    theirs(context, "a")
+    stray = replace(context.snapshots.get(1), id=2**62)
+    Path(context.layout.snapshot(stray.id)).write_text(stray.to_json())
+    Path(context.layout.latest_hint).write_text(str(stray.id))
+    with pytest.raises(DataConflict, match="cannot be told"):
+        append(context, "mine", read=1)
+    append(context, "again", read=stray.id)
+    assert context.snapshots.latest_id() == stray.id + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.invariants.repair_plan import plan_repair
 from paimon_cli.jobs.drop_job import plan_drop, run_drop
@@ -30,7 +31,8 @@ def truncate(actor: Actor) -> None:
 
 def _drop(actor: Actor, partitions: list[dict[str, str]]) -> None:
     context = actor.context()
-    run_drop(context, partitions, plan_drop(context, partitions), "job", 7)
+    identity = CommitIdentity("job", 7)
+    run_drop(context, partitions, plan_drop(context, partitions, identity), identity)
 
 
 def times_dropped(actor: Actor) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable
+from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageError
 from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
@@ -203,3 +203,15 @@ def test_a_table_waits_for_nobody_behind_a_pipe(tmp_path: Path) -> None:
     for name, kind in kinds.items():
         with pytest.raises(DamagedFile, match=kind):
             storage.read_bytes(str(tmp_path / "t" / name))
+
+
+def test_a_name_that_is_too_long_is_the_callers_mistake(tmp_path: Path) -> None:
+    """No repetition makes it shorter; and what is shown of it fits on a line."""
+    storage, path = LocalStorage(), f"{tmp_path}/tag/tag-{'x' * 5000}"
+    for use in (storage.read_bytes, storage.exists, lambda path: storage.put_if_absent(path, b"")):
+        with pytest.raises(UsageError, match="characters is too long") as failure:
+            use(path)
+        assert len(str(failure.value)) < 250
+    with pytest.raises(UsageError):
+        storage.put_if_absent(f"{tmp_path}/tag-{'x' * 230}", b"")
+    assert names_in(tmp_path) <= {"tag"}

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from paimon_cli.commit.committer import Committer
+from paimon_cli.compact.bucket_compactor import WriterCompaction
+from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
+from paimon_cli.history.table_state import BucketFiles, bucket_files
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.retention import Retention
+from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import DataFileMeta
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
@@ -78,6 +84,62 @@ def test_rows_outlive_a_compaction_that_was_lost(tmp_path: Path, monkeypatch: py
     assert kinds(context) == ["APPEND"] * 4 + ["COMPACT", "APPEND"]
     named = {e.file.file_name for s in context.snapshots.newest_first() for e in context.manifests.delta_entries(s)}
     assert {Path(name).name for name in data_files(context)} <= named, "the lost compaction's files are removed"
+
+
+def before_a_compaction(monkeypatch: pytest.MonkeyPatch, what: Callable[[BucketFiles], None]) -> None:
+    """Runs `what` once, when a writer's compaction has been offered a bucket."""
+    real = WriterCompaction.__call__
+    done: list[int] = []
+
+    def behind_it(
+        self: WriterCompaction, context: TableContext, bucket: BucketFiles, is_given_up: Callable[[], bool]
+    ) -> CommitMessage | None:
+        if not done:
+            done.append(1)
+            what(bucket)
+        return real(self, context, bucket, is_given_up)
+
+    monkeypatch.setattr(WriterCompaction, "__call__", behind_it)
+
+
+@pytest.mark.parametrize("compaction", ["inline", "async"])
+def test_rows_outlive_files_that_expired_under_the_compaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compaction: str
+) -> None:
+    """A rival has compacted them, and an expiry deleted them, before the writer's compaction has read them."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={**TINY_BUFFER, "num-sorted-run.stop-trigger": "6"})
+    for number in range(4):
+        write(context, [{"k": number, "v": "old"}], compaction="none")
+
+    def rival(bucket: BucketFiles) -> None:
+        compact(TableContext.open(context.layout.root), strategy="full")
+        expire_snapshots(context, Retention(at_least=1, at_most=1, millis=0, limit=None))
+
+    before_a_compaction(monkeypatch, rival)
+    given = [{"k": k % 500 + 4, "v": f"value {k}"} for k in range(5_000)]
+    summary = write(context, given, compaction=compaction)
+    assert summary.compaction_lost is not None and "replaced and expired" in summary.compaction_lost
+    assert summary.compacted == 0 and summary.stalls <= 1
+    expected = [{"k": k, "v": "old"} for k in range(4)] + given[-500:]
+    assert sorted(rows(context), key=lambda row: row["k"]) == sorted(expected, key=lambda row: row["k"])  # type: ignore[arg-type,return-value]
+    assert kinds(context) == ["COMPACT", "APPEND"]
+    assert data_files(context) == live_files(context)
+
+
+@pytest.mark.parametrize("of_this_write", [False, True])
+def test_a_file_that_only_vanished_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_this_write: bool) -> None:
+    context = make_table(tmp_path / "t", COLUMNS, ["k"])
+    for number in range(4):
+        write(context, [{"k": number, "v": "old"}])
+
+    def vanish(bucket: BucketFiles) -> None:
+        file = bucket.files[-1 if of_this_write else 0]
+        context.storage.delete(context.data_file_path(bucket.partition, bucket.bucket, file))
+
+    before_a_compaction(monkeypatch, vanish)
+    with pytest.raises(DamagedFile, match="is missing"):
+        write(context, [{"k": 9, "v": "new"}])
+    assert kinds(context) == ["APPEND"] * 4
 
 
 def test_overwrites_compact_only_what_they_wrote(tmp_path: Path) -> None:
