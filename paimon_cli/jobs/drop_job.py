@@ -37,9 +37,7 @@ def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], id
     return Dropped(len({entry.partition for entry in entries}), len(entries), sum(entry.file.row_count for entry in entries))
 
 
-def run_drop(
-    context: TableContext, partitions: Sequence[Mapping[str, str]], plan: Dropped, identity: CommitIdentity
-) -> Dropped:
+def run_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], plan: Dropped, identity: CommitIdentity) -> Dropped:
     """Commit; what others add meanwhile goes, too."""
     chosen = _chosen(context, partitions)
     result = Committer(context).overwrite([], identity, keep_partition=chosen.matches)

@@ -131,9 +131,7 @@ def _newest_of_level(state: BucketFiles, level: int) -> int:
     return max(moment_of_wall_clock(file.creation_time_millis or 0) for file in state.files if file.level == level)
 
 
-def _lsm_row(
-    context: TableContext, state: BucketFiles, snapshot_id: int, full: LastFull | None, refusal: str | None
-) -> LsmRow:
+def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int, full: LastFull | None, refusal: str | None) -> LsmRow:
     key_of = context.key_of
     runs = sorted_runs(() if state.bucket == POSTPONE_BUCKET else state.files, key_of)
     plan = None if refusal is not None else plan_bucket(context, state, MINOR_STRATEGY, snapshot_id)

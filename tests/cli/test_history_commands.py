@@ -161,9 +161,7 @@ def test_orphans_are_as_old_as_the_storage_says(run: Run, table: str, monkeypatc
     assert {path.relative_to(table) for path in Path(table).rglob("*")} == before
 
 
-def test_where_nothing_can_be_written_this_machines_clock_is_named(
-    run: Run, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_nothing_can_be_written_this_machines_clock_is_named(run: Run, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: LocalStorage, path: str, data: bytes) -> None:
         raise StorageUnavailable(f"the file system refused {path}", "Read-only file system")
 
