@@ -1,4 +1,4 @@
-"""`lab check`: explore the orders in which actors may work on one table. Exit code 4 if an order breaks something."""
+"""`lab check`: explore the interleavings of concurrent actors on one table. Exit code 4 if one breaks something."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STEP_COLUMNS = (
     Column("step", "Step"),
     Column("actor", "Actor"),
     Column("call", "Call"),
-    Column("befalls", "What befalls it"),
+    Column("befalls", "Fault"),
     Column("own_calls", "Own calls", COUNT),
 )
 REPLAY_COLUMNS = (
@@ -64,47 +64,51 @@ def check_lab(
         str,
         typer.Option(
             metavar="KIND[,...]",
-            help="Who works at once, up to six of: writer, rival (shares a key), counter (read-modify-write), twin (repeats a "
+            help="Concurrent actors, up to six of: writer, rival (shares a key), counter (read-modify-write), twin (repeats a "
             "commit), overwriter, compactor, expirer, tagger, cleaner (of orphans).",
         ),
     ] = "writer,writer,compactor",
-    store: Annotated[Store, typer.Option(help="What keeps two commits apart; unsafe: nothing.")] = Store.PUT_IF_ABSENT,
+    store: Annotated[Store, typer.Option(help="How commits are kept apart; unsafe: not at all.")] = Store.PUT_IF_ABSENT,
     data_conflict_check: Annotated[
         ConflictGranularity, typer.Option("--data-conflict-check", help="Granularity of the data conflict check.")
     ] = ConflictGranularity.OFF,
     rounds: Annotated[int, typer.Option(metavar="N", min=1, max=20, help="Commits of each writer, rival, counter and twin.")] = 1,
-    faults: Annotated[int, typer.Option(metavar="N", min=0, max=4, help="Also crashes and lost answers, so many at most.")] = 0,
+    faults: Annotated[
+        int, typer.Option(metavar="N", min=0, max=4, help="Also inject crashes and lost answers, at most N per schedule.")
+    ] = 0,
     depth: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Interrupt actors in the middle of their work so often at most; else any number."),
+        typer.Option(metavar="N", min=0, help="Interrupt actors in the middle of their work at most N times; default no limit."),
     ] = None,
     schedules: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="End after so many; 1000 by default with --seed, else all of them.")
+        int | None, typer.Option(metavar="N", min=1, help="Stop after N schedules; default 1000 with --seed, otherwise all.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Draw schedules at random instead of going through all; this decides which.")
+        int | None, typer.Option(metavar="N", help="Draw random schedules with this seed instead of trying all.")
     ] = None,
-    finds: Annotated[int, typer.Option(metavar="N", min=1, help="End after so many schedules that went wrong.")] = 1,
-    time_limit: Annotated[str, typer.Option("--time-limit", metavar="DURATION", help="End after so long.")] = "1 min",
+    finds: Annotated[int, typer.Option(metavar="N", min=1, help="Stop after N failing schedules.")] = 1,
+    time_limit: Annotated[str, typer.Option("--time-limit", metavar="DURATION", help="Stop after this time.")] = "1 min",
     replay: Annotated[
-        str | None, typer.Option(metavar="SCHEDULE", help="Carry out this one schedule and tell its steps.", show_default=False)
+        str | None, typer.Option(metavar="SCHEDULE", help="Run this one schedule and show its steps.", show_default=False)
     ] = None,
 ) -> None:
-    """Explore the orders in which actors may work on one table, with the shipped commit code on a simulated store.
+    """Explore the interleavings of concurrent actors on one table, with the shipped commit code on a simulated store.
 
-    Every storage call that others could notice is a step; orders that lead to the same state are followed once. With
-    put-if-absent or the lock, nothing is to be found, unless actors share rows (rival, counter, overwriter) and the data
+    Every storage call visible to other actors is a step; orders that lead to the same state are followed once. With
+    put-if-absent or the lock, no finds are expected, unless actors share rows (rival, counter, overwriter) and the data
     conflict check is off. Each find is printed with the command that replays it. A find always ends in exit code 4, also in an
-    unsafe configuration, where it is to be expected.
+    unsafe configuration, where it is expected.
 
     paimon-cli lab check --actors writer,writer --store unsafe
     """
     from paimon_cli.lab.interleavings import CheckRequest, replay_schedule
 
     if call.catalog_options:
-        raise UsageError(f"--option {next(iter(call.catalog_options))} cannot be honoured", "the simulated table has no catalog")
+        raise UsageError(
+            f"--option {next(iter(call.catalog_options))} is not supported here", "the simulated table has no catalog"
+        )
     if depth is not None and seed is not None:
-        raise UsageError("--depth and --seed together", "schedules drawn at random are interrupted anywhere", "leave one out")
+        raise UsageError("--depth and --seed together", "random schedules are interrupted anywhere", "leave one out")
     kinds = tuple(kind.strip() for kind in actors.split(",") if kind.strip())
     request = CheckRequest(
         kinds, rounds, store.value, data_conflict_check.value, faults, depth, schedules, seed, finds, call.options
@@ -141,7 +145,7 @@ def _show_report(call: Call, report: CheckReport) -> None:
         say(f"{extent}: {counted(report.schedules, 'schedule')}{states}, {counted(report.storage_calls, 'storage call')}")
         for find in report.finds:
             say("\n".join(["", *find.violations[:4], f"replay: {find.replay}"]))
-        expected = "nothing is to be found here" if report.is_safe else "this configuration is not safe: finds are to be expected"
+        expected = "no finds are expected" if report.is_safe else "this configuration is unsafe: finds are expected"
         say(f"\n{counted(len(report.finds), 'find') if report.finds else 'nothing found'}; {expected}")
     if report.finds:
         raise typer.Exit(FINDINGS_EXIT_CODE)
@@ -151,7 +155,7 @@ def _show_replay(call: Call, replayed: Replay) -> None:
     if call.output is not OutputFormat.TABLE:
         call.show(Item("LabReplay", None, REPLAY_COLUMNS, replayed))
     else:
-        footer = "\n".join([f"VIOLATION {violation}" for violation in replayed.violations] or ["nothing is violated"])
+        footer = "\n".join([f"VIOLATION {violation}" for violation in replayed.violations] or ["nothing was violated"])
         call.show(Listing("LabReplay", None, STEP_COLUMNS, replayed.steps, "", footer))
     if replayed.violations:
         raise typer.Exit(FINDINGS_EXIT_CODE)

@@ -1,4 +1,4 @@
-"""`lab`: the documents' concurrency scenarios, reproduced step by step on the shipped code."""
+"""`lab`: concurrency scenarios, reproduced step by step with the shipped code."""
 
 from __future__ import annotations
 
@@ -62,16 +62,23 @@ def list_cases(call: Call) -> None:
 Writers = Annotated[
     int | None,
     typer.Option(
-        "--writers", metavar="N", min=1, max=26, help="How many write at once; else as the case has it.", show_default=False
+        "--writers",
+        metavar="N",
+        min=1,
+        max=26,
+        help="Number of concurrent writers; default that of the case.",
+        show_default=False,
     ),
 ]
 Rounds = Annotated[
     int | None,
     typer.Option(
-        "--rounds", metavar="N", min=1, max=1000, help="How often they do; else as the case has it.", show_default=False
+        "--rounds", metavar="N", min=1, max=1000, help="Rounds of writes; default that of the case.", show_default=False
     ),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Decides what a case leaves open, such as who goes first.")]
+Seed = Annotated[
+    int | None, typer.Option("--seed", metavar="N", help="Seed of the choices that a case leaves open, such as who goes first.")
+]
 
 
 @command(lab, "run")
@@ -80,15 +87,15 @@ def run_lab_case(
     case: Annotated[str, typer.Argument(metavar="CASE", help="Name of a case, see `lab ls`.", show_default=False)],
     data_conflict_check: Annotated[
         ConflictGranularity | None,
-        typer.Option("--data-conflict-check", help="Run with this granularity only; else with off and with bucket."),
+        typer.Option("--data-conflict-check", help="Run with this granularity only; default off and bucket."),
     ] = None,
     writers: Writers = None,
     rounds: Rounds = None,
     seed: Seed = None,
 ) -> None:
-    """Run a case on the shipped code and tell what happened; the same case and choices always tell the same.
+    """Run a case with the shipped code and show what happened. The same case and options always give the same story.
 
-    `lab ls -o json` says what each case honours; what it cannot honour is an error. --option sets options of the case's table.
+    `lab ls -o json` lists the options of each case; others are errors. --option sets options of the case's table.
 
     paimon-cli lab run topology-1 --writers 8 --rounds 5 --seed 3
     """
@@ -116,17 +123,17 @@ DEFAULT_WRITERS, DEFAULT_ROUNDS, DEFAULT_KEYS, DEFAULT_TOUCHED = 4, 10, 80, 2
 @command(lab, GRANULARITY)
 def compare(
     call: Call,
-    writers: Annotated[int, typer.Option(metavar="N", min=1, max=26, help="How many write at once.")] = DEFAULT_WRITERS,
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How often they do.")] = DEFAULT_ROUNDS,
+    writers: Annotated[int, typer.Option(metavar="N", min=1, max=26, help="Number of concurrent writers.")] = DEFAULT_WRITERS,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Rounds of writes.")] = DEFAULT_ROUNDS,
     keys: Annotated[int, typer.Option(metavar="N", min=2, help="Counters, in two partitions of two buckets.")] = DEFAULT_KEYS,
     keys_per_commit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Counters that a commit raises, near each other.")
+        int, typer.Option(metavar="N", min=1, help="Neighbouring counters that each commit raises.")
     ] = DEFAULT_TOUCHED,
-    seed: Annotated[int, typer.Option(metavar="N", help="Decides who raises which counters, and the order of the commits.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the choice of counters and of the order of the commits.")] = 0,
 ) -> None:
     """Compare the granularities of the data conflict check: abort rates and lost updates of the same read-modify-writes.
 
-    In each round every writer reads counters of one table and commits them, raised by one; a refused commit is not repeated.
+    In each round every writer reads some counters of a table, raises them by one and commits; refused commits are not retried.
 
     paimon-cli lab granularity --writers 8 --keys 200
     """
@@ -142,18 +149,16 @@ def compare(
         rows = compare_granularities(shape, LabSetting(seed=seed, options=call.options), progress.advance)
     finally:
         progress.finish()
-    heading = f"{writers} writers, {rounds} rounds, {keys} counters in 2 partitions of 2 buckets, {keys_per_commit} a commit"
+    heading = f"{writers} writers, {rounds} rounds, {keys} counters in 2 partitions of 2 buckets, {keys_per_commit} per commit"
     call.show(Listing("LabGranularityList", None, GRANULARITY_COLUMNS, rows, heading, GRANULARITY_FOOTER))
 
 
-GRANULARITY_FOOTER = (
-    "needlessly: refused although nobody had changed the same counter; lost updates: acknowledged, and not in the counters"
-)
+GRANULARITY_FOOTER = "needlessly: refused without a change to the same counter; lost updates: acknowledged but not counted"
 
 
 def _refuse_catalog_options(call: Call) -> None:
     for key in call.catalog_options:
-        raise UsageError(f"--option {key} cannot be honoured", "the tables of the lab have no catalog", "leave it out")
+        raise UsageError(f"--option {key} is not supported here", "the tables of the lab have no catalog", "leave it out")
 
 
 lab_check_command.register(lab)

@@ -1,4 +1,4 @@
-"""`locks`: what keeps two commits apart, who holds the commit lock, and an end for the lock of a dead holder."""
+"""`locks`: how commits are kept apart, who holds the commit lock, and how to break the lock of a dead holder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paimon_cli.cli.parameters import TableName, Yes
 from paimon_cli.cli.results import Column, Item, Listing
 from paimon_cli.cli.value_kinds import FLAG, Kind
 
-locks = group("The commit lock: how commits are kept apart, and who holds the lock.")
+locks = group("The commit lock: how commits are kept apart, and who holds it.")
 
 SECONDS = Kind(lambda seconds: round(seconds, 3), lambda seconds: f"{seconds:,.0f} s", right_aligned=True)
 COLUMNS = (
@@ -31,13 +31,13 @@ COLUMNS = (
 def list_locks(
     call: Call,
     table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="Only this table; else every lock held.", show_default=False)
+        str | None, typer.Argument(metavar="[TABLE]", help="Only this table; default every lock held.", show_default=False)
     ] = None,
 ) -> None:
-    """Show how the commits of a table, or of a warehouse, are kept apart, and which commit locks are held.
+    """Show how the commits of a table or warehouse are kept apart, and which commit locks are held.
 
-    The mechanism is put-if-absent, lock or unsafe. Where only a trial can tell, as on S3, two writers race for a probe file in
-    the table's directory, which is removed again.
+    The mechanism is put-if-absent, lock or unsafe. Where only a test can tell, as on S3, two writers race for a probe file in
+    the table's directory, which is then removed.
 
     paimon-cli locks ls ./wh/shop.db/orders
     """
@@ -64,14 +64,15 @@ def break_lock(
     call: Call,
     table: TableName,
     even_if_valid: Annotated[
-        bool, typer.Option("--even-if-valid", help="Also a lock that has not expired: for a holder that is dead for certain.")
+        bool,
+        typer.Option("--even-if-valid", help="Also break a lock that has not expired; only if its holder is certainly dead."),
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Take the commit lock of a table from a holder that died. Writers take over expired locks by themselves.
+    """Break the commit lock of a table whose holder died. Writers take over expired locks on their own.
 
-    A holder that lives and loses its lock notices it before it publishes, and gives up its commit (exit 6), unless it is
-    publishing at that very moment: on a store without put-if-absent its snapshot may then overwrite another one.
+    A live holder that loses its lock notices before it publishes and gives up its commit (exit 6), unless it is publishing at
+    that very moment: on a store without put-if-absent its snapshot may then overwrite another one.
 
     paimon-cli locks break ./wh/shop.db/orders
     """
@@ -80,6 +81,6 @@ def break_lock(
     location = call.locate(table)
     root = call.open_at(location).context.layout.root
     settings, lock = breakable_lock(location, root, even_if_valid=even_if_valid)
-    what = f"lock {lock.lock_id}, which {lock.owner or 'somebody'} took {lock.age_seconds:.0f} s ago, will be broken"
+    what = f"lock {lock.lock_id}, which {lock.owner or 'an unknown owner'} took {lock.age_seconds:.0f} s ago, will be broken"
     confirm(what, yes, "add --yes to go ahead without confirmation")
     call.show(Item("Lock", table, COLUMNS, break_held_lock(location, settings, lock)))

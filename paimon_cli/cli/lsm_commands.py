@@ -1,4 +1,4 @@
-"""`lsm`: the sorted runs of each bucket, drawn over its key range, and what compaction would do."""
+"""`lsm`: the sorted runs of each bucket over its key range, and what compaction would do."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ EXPLANATION_COLUMNS = (
 
 @command(lsm, "explain")
 def explain(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
-    """Explain universal compaction against leveled compaction on the table's own figures, and what finding one key costs.
+    """Compare universal and leveled compaction on the table's own figures, and explain what finding one key costs.
 
-    Both are simulated on the commits that are left of the history, without touching data: universal by the very rules that
+    Both are simulated on the commits still in the history, without touching data: universal by the same rules that
     `compact` follows, leveled by a model of trees such as RocksDB's.
 
     paimon-cli lsm explain ./wh/shop.db/orders
@@ -146,11 +146,11 @@ def explain(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
 
 
 def _lesson_before(explained: LsmExplanation) -> Iterator[str]:
-    """What the table below shows."""
-    source = "the commits left in the history" if explained.replayed == "history" else "today's runs, as if each were a commit"
+    """The text before the table: what it shows and how the two strategies work."""
+    source = "the commits still in the history" if explained.replayed == "history" else "today's runs, as if each were a commit"
     yield from _paragraph(
         f"Simulated on {source}: {counted(explained.commits, 'commit')}, {counted(explained.buckets, 'bucket')}, "
-        f"{human_size(explained.average_flush_bytes)} a flush, biggest bucket {human_size(explained.biggest_bucket_bytes)}."
+        f"{human_size(explained.average_flush_bytes)} per flush, biggest bucket {human_size(explained.biggest_bucket_bytes)}."
     )
     yield from _paragraph(
         f"Universal compaction waits for {explained.trigger} runs, then merges the newest of them that are of similar size; "
@@ -164,7 +164,7 @@ def _lesson_before(explained: LsmExplanation) -> Iterator[str]:
 
 
 def _lesson_after(explained: LsmExplanation) -> Iterator[str]:
-    """What the figures mean, and what comes next."""
+    """The text after the table: what the figures mean, and the next compaction."""
     lookup, universal, leveled = explained.lookup, *explained.strategies
     place = f"{lookup.partition} / bucket {lookup.bucket}" if lookup.partition else f"bucket {lookup.bucket}"
     yield ""
@@ -174,7 +174,9 @@ def _lesson_after(explained: LsmExplanation) -> Iterator[str]:
     yield ""
     writes = sorted((universal, leveled), key=lambda row: row.write_amplification)
     less, more = writes[0].write_amplification, writes[1].write_amplification
-    verdict = "Both write the same" if less == more else f"{writes[0].strategy.capitalize()} writes less, {less} against {more}"
+    verdict = (
+        "Both write the same amount" if less == more else f"{writes[0].strategy.capitalize()} writes less, {less} versus {more}"
+    )
     yield from _paragraph(
         f"{verdict}; readers merge {universal.read_amplification} runs with universal, {leveled.read_amplification} with leveled."
     )

@@ -1,4 +1,4 @@
-"""`simulate`: other compaction options on a table's history, or on a described workload, without touching data."""
+"""`simulate`: try compaction options on a table's history or a described workload, without touching data."""
 
 from __future__ import annotations
 
@@ -39,21 +39,22 @@ COLUMNS = (
 )
 
 TableToReplay = Annotated[
-    str | None, typer.Argument(metavar="[TABLE]", help="Whose snapshots are replayed, and whose options are the start.")
+    str | None, typer.Argument(metavar="[TABLE]", help="Table whose snapshots are replayed and whose options are the baseline.")
 ]
 Changes = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Table option to try; repeatable, together one scenario.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Table option to try; repeatable, all together form one scenario."),
 ]
 Compare = Annotated[bool, typer.Option("--compare", help="Also try other triggers, size ratios and amplification limits.")]
 RoundsEvery = Annotated[
-    int, typer.Option("--compact-every", metavar="N", min=1, help="Commits between two compaction rounds; 1: after each.")
+    int, typer.Option("--compact-every", metavar="N", min=1, help="Commits between two compaction rounds; 1 means after each.")
 ]
 WorkloadFile = Annotated[
     Path | None,
     typer.Option(
         "--workload",
         metavar="FILE",
-        help="JSON object with commits, rows, row_bytes, update_ratio, skew, buckets, commit_interval (ms), seed; or some.",
+        help="JSON object with commits, rows, row_bytes, update_ratio, skew, buckets, commit_interval (ms), seed; all optional.",
         rich_help_panel=WORKLOAD_PANEL,
     ),
 ]
@@ -64,10 +65,10 @@ def _number(flag: str, help_text: str) -> Any:
 
 
 Commits = Annotated[int | None, _number("--commits", "Number of commits.")]
-Rows = Annotated[int | None, _number("--rows", "Rows of a commit.")]
+Rows = Annotated[int | None, _number("--rows", "Rows per commit.")]
 RowBytes = Annotated[int | None, _number("--row-bytes", "Bytes of a stored row.")]
 UpdateRatio = Annotated[float | None, _number("--update-ratio", "Share of a commit's rows whose keys exist already.")]
-Skew = Annotated[float | None, _number("--skew", "0: updates hit all keys evenly; greater: fewer and fewer keys.")]
+Skew = Annotated[float | None, _number("--skew", "0: updates hit all keys evenly; the greater, the fewer keys they hit.")]
 BucketCount = Annotated[int | None, _number("--buckets", "Buckets that the keys spread over.")]
 
 
@@ -129,7 +130,7 @@ def _workload(
     if file is not None or shape:
         described = workload_shape({**({} if file is None else _document(file)), **shape})
         what = f"{described.commits:,} commits of {counted(described.rows, 'row')}, {described.update_ratio:.0%} updates"
-        progress.start("Making commits up", described.commits)
+        progress.start("Generating commits", described.commits)
         try:
             return synthetic_workload(described, progress.advance), options, what
         finally:
@@ -146,5 +147,5 @@ def _document(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read the workload {file}", str(error)) from error
     if not isinstance(document, dict):
-        raise UsageError(f"{file} is no workload", "it is to be a JSON object")
+        raise UsageError(f"{file} is not a workload", "it must be a JSON object")
     return document

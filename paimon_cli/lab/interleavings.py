@@ -198,7 +198,7 @@ def actor_names(kinds: Sequence[str]) -> list[str]:
 
 
 def scenario_of(request: CheckRequest) -> Scenario:
-    """The table at its beginning, and the jobs of the actors. UsageError for what cannot be honoured."""
+    """The table at its beginning, and the jobs of the actors. UsageError for what is not supported here."""
     _validate(request)
     options = {**request.options, "bucket": str(_bucket_count(request)), DATA_CONFLICT_CHECK: request.data_conflict_check}
     scenario = Scenario(
@@ -272,7 +272,7 @@ def _validate(request: CheckRequest) -> None:
     for key in request.options:
         if not key.startswith(HONOURED_OPTIONS) or find_option(key) is None or key == DATA_CONFLICT_CHECK:
             raise UsageError(
-                f"--option {key} cannot be honoured",
+                f"--option {key} is not supported here",
                 f"options of commits, plans and expiry can be: {', '.join(HONOURED_OPTIONS)}",
                 f"--data-conflict-check sets {DATA_CONFLICT_CHECK}" if key == DATA_CONFLICT_CHECK else "leave the option out",
             )

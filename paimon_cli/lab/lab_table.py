@@ -95,7 +95,7 @@ def check_options(options: Mapping[str, str]) -> None:
         if key.startswith(_IDLE) or not is_read:
             why = "a case honours the options that writes, merges, compactions and commits read; buckets are its own"
             hint = "--data-conflict-check sets it" if key == DATA_CONFLICT_CHECK else "leave the option out"
-            raise UsageError(f"--option {key} cannot be honoured", why, hint)
+            raise UsageError(f"--option {key} is not supported here", why, hint)
     check_option_values(options)
 
 
