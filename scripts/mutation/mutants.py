@@ -29,7 +29,7 @@ ERRORS = {name for name, kind in vars(errors).items() if inspect.isclass(kind) a
     "TypeVar",
 }
 TYPE_ALIAS = re.compile(r"[A-Z]\w* = (Callable|Sequence|Mapping|tuple|dict|list)\[")
-STRICT = re.compile(r",? *strict=\w+|, (?=\))")
+NO_EFFECT = re.compile(r",? *strict=\w+|, (?=\))|(?<=\bcast\()(\w+\[.*?\]|\w+)(?=, )")
 SWAPS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -67,14 +67,14 @@ class Module:
         return len(self._mutations)
 
     def mutant(self, number: int) -> Mutant | None:
-        """None for a change that gives the same or no Python at all, or touches only types and `zip`'s check of lengths."""
+        """None for a change that gives the same or no Python at all, or touches only types, `cast`'s too, and `zip`'s check of lengths."""
         mutation = self._mutations[number]
         code = cast(cst.Module, self._tree.deep_replace(mutation.original_node, mutation.mutated_node)).code
         if code == self._source or not _compiles(code):
             return None
         place = self._positions[mutation.original_node]
         before, after = changed_lines(self._source, code)
-        if TYPE_ALIAS.match(before) or STRICT.sub("", before) == STRICT.sub("", after):
+        if TYPE_ALIAS.match(before) or NO_EFFECT.sub("", before) == NO_EFFECT.sub("", after):
             return None
         function = self._functions.get(mutation.original_node, "")
         return Mutant(self._path, function, before, after, code, place.start.line, place.end.line)

@@ -51,7 +51,9 @@ def test_nodes_are_as_wide_as_needed(children: int, kind: int) -> None:
     assert numbers_of(Bitmap64.deserialize(data)) == numbers
 
 
-@pytest.mark.parametrize(("numbers", "kind"), [(set(range(10, 6000)), RUN), (set(range(0, 65536, 3)), BITMAP)])
+@pytest.mark.parametrize(
+    ("numbers", "kind"), [(set(range(10, 6000)), RUN), ({*range(500), *range(700, 900)}, RUN), (set(range(0, 65536, 3)), BITMAP)]
+)
 def test_full_containers(numbers: set[int], kind: int) -> None:
     data = bitmap(numbers).serialize()
     assert data[9 + 18 + 4 + 1 + 4 + 1] == kind

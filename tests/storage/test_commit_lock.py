@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from paimon_cli.errors import StorageUnavailable, UsageError
-from paimon_cli.storage.commit_lock import CommitLock
+from paimon_cli.storage.commit_lock import CommitLock, break_lock, held_locks
 from paimon_cli.storage.lock_database import open_database
 from paimon_cli.storage.lock_settings import LockSettings, lock_settings
 from scripts.nightly.race_put_if_absent import PROCESSES
@@ -79,6 +79,19 @@ def test_a_second_holder_waits_for_the_first(database: dict[str, str]) -> None:
 def test_locks_of_other_tables_are_others(database: dict[str, str]) -> None:
     with CommitLock(settings(database), TABLE).held(), CommitLock(settings(database), TABLE + "_2").held():
         assert len(rows(database)) == 2
+
+
+def test_locks_are_listed_all_or_by_name(database: dict[str, str]) -> None:
+    assert held_locks(settings(database)) is None
+    with CommitLock(settings(database), TABLE).held() as lease, CommitLock(settings(database), TABLE + "_2").held():
+        names = {lock.lock_id for lock in held_locks(settings(database)) or ()}
+        assert names == {"jdbc.shop.orders", "jdbc.shop.orders_2"}
+        (mine,) = held_locks(settings(database), "jdbc.shop.orders") or ()
+        assert (mine.lock_id, mine.owner, mine.life_seconds, mine.is_expired) == ("jdbc.shop.orders", lease.owner, 20.0, False)
+        assert break_lock(settings(database), mine) and not break_lock(settings(database), mine)
+        assert [lock.lock_id for lock in held_locks(settings(database)) or ()] == ["jdbc.shop.orders_2"]
+        assert not lease.release()
+    assert held_locks(settings(database)) == []
 
 
 def test_a_lock_that_is_not_had(database: dict[str, str]) -> None:

@@ -60,4 +60,4 @@ def test_nobody_watches() -> None:
         facts["rows"] = 1
     trace.step("spill")
     trace.show([Step("flush", 0, 0, {})])
-    assert trace.taken() == () and not trace.is_on
+    assert trace.taken() == () and trace.is_on is False

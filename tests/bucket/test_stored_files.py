@@ -1,0 +1,295 @@
+"""Files as they lie in a bucket: how many rows they say they have, how large their batches are, when their rows expire."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paimon_cli.bucket import merged_rows
+from paimon_cli.bucket.data_file_reader import file_format, read_data_file
+from paimon_cli.bucket.data_file_writer import ROW_GROUP_BYTES, DataFileNames, group_bytes
+from paimon_cli.bucket.merge_passes import merge_in_passes
+from paimon_cli.bucket.merged_rows import MERGE_BYTES, batch_rows, most_runs, without_retractions
+from paimon_cli.bucket.record_expiry import RecordExpiry
+from paimon_cli.bucket.spilled_runs import SpillDirectory
+from paimon_cli.bucket.stamped_files import delete_stamped_files
+from paimon_cli.bucket.stored_rows import stored_row_count
+from paimon_cli.bucket.value_statistics import ColumnTally
+from paimon_cli.datatypes.field_types import parse_sql_type
+from paimon_cli.errors import DamagedFile, NotSupported, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.lsm.deduplicate import Deduplicate
+from paimon_cli.lsm.sorted_run import SortedRun
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.options.table_options import TableOptions
+from tests.commit.commit_tables import SteppingClock
+from tests.lsm.test_key_intervals import file
+from tests.tables import make_table, rows, write
+
+
+def table_of(folder: Path, count: int = 5, **options: str) -> tuple[TableContext, Any]:
+    """A table with one file of `count` rows, and that file's bucket."""
+    texts = {key.replace("_", "."): value for key, value in options.items()}
+    context = make_table(folder / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options=texts)
+    write(context, [{"k": number, "v": f"v{number}"} for number in range(count)])
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    (bucket,) = bucket_files(context, snapshot).values()
+    return context, bucket
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
+def test_files_know_how_many_rows_they_hold(tmp_path: Path, form: str) -> None:
+    context, bucket = table_of(tmp_path, file_format=form)
+    (stored,) = bucket.files
+    assert stored_row_count(context, *bucket.place, stored) == stored.row_count == 5
+    wrong = replace(stored, row_count=6)
+    with pytest.raises(DamagedFile, match="it holds 5 rows, its manifest says 6"):
+        list(read_data_file(context, *bucket.place, wrong, ["k"], 100))
+    path = Path(context.data_file_path(*bucket.place, stored))
+    path.write_bytes(b"no such format at all, though long enough for a footer")
+    with pytest.raises(DamagedFile, match="cannot open data file"):
+        stored_row_count(context, *bucket.place, stored)
+    with pytest.raises(DamagedFile, match="cannot read data file"):
+        list(read_data_file(context, *bucket.place, stored, ["k"], 100))
+    path.unlink()
+    with pytest.raises(DamagedFile, match="the storage has no such file"):
+        stored_row_count(context, *bucket.place, stored)
+    with pytest.raises(DamagedFile, match="is missing"):
+        list(read_data_file(context, *bucket.place, stored, ["k"], 100))
+    path.with_suffix(".lance").write_bytes(b"x")
+    other = replace(stored, file_name=f"{path.stem}.lance")
+    for ask in (stored_row_count, lambda *given: list(read_data_file(*given, ["k"], 100))):
+        with pytest.raises(NotSupported, match="its format lance"):
+            ask(context, *bucket.place, other)
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize(("batch", "sizes"), [(1, [1] * 5), (2, [2, 2, 1]), (5, [5]), (9, [5])])
+def test_batches_are_no_longer_than_asked(tmp_path: Path, form: str, batch: int, sizes: list[int]) -> None:
+    context, bucket = table_of(tmp_path, file_format=form)
+    found = list(read_data_file(context, *bucket.place, bucket.files[0], ["v", VALUE_KIND, "_KEY_k"], batch))
+    assert [one.num_rows for one in found] == sizes and found[0].schema.names == ["v", VALUE_KIND, "_KEY_k"]
+    whole = pa.Table.from_batches(found).to_pydict()
+    assert whole == {"v": [f"v{number}" for number in range(5)], VALUE_KIND: [0] * 5, "_KEY_k": list(range(5))}
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("data-1.parquet", "parquet"), ("data-1.avro.gz", "avro"), ("data.1.orc.zst", "orc"), ("data.gz", "gz"), ("a.b.lz4", "b")],
+)
+def test_the_format_is_in_the_name(name: str, form: str) -> None:
+    assert file_format(name) == form
+
+
+def test_timestamps_that_wrap_round_are_refused(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "w": "TIMESTAMP(9)"}, ["k"])
+    write(context, [{"k": 1, "w": "2024-01-01 00:00:00.000000001"}])
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    (bucket,) = bucket_files(context, snapshot).values()
+    path = context.data_file_path(*bucket.place, bucket.files[0])
+    stored = pq.read_table(path, coerce_int96_timestamp_unit="us")
+    far = pa.array([datetime.datetime(3000, 1, 1)], pa.timestamp("us"))
+    far_rows = stored.set_column(stored.schema.get_field_index("w"), "w", far)
+    pq.write_table(far_rows, path, use_deprecated_int96_timestamps=True)
+    with pytest.raises(NotSupported, match="column w holds a timestamp before 1677 or after 2262"):
+        list(read_data_file(context, *bucket.place, bucket.files[0], ["w"], 10))
+    assert [one.num_rows for one in read_data_file(context, *bucket.place, bucket.files[0], ["k"], 10)] == [1]
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "lz4", "none"])
+def test_parquet_files_are_compressed_as_asked(tmp_path: Path, codec: str) -> None:
+    context, bucket = table_of(tmp_path, count=100, file_compression=codec)
+    footer = pq.read_metadata(context.data_file_path(*bucket.place, bucket.files[0]))
+    found = {footer.row_group(0).column(number).compression for number in range(footer.num_columns)}
+    assert found == {"UNCOMPRESSED" if codec == "none" else codec.upper()}
+
+
+def run(rows_and_sizes: list[tuple[int, int]]) -> SortedRun:
+    return SortedRun(0, tuple(replace(file("f", 0, 0, size=size), row_count=count) for count, size in rows_and_sizes))
+
+
+@pytest.mark.parametrize(
+    ("runs", "memory", "expected"),
+    [
+        ([], 100_000, 65536),
+        ([[(1000, 0)]], 2_000, 2_000),  # no bytes are taken for one a row
+        ([[(1000, 1000)]], 40_000, 10_000),  # four bytes in memory for each in the file
+        ([[(500, 500), (500, 500)], [(1000, 1000)]], 40_000, 5_000),
+        ([[(1000, 1000)]], 400, 512),
+        ([[(1000, 1000)]], 1 << 40, 65536),
+        ([[(10, 10 * 1024)]], 1 << 40, 2048),  # no more than 8 MB a run
+        ([[(0, 4096)]], 1 << 30, 512),
+    ],
+)
+def test_batches_of_runs_fit_the_memory(runs: list[list[tuple[int, int]]], memory: int, expected: int) -> None:
+    assert batch_rows([run(one) for one in runs], memory) == expected
+
+
+@pytest.mark.parametrize(
+    ("memory", "options", "expected"),
+    [
+        (1, {}, 8),
+        (27 << 20, {}, 9),
+        (26 << 20, {}, 8),
+        (MERGE_BYTES, {}, 64),
+        (MERGE_BYTES, {"sort-spill-threshold": "10"}, 10),
+        (1, {"sort-spill-threshold": "10"}, 8),
+    ],
+)
+def test_how_many_runs_are_read_at_a_time(tmp_path: Path, memory: int, options: dict[str, str], expected: int) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], options=options)
+    assert most_runs(context, memory) == expected
+
+
+def test_only_additions_are_shown() -> None:
+    batch = pa.record_batch({VALUE_KIND: pa.array([0, 1, 2, 3], pa.int8()), "k": pa.array([1, 2, 3, 4])})
+    assert without_retractions(batch)["k"].to_pylist() == [1, 3]
+    kept = batch.slice(0, 1)
+    assert without_retractions(kept) is kept
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 14), st.integers(2, 5))
+def test_no_more_runs_are_open_than_allowed(count: int, most: int) -> None:
+    """Each run holds one row of its own key and one of a key that all have."""
+    opened: set[int] = set()
+    widest = [0]
+
+    def of(number: int) -> Any:
+        def read() -> Iterator[pa.RecordBatch]:
+            opened.add(number)
+            widest[0] = max(widest[0], len(opened))
+            for key in (0, number + 1):
+                yield pa.record_batch(
+                    {
+                        SEQUENCE_NUMBER: pa.array([number], pa.int64()),
+                        VALUE_KIND: pa.array([0], pa.int8()),
+                        "k": pa.array([key], pa.int32()),
+                    }
+                )
+            opened.discard(number)
+
+        return read
+
+    merged = pa.Table.from_batches(list(merge_in_passes([of(n) for n in range(count)], ["k"], Deduplicate(), most)))
+    assert merged["k"].to_pylist() == list(range(count + 1))
+    assert merged[SEQUENCE_NUMBER].to_pylist() == [count - 1, *range(count)]
+    assert widest[0] <= most and not opened
+
+
+def test_spilled_runs_come_back_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    batch = pa.record_batch({"k": list(range(1000))})
+    with SpillDirectory() as spill:
+        assert list(tmp_path.iterdir()) == [] and spill.size == 0
+        first, second = (spill.write([batch, batch], batch.schema) for _ in range(2))
+        (folder,) = tmp_path.iterdir()
+        assert folder.name.startswith("paimon-cli-spill-") and [p.name for p in sorted(folder.iterdir())] == [
+            "run-1.arrows",
+            "run-2.arrows",
+        ]
+        assert spill.size == first.size + second.size == 2 * first.path.stat().st_size
+        assert list(first.read()) == [batch, batch]
+        spill.remove(first)
+        assert spill.size == second.size and not first.path.exists() and second.path.exists()
+    assert list(tmp_path.iterdir()) == []
+    spill.close()
+
+
+NOW = 1_700_000_000
+
+
+@pytest.mark.parametrize(
+    ("column", "kept"),
+    [
+        (pa.array([NOW - 61, NOW - 60, NOW, None], pa.int32()), [False, True, True, True]),
+        (pa.array([NOW - 61, NOW - 60, 999_999_999_999], pa.int64()), [False, True, True]),
+        (pa.array([(NOW - 60) * 1000 - 1, (NOW - 60) * 1000, 1_000_000_000_000], pa.int64()), [False, True, False]),
+        (pa.array([(NOW - 61) * 1000 + 999, (NOW - 60) * 1000, None], pa.timestamp("ms")), [False, True, True]),
+        (pa.array([(NOW - 61) * 10**6, (NOW - 60) * 10**6], pa.timestamp("us")), [False, True]),
+        (pa.array([(NOW - 61) * 10**9, (NOW - 60) * 10**9], pa.timestamp("ns")), [False, True]),
+    ],
+)
+def test_rows_expire_by_the_second(column: pa.Array, kept: list[bool]) -> None:
+    batch = pa.record_batch({"n": list(range(len(kept))), "w": column})
+    assert RecordExpiry("w", 60, NOW).kept(batch)["n"].to_pylist() == [number for number, stays in enumerate(kept) if stays]
+
+
+def test_expiry_by_options(tmp_path: Path) -> None:
+    def context(name: str, **options: str) -> TableContext:
+        texts = {f"record-level.{key.replace('_', '-')}": text for key, text in options.items()}
+        made = make_table(tmp_path / name, {"k": "INT NOT NULL", "w": "INT"}, ["k"], options=texts)
+        return replace(made, clock=SteppingClock(NOW * 1000 + 999))
+
+    assert RecordExpiry.of(context("a")) is None
+    assert RecordExpiry.of(context("b", expire_time="90 s", time_field="w")) == RecordExpiry("w", 90, NOW)
+    with pytest.raises(UsageError, match="needs record-level"):
+        RecordExpiry.of(context("c", expire_time="90 s"))
+
+
+def test_files_of_a_failed_job(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"p": "INT", "k": "INT NOT NULL"}, ["p", "k"], ["p"])
+    stamp = "0123456789abcdef"
+    names = DataFileNames(context, stamp)
+    mine = [names.next("parquet") for _ in range(3)]
+    assert all(name.startswith("data-01234567-89ab-cdef-") and len(name) == len(mine[0]) for name in mine)
+    assert [name.rpartition("-")[2] for name in mine] == ["0.parquet", "1.parquet", "2.parquet"]
+    assert DataFileNames(context).next("orc").endswith("-0.orc")
+    other = DataFileNames(context, "1123456789abcdef").next("parquet")
+    places = ["p=1/bucket-0", "p=2/bucket-7", "p=2/other", "q=1/bucket-0", "bucket-0"]
+    for place in places:
+        for name in (*mine, f"{mine[0]}.index", other):
+            context.storage.write_new(f"{tmp_path}/t/{place}/{name}", b"x")
+    assert delete_stamped_files(context, stamp, keep={mine[0]}) == 4
+    left = {place: sorted(entry.name for entry in context.storage.list_directory(f"{tmp_path}/t/{place}")) for place in places}
+    assert left["p=1/bucket-0"] == left["p=2/bucket-7"] == sorted([mine[0], f"{mine[0]}.index", other])
+    assert all(len(left[place]) == 5 for place in places[2:])
+
+
+@pytest.mark.parametrize(("text", "size"), [(None, 32 << 20), ("1 mb", 1 << 20), ("64 mb", 32 << 20)])
+def test_row_groups(text: str | None, size: int) -> None:
+    assert group_bytes(TableOptions({} if text is None else {"file.block-size": text})) == size
+    assert ROW_GROUP_BYTES == 32 << 20
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 9])
+def test_files_are_rolled_by_rows(tmp_path: Path, limit: int) -> None:
+    context, bucket = table_of(tmp_path, count=7, **{"target-file-row-num": str(limit)})
+    counts = [stored.row_count for stored in bucket.files]
+    assert sorted(counts, reverse=True) == [limit] * (7 // limit) + ([7 % limit] if 7 % limit else [])
+    assert [row["k"] for row in rows(context)] == list(range(7))
+    assert merged_rows.LARGEST_BATCH == 65536
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "expected"),
+    [
+        ("INT", [[3, None], [1, 7], [None]], (1, 7, 2)),
+        ("STRING", [["b"], ["a", "c"]], ("a", "c", 0)),
+        ("DOUBLE", [[0.0], [-0.0]], (-0.0, 0.0, 0)),
+        ("DOUBLE", [[1.0], [float("nan"), None], [2.0]], (None, None, 1)),
+        ("BYTES", [[b"a"], [None]], (None, None, 1)),
+        ("DATE", [[datetime.date(1970, 1, 3)], [datetime.date(1969, 12, 31)]], (-1, 2, 0)),
+        ("INT", [[None], []], (None, None, 1)),
+    ],
+)
+def test_tallies(column: str, values: list[list[Any]], expected: tuple[Any, Any, int]) -> None:
+    t = parse_sql_type(column)
+    kinds = {"INT": pa.int32(), "STRING": pa.string(), "DOUBLE": pa.float64(), "BYTES": pa.binary(), "DATE": pa.date32()}
+    tally = ColumnTally(t)
+    for batch in values:
+        tally.add(pa.chunked_array([pa.array(batch, kinds[column])]))
+    found = tally.statistics()
+    assert str((found.minimum, found.maximum, found.null_count)) == str(expected)
