@@ -82,8 +82,8 @@ main()
 def test_spark_gets_pandas_back() -> None:
     program = """
 from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
-from paimon_cli.jobs.engine_choice import EngineRequest, open_engine
 keep_pandas_out()
+from paimon_cli.jobs.engine_choice import EngineRequest, open_engine
 try:
     import pandas
 except ImportError:
