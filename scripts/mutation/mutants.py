@@ -67,7 +67,7 @@ class Module:
         return len(self._mutations)
 
     def mutant(self, number: int) -> Mutant | None:
-        """None for a change that gives the same or no Python at all, or touches only types, `cast`'s too, and `zip`'s check of lengths."""
+        """None for a change that gives the same or no Python at all, or touches only types or `zip`'s check of lengths."""
         mutation = self._mutations[number]
         code = cast(cst.Module, self._tree.deep_replace(mutation.original_node, mutation.mutated_node)).code
         if code == self._source or not _compiles(code):

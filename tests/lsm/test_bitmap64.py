@@ -65,3 +65,10 @@ def test_damaged_bytes_are_told(cut: int) -> None:
     data = bitmap({1, 1 << 40}).serialize()
     with pytest.raises(ValueError, match=r"ends after|container|kind"):
         Bitmap64.deserialize(data[:cut])
+
+
+def test_keys_that_lead_nowhere_are_told() -> None:
+    key = bytes(6)
+    for broken in (Bitmap64({key: 1}, [np.array([1], np.uint16)], 0), Bitmap64({key: 0}, [np.array([1], np.uint16)], 1)):
+        with pytest.raises(ValueError, match="a key leads to no container"):
+            Bitmap64.deserialize(broken.serialize())

@@ -49,6 +49,45 @@ def lose_lock(settings: LockSettings, to_somebody: bool = True) -> None:
             connection.execute(text("INSERT INTO paimon_distributed_locks (lock_id, expire_time_seconds) VALUES ('x', 9)"))
 
 
+def test_all_else_is_the_inner_storage_s() -> None:
+    """Every operation reaches it with what it was given, and its answer comes back."""
+    asked: list[tuple[str, tuple[object, ...]]] = []
+
+    class Recording(MemoryStorage):
+        def __getattribute__(self, name: str) -> object:
+            if name.startswith("_"):
+                return super().__getattribute__(name)
+            return lambda *given: asked.append((name, given)) or f"answer of {name}"
+
+        def first_entries(self, path: str, limit: int) -> object: ...
+
+        def remove_empty_directory(self, path: str) -> object: ...
+
+        def sync_directory(self, path: str) -> object: ...
+
+    storage = GuardedStorage(Recording(), ROOT)
+    with_answer: dict[str, tuple[object, ...]] = {
+        "read_bytes": (PATH,),
+        "open_input": (PATH,),
+        "open_output": (PATH,),
+        "exists": (PATH,),
+        "file_size": (PATH,),
+        "list_directory": (PATH,),
+        "first_entries": (PATH, 3),
+        "remove_empty_directory": (PATH,),
+    }
+    silent: dict[str, tuple[object, ...]] = {
+        "write_new": (PATH, b"1"),
+        "overwrite": (PATH, b"2"),
+        "delete": (PATH,),
+        "delete_directory": (PATH,),
+        "sync_directory": (PATH,),
+    }
+    for name, given in (with_answer | silent).items():
+        assert getattr(storage, name)(*given) == (f"answer of {name}" if name in with_answer else None)
+        assert asked.pop() == (name, given) and not asked
+
+
 class TestTheWay:
     def test_a_lock_comes_first(self, space: str, settings: LockSettings) -> None:
         for store in (MemoryStorage(space), NoPrimitive(space)):

@@ -49,6 +49,23 @@ def test_makes_no_more_than_it_has_room_for(room: int) -> None:
     assert len(made) <= 2 + max(1, room) + 2
 
 
+@pytest.mark.parametrize("room", [0, 1, 2, 5])
+def test_makes_as_many_as_it_has_room_for(room: int) -> None:
+    made: list[int] = []
+    wanted = max(1, room) + 1  # the one in hand
+
+    def items() -> Iterator[pa.RecordBatch]:
+        for batch in batches(20, made):
+            if len(made) == wanted:
+                full.set()
+            yield batch
+
+    full = threading.Event()
+    with ReadAhead(items(), room * BYTES) as ahead:
+        assert full.wait(10) and len(made) == wanted
+        assert [batch["n"][0].as_py() for batch in ahead] == list(range(20))
+
+
 def test_a_failure_comes_behind_what_was_made_before() -> None:
     def failing() -> Iterator[pa.RecordBatch]:
         yield from batches(2, [])
