@@ -287,6 +287,7 @@ def test_the_hour_is_that_of_the_commit() -> None:
         ([(5, 5, 0, 4), (5, 5, 4, 8)], 1, 7, 7),  # a common end is no gap between the runs
         ([(0, 0, 0, 9), (0, 0, 0, 9)], 1, 0, 0),
         ([(3, 3, 7, 7), (3, 3, 7, 7)], 5, 3, 3),
+        ([(0, 0, 7, 7), (0, 0, 7, 7)], 5, 0, 0),
     ],
 )
 def test_merges_of_models(runs: list[tuple[int, int, int, int]], buckets: int, rows: int, size: int) -> None:
