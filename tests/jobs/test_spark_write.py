@@ -41,6 +41,10 @@ def json_sources(folder: Path, count: int, rows_each: int, keys: int) -> WriteRe
     return WriteRequest((str(folder / "in-*.jsonl"),), "json")
 
 
+STARTING_SPARK = [None, 0]
+"""A phase of the first job of a session only."""
+
+
 class Steps(NoProgress):
     """Remembers what it was told."""
 
@@ -64,7 +68,7 @@ def test_several_sources_and_buckets_give_the_rows_of_a_local_write(any_spark_en
     assert (summary.rows, summary.buckets, summary.engine) == (2500, 5, "spark")
     assert rows(there) == rows(here)
     assert data_files(there) == live_files(there)
-    assert steps.phases == [[3, 3], [4, 4]] * 2
+    assert [phase for phase in steps.phases if phase != STARTING_SPARK] == [[3, 3], [4, 4]] * 2
 
 
 def test_rows_arrive_in_their_order_however_they_are_split(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
