@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from paimon_cli.bucket import merged_rows
 from paimon_cli.bucket.data_file_reader import file_format, read_data_file
 from paimon_cli.bucket.data_file_writer import ROW_GROUP_BYTES, DataFileNames, group_bytes
+from paimon_cli.bucket.file_encoders import codec_of
 from paimon_cli.bucket.merge_passes import merge_in_passes
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, batch_rows, most_runs, without_retractions
 from paimon_cli.bucket.record_expiry import RecordExpiry
@@ -293,3 +294,11 @@ def test_tallies(column: str, values: list[list[Any]], expected: tuple[Any, Any,
         tally.add(pa.chunked_array([pa.array(batch, kinds[column])]))
     found = tally.statistics()
     assert str((found.minimum, found.maximum, found.null_count)) == str(expected)
+
+
+def test_codecs_by_all_their_names() -> None:
+    plain = {"none", "null", "uncompressed"}
+    assert {codec_of("parquet", name) for name in plain} == {"none"}
+    assert {codec_of("orc", name) for name in plain} == {"uncompressed"}
+    assert {codec_of("orc", name) for name in ("zlib", "gzip", "deflate")} == {"zlib"}
+    assert [codec_of("parquet", name) for name in ("gzip", "brotli")] == ["gzip", "brotli"]
