@@ -1,0 +1,130 @@
+"""What commits meet seldom: storages that let nothing go, indexes of tables without buckets, hints and identities."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.commit.commit_cleanup import discard, discarded_on
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.commit.index_changes import apply_index_changes
+from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.commit.snapshot_changes import SnapshotChanges
+from paimon_cli.errors import Conflict, FilesConflict, Refused, StorageUnavailable
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, IndexFileMeta, IndexManifestEntry
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.trace import Step, StepTrace
+from tests.commit.commit_tables import data_file, make_table, manifest_files, partition
+
+ME = CommitIdentity("me")
+
+
+class Stubborn(LocalStorage):
+    """Lets no file go, and notes which were to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def delete(self, path: str) -> None:
+        self.asked.append(path)
+        raise StorageUnavailable("it stays")
+
+
+def test_what_cannot_be_discarded_stays_and_keeps_no_other(tmp_path: Path) -> None:
+    storage, steps = Stubborn(), list[Step]()
+    context = make_table(tmp_path / "t", storage=storage)
+    context = replace(context, trace=StepTrace(context.clock, steps.append))
+    discard(context, ["/a/b", "/c"])
+    assert [path[-2:] for path in storage.asked] == ["/b", "/c"]
+    assert [(step.name, step.facts["file"]) for step in steps] == [("discard", "b"), ("discard", "c")]
+
+
+@pytest.mark.parametrize(("failure", "is_discarded"), [(Refused("r"), True), (Conflict("c"), True), (OSError("o"), False)])
+def test_only_failures_that_leave_no_snapshot_discard(tmp_path: Path, failure: Exception, is_discarded: bool) -> None:
+    context = make_table(tmp_path / "t")
+    writer = MetadataWriter(context)
+    with pytest.raises(type(failure)), discarded_on(context, writer, Refused, Conflict):
+        writer.manifest_list([], "base")
+        assert len(manifest_files(context)) == 1
+        raise failure
+    assert len(manifest_files(context)) == (0 if is_discarded else 1)
+    with discarded_on(context, writer, Refused):
+        name, size = writer.manifest_list([], "delta")
+    assert name.endswith("-1") and context.storage.file_size(context.layout.manifest(name)) == size
+
+
+def index(
+    kind: int, name: str, index_type: str = "DELETION_VECTORS", bucket: int = 0, day: bytes = EMPTY_ROW
+) -> IndexManifestEntry:
+    return IndexManifestEntry(kind, day, bucket, IndexFileMeta(index_type, name, 1, 1))
+
+
+@pytest.mark.parametrize("keys", [True, False])
+@pytest.mark.parametrize("bucket", ["-1", "2"])
+@pytest.mark.parametrize("index_type", ["DELETION_VECTORS", "HASH"])
+def test_a_bucket_has_one_index_of_a_type_or_many_vectors_where_there_are_no_buckets(
+    tmp_path: Path, keys: bool, bucket: str, index_type: str
+) -> None:
+    context = make_table(tmp_path / "t", primary_key=keys)
+    context = replace(context, options=context.options.with_overrides({"bucket": bucket}))
+    many = not keys and bucket == "-1" and index_type == "DELETION_VECTORS"
+    others = [
+        index(ADD, "other", "OTHER"),
+        index(ADD, "elsewhere", index_type, 1),
+        index(ADD, "day", index_type, 0, partition("x")),
+    ]
+    previous = [index(ADD, "old", index_type), *others]
+    new = SnapshotChanges("APPEND", (), new_indexes=(index(ADD, "new", index_type),))
+    added = [index(ADD, "new", index_type)]
+    found = apply_index_changes(context, previous, new)
+    assert found == ([*previous, *added] if many else [*added, *others])
+    gone = replace(new, deleted_indexes=(index(DELETE, "old", index_type),))
+    assert sorted(e.index_file.file_name for e in apply_index_changes(context, previous, gone)) == [
+        "day",
+        "elsewhere",
+        "new",
+        "other",
+    ]
+    for name, there in (("stranger", previous), ("old", others)):
+        with pytest.raises(FilesConflict, match=f"index file {name} of bucket-0 is not current any more"):
+            apply_index_changes(context, there, replace(new, deleted_indexes=(index(DELETE, name, index_type),)))
+
+
+def test_conflicts_say_which_file_and_why(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    message = CommitMessage(EMPTY_ROW, 0, 2, deleted_files=(data_file("never"),), read_snapshot_id=1)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),))], ME)
+    with pytest.raises(FilesConflict, match="data file never of bucket-0 is not in the table any more") as conflict:
+        Committer(context).commit([message], ME)
+    assert conflict.value.why == "a snapshot that has expired removed it"
+    assert conflict.value.details["published_snapshots"] == []
+    with pytest.raises(FilesConflict, match="data file a of bucket-0 is in the table already"):
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),))], ME, check_append_files=True)
+    with pytest.raises(FilesConflict, match="data file a of bucket-0 occurs twice in this commit"):
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),), (data_file("a"),))], ME)
+
+
+def test_the_hint_is_told_with_its_snapshot(tmp_path: Path) -> None:
+    steps: list[Step] = []
+    context = make_table(tmp_path / "t")
+    context = replace(context, trace=StepTrace(context.clock, steps.append))
+    for name in ("a", "b"):
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file(name),))], ME)
+        assert Path(context.layout.latest_hint).read_text() == ("1" if name == "a" else "2")
+    assert [step.facts for step in steps if step.name == "hint"] == [{"file": "LATEST", "snapshot": n} for n in (1, 2)]
+    assert [step.facts["file"] for step in steps if step.name == "snapshot"] == ["snapshot-1", "snapshot-2"]
+
+
+def test_identities(tmp_path: Path) -> None:
+    assert CommitIdentity("me") == CommitIdentity("me", BATCH_IDENTIFIER, 0, False) and not CommitIdentity("me").is_repeatable
+    assert CommitIdentity("me", 0).is_repeatable and BATCH_IDENTIFIER == 2**63 - 1
+    context = make_table(tmp_path / "t")
+    assert fresh_identity(context).user != fresh_identity(context).user and not fresh_identity(context).is_repeatable
+    assert not Committer(context).is_committed(CommitIdentity("me", 0))
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),))], CommitIdentity("me", 3))
+    assert [Committer(context).is_committed(CommitIdentity("me", number)) for number in (2, 3, 4)] == [True, True, False]

@@ -1,0 +1,161 @@
+"""Which tables are compacted, and what a run says and leaves: exact steps, messages and files."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.compact.bucket_compactor import WriterCompaction, run_compaction
+from paimon_cli.compact.compaction_plan import (
+    CompactionTask,
+    LeftAlone,
+    check_compactable,
+    is_compactable,
+    plan_bucket,
+    task_steps,
+)
+from paimon_cli.errors import NotSupported
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles, bucket_files
+from paimon_cli.lsm.compaction_picker import UNKNOWN
+from paimon_cli.lsm.compaction_steps import Rewrite
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT
+from paimon_cli.options import option_gates
+from paimon_cli.storage.trace import Step, StepTrace
+from tests.commit import commit_tables
+from tests.commit.commit_tables import SteppingClock, data_file
+from tests.tables import data_files, make_table, rows, write
+
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
+STAMP = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("options", "keys", "why"),
+    [
+        ({"commit.callbacks": "a.b.C"}, True, "cannot commit to table"),
+        ({"deletion-vectors.enabled": "true"}, True, "cannot compact table|cannot commit to table"),
+        ({"bucket": "-2"}, True, "compaction of a table with bucket = -2"),
+        ({}, False, "compaction of a table without a primary key"),
+        ({"merge-engine": "aggregation", "fields.v.aggregate-function": "no_such"}, True, ""),
+    ],
+)
+def test_tables_that_are_left_to_others(tmp_path: Path, options: dict[str, str], keys: bool, why: str) -> None:
+    context = commit_tables.make_table(tmp_path, primary_key=keys)
+    assert is_compactable(context) is keys
+    if keys:
+        check_compactable(context)
+    other = replace(context, options=context.options.with_overrides(options))
+    if why:
+        assert not is_compactable(other)
+        with pytest.raises(NotSupported, match=why):
+            check_compactable(other)
+    else:
+        with pytest.raises(Exception, match="no_such"):
+            check_compactable(other)
+
+
+def test_compactions_are_refused_by_their_own_gates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Both what a compaction itself cannot do, and what its commit cannot."""
+    context, asked = commit_tables.make_table(tmp_path), list[str]()
+    monkeypatch.setattr(option_gates, "refuse", lambda at, options, table: asked.append(f"{at} {table}"))
+    check_compactable(context)
+    assert asked == [f"compact {context.address}", f"commit {context.address}"]
+
+
+def test_a_task_is_made_of_little(tmp_path: Path) -> None:
+    files = (data_file("a"), replace(data_file("b"), file_size=7))
+    task = CompactionTask(EMPTY_ROW, 1, 2, files, 5, 5, True, "r", "a", 2, 1, 3)
+    assert (task.file_stamp, task.rewrite_all, task.state, task.memory) == ("", False, UNKNOWN, None)
+    assert (task.bucket_size, task.oldest_size, task.size, task.place) == (0, 0, 1007, (EMPTY_ROW, 1))
+    left = LeftAlone(EMPTY_ROW, 1, 4, "why")
+    assert (left.state, left.files, left.size, left.runs_before, left.place) == (UNKNOWN, 0, 0, 4, (EMPTY_ROW, 1))
+
+
+def written(folder: Path, **options: str) -> tuple[TableContext, list[Step], BucketFiles]:
+    """Three files that overlap, in one bucket."""
+    named = {key.replace("_", "-"): value for key, value in options.items()}
+    context = make_table(folder / "t", COLUMNS, ["k"], options={"write-only": "true", **named})
+    for number in range(3):
+        write(context, [{"k": k, "v": f"{number} {k}"} for k in range(number, 6)])
+    write(context, [{"k": 5, "v": ""}], op="delete")
+    clock, steps = SteppingClock(), list[Step]()
+    traced = replace(context, clock=clock, trace=StepTrace(clock, steps.append))
+    (bucket,) = bucket_files(traced, traced.snapshots.latest()).values()
+    return traced, steps, bucket
+
+
+def test_a_run_says_what_it_read_and_wrote(tmp_path: Path) -> None:
+    context, steps, bucket = written(tmp_path)
+    task = plan_bucket(context, bucket, "full", 4, STAMP)
+    assert isinstance(task, CompactionTask)
+    (pick,) = (step.facts for step in steps if step.name == "pick")
+    names, size = [file.file_name for file in bucket.files], sum(file.file_size for file in bucket.files)
+    picked = {"files": names, "rows": 16, "bytes": size, "arithmetic": task.arithmetic, "level": 5}
+    assert pick == {"bucket": "bucket-0", "strategy": "full", "runs": 4, "picked": True, "reason": task.reason, **picked}
+    message = run_compaction(context, task)
+    (rewrite,) = (step.facts for step in steps if step.name == "rewrite")
+    (made,) = message.compact_after
+    read = {"input_rows": 16, "input_bytes": size}
+    wrote = {"output_files": [made.file_name], "output_rows": 5, "output_bytes": made.file_size}
+    assert sorted(rewrite.pop("input_files")) == sorted(names)
+    assert rewrite == {"bucket": "bucket-0", "level": 5, **read, **wrote}
+    assert (made.level, made.file_source, made.delete_row_count, made.row_count) == (5, SOURCE_COMPACT, 0, 5)
+    assert STAMP in made.file_name.replace("-", "")
+    assert {file.file_name for file in message.compact_before} == set(names)
+    assert (message.partition, message.bucket, message.total_buckets, message.read_snapshot_id) == (EMPTY_ROW, 0, 1, 4)
+    assert not message.has_append and message.has_compact
+    steps.clear()
+    left = plan_bucket(context, replace(bucket, files=message.compact_after), "minor", 4)
+    assert isinstance(left, LeftAlone)
+    assert [step.facts for step in steps] == [
+        {"bucket": "bucket-0", "strategy": "minor", "runs": 1, "picked": False, "reason": left.reason}
+    ]
+
+
+def test_what_only_changes_its_level_is_not_read(tmp_path: Path) -> None:
+    context, steps, _ = written(tmp_path)
+    big = replace(data_file("big"), file_size=10**10, delete_row_count=0, file_source=SOURCE_COMPACT)
+    task = plan_bucket(context, BucketFiles(EMPTY_ROW, 0, 1, (replace(big, level=3),)), "full", 4)
+    assert isinstance(task, CompactionTask) and not any(isinstance(step, Rewrite) for step in task_steps(context, task))
+    to_a_middle = replace(task, output_level=4)
+    steps.clear()
+    message = run_compaction(context, to_a_middle)
+    assert [file.level for file in message.compact_before] == [3] and message.compact_after == (
+        message.compact_before[0].upgraded(4),
+    )
+    assert [(step.name, step.facts) for step in steps] == [
+        ("upgrade", {"bucket": "bucket-0", "file": "big", "from_level": 3, "level": 4})
+    ]
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_run_that_is_given_up_leaves_nothing(tmp_path: Path, given_up: bool) -> None:
+    context, _, bucket = written(tmp_path)
+    before, held = data_files(context), rows(context)
+    task = plan_bucket(context, bucket, "full", 4, STAMP)
+    assert isinstance(task, CompactionTask)
+    if given_up:
+        with pytest.raises(CancelledError):
+            run_compaction(context, task, lambda: True)
+        assert data_files(context) == before
+    else:
+        run_compaction(context, task, lambda: False)
+        assert len(data_files(context) - before) == 1 and rows(context) == held
+
+
+@pytest.mark.parametrize("trigger", ["4", "5"])
+def test_a_writer_compacts_what_the_triggers_ask_for(tmp_path: Path, trigger: str) -> None:
+    context, steps, bucket = written(tmp_path)
+    context = replace(context, options=context.options.with_overrides({"num-sorted-run.compaction-trigger": trigger}))
+    compaction = WriterCompaction(9, STAMP)
+    message = compaction(context, bucket, lambda: False)
+    assert (message is None) == (trigger == "5")
+    assert [step.facts["strategy"] for step in steps if step.name == "pick"] == ["minor"]
+    if message is not None:
+        assert message.read_snapshot_id == 9 and all(STAMP in file.file_name.replace("-", "") for file in message.compact_after)
+        with pytest.raises(CancelledError):
+            compaction(context, bucket, lambda: True)
