@@ -13,7 +13,7 @@ from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_i
 from paimon_cli.commit.index_changes import apply_index_changes
 from paimon_cli.commit.metadata_writer import MetadataWriter
 from paimon_cli.commit.snapshot_changes import SnapshotChanges
-from paimon_cli.errors import Conflict, FilesConflict, Refused, StorageUnavailable
+from paimon_cli.errors import Conflict, DamagedFile, DataConflict, FilesConflict, Refused, StorageUnavailable
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, IndexFileMeta, IndexManifestEntry
 from paimon_cli.storage.local_storage import LocalStorage
@@ -128,3 +128,33 @@ def test_identities(tmp_path: Path) -> None:
     assert not Committer(context).is_committed(CommitIdentity("me", 0))
     Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"),))], CommitIdentity("me", 3))
     assert [Committer(context).is_committed(CommitIdentity("me", number)) for number in (2, 3, 4)] == [True, True, False]
+
+
+def test_one_bucket_and_two_do_not_go_together(tmp_path: Path) -> None:
+    """Unless all that was written for the other count goes with the change."""
+    context = make_table(tmp_path / "t")
+    old, other = data_file("old"), data_file("other", 20, 29)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 1, (old, other))], ME)
+    for gone, fits in (((old,), False), ((old, other), True)):
+        removal = CommitMessage(EMPTY_ROW, 0, 1, deleted_files=gone)
+        change = [removal, CommitMessage(EMPTY_ROW, 0, 2, (data_file("new", 40, 49),))]
+        if fits:
+            assert Committer(context).commit(change, ME).snapshots[0].id == 2
+        else:
+            with pytest.raises(FilesConflict, match="the bucket count of"):
+                Committer(context).commit(change, ME)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_files_whose_keys_cannot_be_read_are_damaged_or_gone(tmp_path: Path, is_there: bool) -> None:
+    context = make_table(tmp_path / "t")
+    for name in ("first", "theirs"):
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, (data_file(name),))], ME)
+    (tmp_path / "t" / "bucket-0").mkdir()
+    for name in ("ours", "theirs") if is_there else ():
+        (tmp_path / "t" / "bucket-0" / name).write_bytes(b"no parquet")
+    by_key = replace(context, options=context.options.with_overrides({"commit.data-conflict-check": "key"}))
+    ours = CommitMessage(EMPTY_ROW, 0, 2, (data_file("ours"),), read_snapshot_id=1)
+    with pytest.raises(DamagedFile if is_there else (DamagedFile, DataConflict), match="parquet|is missing|has expired"):
+        Committer(by_key).commit([ours], ME)
+    assert context.snapshots.latest_id() == 2
