@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND
 from paimon_cli.metadata.data_file_schema import merge_schema
 from paimon_cli.storage.trace import Step, StepTrace
 from paimon_cli.write.bucket_router import BucketRouter
+from paimon_cli.write.bucket_writer import BucketWriter, WrittenBucket
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
 from paimon_cli.write.write_plan import WritePlan
@@ -367,3 +369,41 @@ def test_tables_that_are_not_written_say_what_they_are(tmp_path: Path, bucket: s
         BucketRouter(context.schema, options)
     assert refused.value.why == f"{kind} are not supported for writing"
     assert BucketRouter(context.schema, options.with_overrides({"bucket": "1"})).total_buckets == 1
+
+
+@pytest.mark.parametrize(("size", "most"), [("1 mb", 50), ("600 b", 49), ("1 b", 1)])
+def test_batches_are_taken_in_pieces_that_the_buffer_has_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str, most: int
+) -> None:
+    context, _ = table(tmp_path, write_buffer_size=size)
+    given = batch(context, range(10, 60))
+    taken: list[pa.RecordBatch] = []
+    monkeypatch.setattr(TableWriter, "_write", lambda writer, piece: taken.append(piece))
+    with TableWriter(plan_of(context)) as writer:
+        writer.write(given)
+    step = max(1, 50 * context.options.write_buffer_size // given.nbytes)
+    assert [piece.num_rows for piece in taken] == [min(step, 50 - start) for start in range(0, 50, step)]
+    assert pa.Table.from_batches(taken).to_pydict() == given.to_pydict()
+    assert (taken[0].num_rows == most) == (most != 49) and taken[0].num_rows <= most
+
+
+def test_a_flush_that_fails_waits_for_those_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may write any more when the files are removed."""
+    context, _ = table(tmp_path, bucket=2)
+    both, ended = threading.Barrier(2, timeout=30), list[str]()
+
+    def finish(bucket: BucketWriter) -> WrittenBucket:
+        both.wait()
+        if bucket.buffer._place == "bucket-0":
+            raise StorageUnavailable("the disk is full")
+        threading.Event().wait(0.1)
+        ended.append(bucket.buffer._place)
+        return WrittenBucket(CommitMessage(EMPTY_ROW, 1, 2))
+
+    monkeypatch.setattr(BucketWriter, "finish", finish)
+    with pytest.raises(StorageUnavailable, match="disk is full"), TableWriter(plan_of(context), threads=2) as writer:
+        writer.write(batch(context, range(20)))
+        try:
+            writer.finish()
+        finally:
+            assert ended == ["bucket-1"]
