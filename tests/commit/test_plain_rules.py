@@ -640,7 +640,7 @@ def test_who_committed_before(seed: int) -> None:
             expected = False
     own = OwnCommits(context, identity)
     if expected == "untold":
-        with pytest.raises(Refused, match="cannot be told"):
+        with pytest.raises(Refused):
             own.made_before()
     else:
         assert own.made_before() is expected

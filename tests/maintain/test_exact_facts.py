@@ -132,7 +132,7 @@ def test_only_cut_off_writes_are_temporary(tmp_path: Path) -> None:
             (Path(directory) / name).write_text("")
     found = {str(Path(file.path).relative_to(context.url)): origin for file, origin in told(context)}
     expected = [f"snapshot/{name}" for name in names] + [f"{place}/{names[0]}" for place in ("schema", "tag", "consumer")]
-    assert found == dict.fromkeys(expected, "temporary file of a write that was cut off")
+    assert found == dict.fromkeys(expected, "temporary file of an interrupted write")
 
 
 def test_nobody_holds_a_snapshot_that_never_was(tmp_path: Path) -> None:
