@@ -26,6 +26,18 @@ _OF_A_TABLE = ("branch", *_OF_A_VERSION, "manifest", "index", "statistics", "ser
 _FIRST, _LAST = ("branch", "tag", "changelog", "snapshot"), "schema"
 _BUCKET = re.compile(r"bucket-(-?[0-9]+|postpone)")
 _ROOT, _BRANCHES, _BRANCH, _TEMPORARY = "table", "branch", "branch files", "temporary"
+_DATA = "data"
+_UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_NAMES = {
+    "snapshot": re.compile("snapshot-[0-9]+|LATEST|EARLIEST"),
+    "changelog": re.compile("changelog-[0-9]+|LATEST|EARLIEST"),
+    "schema": re.compile("schema-[0-9]+"),
+    "tag": re.compile("tag-.+"),
+    "consumer": re.compile("consumer-.+"),
+    "manifest": re.compile("(index-)?manifest-.+"),
+    _DATA: re.compile(f".*{_UUID}.*", re.IGNORECASE),
+}
+"""Names of the files that Paimon makes, by the kind of their directory; elsewhere every file is the table's."""
 
 
 class _Place(NamedTuple):
@@ -58,7 +70,7 @@ def plan_table_drop(storage: Storage, layout: TableLayout, schema: TableSchema) 
             if inside is not None:
                 plan.directories.append(entry.path)
                 places.append((entry.path, inside))
-            elif entry.is_directory or place.kind == _ROOT:
+            elif entry.is_directory or not _is_of_the_table(place, entry.name):
                 plan.stays.append(f"{entry.path}/" if entry.is_directory else entry.path)
             else:
                 plan.files.append(DoomedFile(entry.path, place.kind, entry.size))
@@ -108,10 +120,18 @@ def _inside(place: _Place, name: str, schema: TableSchema) -> _Place | None:
     if place.kind == _BRANCHES and name.startswith(BRANCH_PREFIX):
         return _Place(_BRANCH)
     if place.levels == () and _BUCKET.fullmatch(name):
-        return _Place("data")
+        return _Place(_DATA)
     if place.levels and (name == place.levels[0] or (place.levels[0].endswith("=") and name.startswith(place.levels[0]))):
-        return _Place("data", place.levels[1:])
+        return _Place(_DATA, place.levels[1:])
     return _Place(_TEMPORARY) if place.kind != _ROOT and name.startswith((".", "_")) else None
+
+
+def _is_of_the_table(place: _Place, name: str) -> bool:
+    """Whether Paimon made the file. Names that begin with a dot or underscore are temporary files and checksums."""
+    if place.kind == _ROOT:
+        return False
+    known = _NAMES.get(place.kind)
+    return known is None or name.startswith((".", "_")) or known.fullmatch(name) is not None
 
 
 def _in_order(layout: TableLayout, plan: TableDrop) -> list[str]:

@@ -17,6 +17,8 @@ from tests.tables import make_table, write
 
 COLUMNS = {"k": "INT NOT NULL", "dt": "STRING NOT NULL"}
 
+UUID = "0f0e0d0c-0b0a-0908-0706-050403020100"
+
 
 def partitioned(folder: Path, **options: str) -> TableContext:
     context = make_table(folder / "t", COLUMNS, ["k", "dt"], ["dt"], options=options)
@@ -51,7 +53,7 @@ def test_nothing_is_left_of_a_table(tmp_path: Path) -> None:
         "statistics/stats-1",
         "index/index-1",
         "damaged/snapshot-7",
-        "dt=z/bucket-postpone/data-1.parquet",
+        f"dt=z/bucket-postpone/data-{UUID}-1.parquet",
         "dt=a/bucket-0/.data-2.tmp",
         "dt=a/_SUCCESS",
         "dt=a/bucket-0/_temporary/0/part-0",
@@ -71,30 +73,35 @@ def test_what_is_not_of_the_table_stays(tmp_path: Path) -> None:
         "x=1/bucket-0/f",
         "dt=a/bucket-0/inner/schema/schema-0",
         "bucket-0/f",
+        "dt=a/bucket-0/my.csv",
+        "snapshot/README",
+        "manifest/list.txt",
     )
     stays = drop(context)
     assert {str(path) for path in Path(context.url).rglob("*") if path.is_file()} == set(foreign)
     names = [path.removeprefix(f"{context.url}/") for path in stays]
-    assert sorted(names) == ["_delta_log/", "bucket-0/", "dt=a/bucket-0/inner/", "src/", "thesis.txt", "x=1/"]
+    assert sorted(names) == [
+        *("_delta_log/", "bucket-0/", "dt=a/bucket-0/inner/", "dt=a/bucket-0/my.csv", "manifest/list.txt"),
+        *("snapshot/README", "src/", "thesis.txt", "x=1/"),
+    ]
 
 
 def test_data_in_a_directory_of_its_own_and_iceberg_metadata_go(tmp_path: Path) -> None:
     context = partitioned(tmp_path)
     schema = context.schema
     schema.options.update({"data-file.path-directory": "files/data", "metadata.iceberg.storage": "table-location"})
-    put(context, "files/data/dt=a/bucket-0/f", "metadata/v1.metadata.json", "files/other/f")
+    data = f"files/data/dt=a/bucket-0/data-{UUID}-0.parquet"
+    put(context, data, "metadata/v1.metadata.json", "files/other/f")
     plan = plan_table_drop(LocalStorage(), context.layout, schema)
     assert [path.removeprefix(context.url) for path in plan.stays] == ["/dt=a/", "/dt=b c/", "/files/other/"]
-    assert {"files/data/dt=a/bucket-0/f", "metadata/v1.metadata.json"} <= {
-        f.path.removeprefix(f"{context.url}/") for f in plan.files
-    }
+    assert {data, "metadata/v1.metadata.json"} <= {f.path.removeprefix(f"{context.url}/") for f in plan.files}
 
 
 def test_links_go_as_links(tmp_path: Path) -> None:
     context = partitioned(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "f").write_text("x")
-    (Path(context.url) / "manifest" / "link").symlink_to(tmp_path / "elsewhere")
+    (Path(context.url) / "manifest" / "manifest-link").symlink_to(tmp_path / "elsewhere")
     assert drop(context) == [] and (tmp_path / "elsewhere" / "f").exists()
 
 

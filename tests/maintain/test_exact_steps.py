@@ -176,7 +176,7 @@ def test_versions_go_before_what_they_name_and_the_schema_last(tmp_path: Path) -
 def test_directories_that_became_empty_go_beside_those_that_did_not(tmp_path: Path) -> None:
     context = partitioned(tmp_path)
     (foreign,) = put(context, "dt=a/bucket-0/inner/f")
-    put(context, "dt=a/bucket-1/data-2.parquet", "dt=a/bucket-2/.t/part-0")
+    put(context, "dt=a/bucket-1/data-0f0e0d0c-0b0a-0908-0706-050403020100-2.parquet", "dt=a/bucket-2/.t/part-0")
     plan = plan_table_drop(LocalStorage(), context.layout, context.schema)
     drop_table(LocalStorage(), context.layout, context.schema, plan)
     left = sorted(str(path.relative_to(context.url)) for path in Path(context.url).rglob("*"))
