@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.bucket.orc_file import OrcFile
-from paimon_cli.errors import BadInput
+from paimon_cli.errors import BadInput, DamagedFile
 from paimon_cli.ingest.json_lines import begins_array, line_bounds
 from paimon_cli.ingest.rejects import Fault
 from paimon_cli.ingest.sources import SourceFile, compression_of, source_files
@@ -98,8 +98,11 @@ def plan_sources(
         form.check_used_by({file.format for file in files})
     for file in files:
         storage, path = storage_for_url(file.path, storage_options)
-        with storage.open_input(path) as stream:
-            pieces = list(_pieces(file, stream, form))
+        try:
+            with storage.open_input(path) as stream:
+                pieces = list(_pieces(file, stream, form))
+        except DamagedFile as problem:  # an empty directory: one with files in it is replaced by them
+            raise BadInput(f"{file.label} cannot be read", problem.why, source=file.label) from problem
         for start, length, first_row, arrivals in pieces:
             share = file.size // len(pieces)
             split = SourceSplit(file.path, file.format, start, length, first_row, order_base, file.label, share, arrivals)

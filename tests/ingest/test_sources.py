@@ -142,3 +142,9 @@ def test_line_bounds(block: bytes) -> None:
     starts, ends = line_bounds(block)
     found = [block[s:e] for s, e in zip(starts, ends, strict=True)]
     assert found == [line.removesuffix(b"\r") for line in block.split(b"\n") if line.removesuffix(b"\r")]
+
+
+def test_an_empty_directory_is_bad_input_not_a_damaged_table(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="cannot be read"):
+        plan_sources([str(tmp_path / "empty")], "json")

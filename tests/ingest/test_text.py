@@ -160,7 +160,7 @@ def test_row_numbers_hold_beyond_the_first_block(tmp_path: Path, monkeypatch: py
         ('{"k": 2', "", "not JSON"),
         ("{'k': 2}", "", "not JSON"),
         ('{"k": 2, "k": 3}', "", "appears twice"),
-        ('{"k": 2, "V": "x"}', "", "key 'V' is no column"),
+        ('{"k": 2, "V": "x"}', "", "key 'V' is not a column"),
         ('{"k": 2, "v": 5}', "v", "not written like this"),
         ('{"k": 2, "v": true}', "v", "not written like this"),
         ('{"k": 2, "v": {"a": 1}}', "v", "not written like this"),
