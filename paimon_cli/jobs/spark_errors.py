@@ -52,7 +52,7 @@ def _environment_error(text: str) -> PaimonError | None:
     if missing := _MISSING_MODULE.search(text):
         return UsageError(
             f"the Spark executors lack the Python module '{missing[1]}'",
-            "paimon-cli ships itself to them, but not its dependencies",
+            "they are sent the package itself, but not its dependencies",
             "install paimon-cli in the executors' Python, or name one that has it: --spark-conf spark.pyspark.python=PATH",
         )
     if "PYTHON_VERSION_MISMATCH" in text:

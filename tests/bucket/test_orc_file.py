@@ -130,7 +130,7 @@ def test_files_that_crash_the_reader(run: Run, tmp_path: Path, damage: dict[int,
         data[place] = byte
     path.write_bytes(data)
     answer = run("read", root, code=10)
-    assert str(path) in answer.err and "does not survive it: SIGSEGV" in answer.err
+    assert str(path) in answer.err and "crashes on it: SIGSEGV" in answer.err
     assert path.name in run("verify", root, "--level", "full", code=4).out
     answer = run("write", root, path, "--engine", "local", code=2)
     assert str(path) in answer.err and "SIGSEGV" in answer.err

@@ -97,7 +97,10 @@ def test_locks_are_listed_all_or_by_name(database: dict[str, str]) -> None:
 def test_a_lock_that_is_not_had(database: dict[str, str]) -> None:
     with CommitLock(settings(database), TABLE).held():
         late = CommitLock(settings(database, "3 s"), TABLE, SteppingClock())
-        with pytest.raises(StorageUnavailable, match=r"jdbc\.shop\.orders was not had") as failure, late.held():
+        with (
+            pytest.raises(StorageUnavailable, match=r"could not acquire the commit lock jdbc\.shop\.orders") as failure,
+            late.held(),
+        ):
             pass
         assert failure.value.exit_code == 6
         assert len(rows(database)) == 1, "the holder's row is none of ours"

@@ -109,7 +109,7 @@ def test_files_directly_in_the_root(place: Path) -> None:
     assert (storage.read_bytes(f"{place}/t/plain"), storage.file_size(f"{place}/t/plain")) == (b"12345", 5)
     with pytest.raises(DamagedFile, match="lies outside"):
         storage.read_bytes(f"{place}/t/out/file")
-    with pytest.raises(DamagedFile, match="is no file: it is a device"):
+    with pytest.raises(DamagedFile, match="is not a file: it is a device"):
         (place / "t" / "null").symlink_to("/dev/null")
         ConfinedStorage("/").read_bytes("/dev/null")
 
@@ -161,7 +161,7 @@ class TestWholeFiles:
 
     def test_where_no_file_may_be(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
-        for name, what in ((".", "a directory"), ("pipe", "no regular file")):
+        for name, what in ((".", "a directory"), ("pipe", "not a regular file")):
             for replace in (False, True):
                 with pytest.raises(UsageError, match=f"it is {what}"):
                     self.write(f"{tmp_path}/{name}", replace=replace)
