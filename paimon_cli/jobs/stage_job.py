@@ -219,7 +219,7 @@ def _check_files(context: TableContext, file: StageFile, staged: StagedCommit) -
         if found != size:
             raise DamagedFile(f"{path} of {file.name} is damaged", f"it has {found} bytes, {size} were written", path=path)
     identity = _staged_identity(staged)
-    if Committer(context).is_committed(identity):
+    if Committer(context).is_committed(identity) and not _is_published(context, staged):  # by a twin, a moment ago
         raise Conflict(
             f"user {identity.user} has already committed a higher identifier than {identity.identifier}",
             "identifiers of a user must rise, or a repeated commit could not be recognised",
