@@ -93,6 +93,8 @@ class DataFileWriter:
         return self._row_target - (0 if self._open is None else self._open.rows)
 
     def _write(self, batch: pa.RecordBatch) -> None:
+        if self._open is not None and not self._open.takes(batch):
+            self._roll()
         if self._open is None:
             name = self._names.next(self._context.options.format_at(self._level))
             path = self._context.data_file_path_of(self._partition, self._bucket, name)
@@ -155,6 +157,9 @@ class _OpenDataFile:
     @property
     def bytes_written(self) -> int:
         return self._sink.tell()
+
+    def takes(self, batch: pa.RecordBatch) -> bool:
+        return self._encoder.takes(batch)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._observe(batch)

@@ -11,8 +11,8 @@ from pyarrow import orc
 
 from paimon_cli.bucket.avro_rows import AvroRows
 from paimon_cli.bucket.column_statistics import ColumnStatistics, footer_statistics, leaf_numbers
-from paimon_cli.bucket.nanosecond_range import refuse_early_digits, refuse_far_times
-from paimon_cli.bucket.orc_columns import orc_column
+from paimon_cli.bucket.nanosecond_range import holds_early_digits, refuse_far_times
+from paimon_cli.bucket.orc_columns import orc_column, orc_schema
 from paimon_cli.bucket.value_statistics import ColumnTally
 from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
 from paimon_cli.datatypes.field_types import DataField
@@ -20,12 +20,14 @@ from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_blocks import CODECS as AVRO_CODECS
 from paimon_cli.metadata.data_file_schema import data_file_fields, data_file_schema
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import boolean, read_option
 from paimon_cli.options.table_options import TableOptions
 
 DICTIONARY_SAMPLE_ROWS = 4096
 ORC_STRIPE_BYTES = 16 << 20
 """What pyarrow's ORC writer holds in memory before bytes reach the file, so that rolling sees them."""
+ORC_DICTIONARY_THRESHOLD = 0.5
 NATIVE_TIMESTAMP_PRECISION = 6
 DELTA_VERSIONS = ("v2", "parquet_2_0")
 MOST_DIGITS_OF_INTEGERS = 18
@@ -46,6 +48,10 @@ CODECS = {"parquet": PARQUET_CODECS, "orc": ORC_CODECS, "avro": AVRO_CODECS}
 
 class FileEncoder(Protocol):
     """One file. Tables come in `data_file_schema`; the sink stays open after `close`."""
+
+    def takes(self, rows: pa.RecordBatch) -> bool:
+        """Whether the file can hold them; if not, they begin the next one."""
+        ...
 
     def write(self, rows: pa.Table) -> None: ...
 
@@ -70,7 +76,7 @@ def open_encoder(sink: BinaryIO, context: TableContext, level: int, sample: pa.R
     codec = codec_of(file_format, context.options.compression_at(level))
     if file_format == "orc":
         largest = min(context.options.target_file_size, context.options.file_block_size or ORC_STRIPE_BYTES)
-        return _OrcEncoder(sink, data_file_fields(context.schema), codec, largest)
+        return _OrcEncoder(sink, context.schema, codec, largest, sample)
     if file_format == "avro":
         return _AvroEncoder(sink, data_file_fields(context.schema), codec, context.options.zstd_level)
     return _ParquetEncoder(sink, context, codec, sample)
@@ -99,6 +105,9 @@ class _ParquetEncoder:
             use_deprecated_int96_timestamps=wants_int96(context.schema.fields),
         )
 
+    def takes(self, rows: pa.RecordBatch) -> bool:
+        return True
+
     def write(self, rows: pa.Table) -> None:
         for field in rows.schema:
             if pa.types.is_floating(field.type) and pc.any(pc.is_nan(rows.column(field.name))).as_py():
@@ -119,6 +128,9 @@ class _TalliedEncoder:
     def __init__(self, fields: list[DataField]) -> None:
         self._tallies = {field.name: ColumnTally(field.type) for field in fields}
 
+    def takes(self, rows: pa.RecordBatch) -> bool:
+        return True
+
     def tally(self, rows: pa.Table) -> None:
         for name, tally in self._tallies.items():
             tally.add(rows.column(name))
@@ -128,14 +140,26 @@ class _TalliedEncoder:
 
 
 class _OrcEncoder(_TalliedEncoder):
-    def __init__(self, sink: BinaryIO, fields: list[DataField], codec: str, target_bytes: int) -> None:
-        super().__init__(fields)
+    """Through Arrow; a file with timestamps that Arrow does not write as Java reads them goes row by row through pyorc."""
+
+    def __init__(self, sink: BinaryIO, schema: TableSchema, codec: str, target_bytes: int, sample: pa.RecordBatch) -> None:
+        super().__init__(data_file_fields(schema))
+        self._by_rows = holds_early_digits(sample)
         stripe = min(ORC_STRIPE_BYTES, target_bytes)
-        self._writer = orc.ORCWriter(sink, compression=codec, stripe_size=stripe, dictionary_key_size_threshold=0.5)
+        if self._by_rows:
+            from paimon_cli.bucket.orc_rows import OrcRows  # pyorc is seldom needed and takes long to import
+
+            self._writer = OrcRows(sink, orc_schema(data_file_schema(schema)), codec, stripe, ORC_DICTIONARY_THRESHOLD)
+        else:
+            self._writer = orc.ORCWriter(
+                sink, compression=codec, stripe_size=stripe, dictionary_key_size_threshold=ORC_DICTIONARY_THRESHOLD
+            )
+
+    def takes(self, rows: pa.RecordBatch) -> bool:
+        return self._by_rows or not holds_early_digits(rows)
 
     def write(self, rows: pa.Table) -> None:
         refuse_far_times(rows, "orc")
-        refuse_early_digits(rows)
         self.tally(rows)
         self._writer.write(pa.table([orc_column(column) for column in rows.columns], names=rows.schema.names))
 

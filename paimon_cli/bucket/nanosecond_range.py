@@ -1,6 +1,7 @@
-"""Timestamps beyond what 64-bit nanoseconds hold (1677 to 2262).
+"""Timestamps that file formats do not hold as they are.
 
-Arrow wraps those of INT96 columns round silently, and reads no others from ORC files.
+Beyond what 64-bit nanoseconds hold (1677 to 2262), Arrow wraps those of INT96 columns round silently, and reads none from ORC
+files. Before 1970, its ORC writer and Java's readers disagree about nanoseconds.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from paimon_cli.errors import NotSupported
 
@@ -35,25 +37,22 @@ def refuse_far_times(rows: pa.Table, file_format: str) -> None:
                     )
 
 
-def refuse_early_digits(rows: pa.Table) -> None:
-    """NotSupported for a timestamp before 1970 with digits below the millisecond, as Arrow's ORC writer keeps it.
+def holds_early_digits(rows: pa.RecordBatch) -> bool:
+    """Whether a timestamp before 1970 has digits below the millisecond, where Arrow's ORC writer and Java's reader disagree."""
+    return any(_has_early_digits(leaf) for column in rows.columns for leaf in timestamp_leaves(column))
 
-    It cuts the seconds towards 1970 and stores negative nanoseconds, over which Java's readers fail. Whole milliseconds are fine.
-    """
-    for name in rows.schema.names:
-        leaves = (leaf for chunk in rows.column(name).chunks for leaf in timestamp_leaves(chunk))
-        for leaf in leaves:
-            nanos = NANOS_PER[leaf.type.unit]
-            if nanos >= NANOS_PER["ms"]:
-                continue
-            values = leaf.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-            if ((values < 0) & (values % (NANOS_PER["ms"] // nanos) != 0)).any():
-                raise NotSupported(
-                    f"column {name} holds a timestamp before 1970 with digits below the millisecond",
-                    "Arrow writes such values into ORC files in a way that Java's Paimon cannot read",
-                    "add --option file.format=parquet, or set it with `paimon-cli alter`",
-                    column=name,
-                )
+
+def _has_early_digits(leaf: pa.Array) -> bool:
+    per_milli = NANOS_PER["ms"] // NANOS_PER[leaf.type.unit]
+    if per_milli <= 1:
+        return False
+    values = ticks(leaf)
+    return bool(((values < 0) & (values % per_milli != 0)).any())
+
+
+def ticks(leaf: pa.Array) -> NDArray[np.int64]:
+    """The timestamps that are there, as integers in their unit."""
+    return leaf.drop_null().cast(pa.int64()).to_numpy()
 
 
 def int96_columns(schema: pq.ParquetSchema, columns: Sequence[str]) -> list[str]:

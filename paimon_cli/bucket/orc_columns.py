@@ -7,6 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
+def orc_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of a table of such columns."""
+    return pa.schema([pa.field(field.name, _orc_type(field.type)) for field in schema])
+
+
 def orc_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The same values; TIME as an integer, as Paimon keeps it in ORC, and every field nullable."""
     return pa.chunked_array([_orc_array(chunk) for chunk in column.chunks], _orc_type(column.type))

@@ -1,0 +1,175 @@
+"""ORC files row by row, through pyorc: for timestamps before 1970 with digits below the millisecond.
+
+ORC keeps whole seconds and nanoseconds. Arrow's writer cuts the seconds towards 1970 and leaves the nanoseconds negative; Java's
+reader takes those for whole milliseconds only. Its own writer rounds the seconds down, and so does this one. pyorc wants a
+Python object for each cell, which is slow: only files that hold such values are written here, all others by Arrow.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import BinaryIO
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyorc
+from pyorc.converters import ORCConverter
+
+from paimon_cli.bucket.nanosecond_range import NANOS_PER, ticks, timestamp_leaves
+from paimon_cli.errors import NotSupported
+
+BATCH_ROWS = 1024
+MILLI, SECOND = NANOS_PER["ms"], NANOS_PER["s"]
+LOST = (-999 * MILLI, 0)
+"""Between these nanoseconds nothing but whole milliseconds can be told: the seconds of ORC have no negative zero."""
+ZONE = ZoneInfo("GMT")
+"""What Arrow's writer names in its stripes."""
+CODECS = {
+    "zstd": pyorc.CompressionKind.ZSTD,
+    "snappy": pyorc.CompressionKind.SNAPPY,
+    "lz4": pyorc.CompressionKind.LZ4,
+    "zlib": pyorc.CompressionKind.ZLIB,
+    "uncompressed": pyorc.CompressionKind.NONE,
+}
+_PLAIN: dict[pa.DataType, type[pyorc.TypeDescription]] = {
+    pa.bool_(): pyorc.Boolean,
+    pa.int8(): pyorc.TinyInt,
+    pa.int16(): pyorc.SmallInt,
+    pa.int32(): pyorc.Int,
+    pa.int64(): pyorc.BigInt,
+    pa.float32(): pyorc.Float,
+    pa.float64(): pyorc.Double,
+    pa.string(): pyorc.String,
+    pa.binary(): pyorc.Binary,
+    pa.date32(): pyorc.Date,
+}
+
+
+class OrcRows:
+    """What pyarrow's `ORCWriter` offers, with the same file for it but for the timestamps. The sink stays open.
+
+    Tables come with `schema`, all of it nullable and without hidden nulls (`orc_columns`).
+    """
+
+    def __init__(self, sink: BinaryIO, schema: pa.Schema, codec: str, stripe_bytes: int, dictionary_threshold: float) -> None:
+        self._sink = sink
+        self._finished = io.BytesIO()  # an error of the store must not pass through pyorc, which flushes in a destructor
+        self._in_nanos, self._as_integers = _schema_in(schema, False), _schema_in(schema, True)
+        self._writer = pyorc.Writer(
+            self._finished,
+            _Row({field.name: _orc_type(field.type) for field in schema}),
+            batch_size=BATCH_ROWS,
+            stripe_size=stripe_bytes,
+            compression=CODECS[codec],
+            timezone=ZONE,
+            struct_repr=pyorc.StructRepr.DICT,
+            converters={pyorc.TypeKind.TIMESTAMP: _Nanoseconds, pyorc.TypeKind.DATE: _Days},
+            dict_key_size_threshold=dictionary_threshold,
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        """NotSupported for a timestamp in the last second before 1970 with digits below the millisecond."""
+        times = rows.cast(self._in_nanos)
+        _refuse_lost_times(times)
+        for batch in times.cast(self._as_integers).to_batches(max_chunksize=BATCH_ROWS):
+            self._writer.writerows(_records(batch))
+        self._hand_over()
+
+    def close(self) -> None:
+        self._writer.close()
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        self._sink.write(self._finished.getvalue())
+        self._finished.seek(0)
+        self._finished.truncate()
+
+
+class _Row(pyorc.TypeDescription):
+    """pyorc's own `Struct` takes the fields as keyword arguments, so that none may be called `self`."""
+
+    name = "struct"
+    kind = pyorc.TypeKind.STRUCT
+
+    def __init__(self, fields: dict[str, pyorc.TypeDescription]) -> None:
+        super().__init__()
+        self.fields = fields
+
+
+class _Nanoseconds(ORCConverter):
+    @staticmethod
+    def from_orc(seconds: int, nanos: int, zone: ZoneInfo) -> int:
+        return seconds * SECOND + nanos
+
+    @staticmethod
+    def to_orc(nanos: int, zone: ZoneInfo) -> tuple[int, int]:
+        """Seconds and nanoseconds; negative ones in the last second before 1970, which readers take as they are."""
+        return (0, nanos) if LOST[0] <= nanos < LOST[1] else divmod(nanos, SECOND)
+
+
+class _Days(ORCConverter):
+    @staticmethod
+    def from_orc(days: int) -> int:
+        return days
+
+    @staticmethod
+    def to_orc(days: int) -> int:
+        return days
+
+
+def _orc_type(t: pa.DataType) -> pyorc.TypeDescription:
+    if pa.types.is_timestamp(t):
+        return pyorc.Timestamp() if t.tz is None else pyorc.TimestampInstant()
+    if pa.types.is_decimal(t):
+        return pyorc.Decimal(t.precision, t.scale)
+    if pa.types.is_list(t):
+        return pyorc.Array(_orc_type(t.value_type))
+    if pa.types.is_map(t):
+        return pyorc.Map(_orc_type(t.key_type), _orc_type(t.item_type))
+    if pa.types.is_struct(t):
+        return _Row({field.name: _orc_type(field.type) for field in t})
+    return _PLAIN[t]()
+
+
+def _schema_in(schema: pa.Schema, to_integers: bool) -> pa.Schema:
+    return pa.schema([pa.field(field.name, _converted(field.type, to_integers)) for field in schema])
+
+
+def _converted(t: pa.DataType, to_integers: bool) -> pa.DataType:
+    """With all timestamps as nanoseconds, or else those and dates as the integers that they are."""
+    if pa.types.is_timestamp(t):
+        return pa.int64() if to_integers else pa.timestamp("ns", t.tz)
+    if pa.types.is_date(t):
+        return pa.int32() if to_integers else t
+    if pa.types.is_list(t):
+        return pa.list_(_converted(t.value_type, to_integers))
+    if pa.types.is_map(t):
+        return pa.map_(_converted(t.key_type, to_integers), _converted(t.item_type, to_integers))
+    if pa.types.is_struct(t):
+        return pa.struct([pa.field(field.name, _converted(field.type, to_integers)) for field in t])
+    return t
+
+
+def _records(batch: pa.RecordBatch) -> list[dict[str, object]]:
+    try:
+        return batch.to_pylist(maps_as_pydicts="strict")
+    except (KeyError, TypeError) as error:
+        raise NotSupported(
+            "a map has equal keys, or rows or lists as keys, beside a timestamp before 1970 with digits below the millisecond",
+            f"pyorc, which writes ORC files with such timestamps, takes maps as Python dictionaries ({error})",
+            "add --option file.format=parquet, or set it with `paimon-cli alter`",
+        ) from error
+
+
+def _refuse_lost_times(rows: pa.Table) -> None:
+    for name in rows.schema.names:
+        for chunk in rows.column(name).chunks:
+            for leaf in timestamp_leaves(chunk):
+                nanos = ticks(leaf)
+                if ((nanos > LOST[0]) & (nanos < LOST[1]) & (nanos % MILLI != 0)).any():
+                    raise NotSupported(
+                        f"column {name} holds a timestamp in the last second before 1970 with digits below the millisecond",
+                        "ORC files have no form of such values that Java's Paimon reads right",
+                        "add --option file.format=parquet, or set it with `paimon-cli alter`",
+                        column=name,
+                    )
