@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory
-from paimon_cli.lsm.interleave import Interleave
-from paimon_cli.lsm.merge_engine import MergeEngine
+from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
+from paimon_cli.lsm.sorted_rows import MergeEngine
 
 OpenRun = Callable[[], Iterator[pa.RecordBatch]]
 """Begins to read a run; called when its turn comes, so that not all files are open at once."""
@@ -45,7 +45,7 @@ def _interleaved(spill: SpillDirectory, runs: Sequence[OpenRun], key_columns: Se
     if len(runs) == 1:
         return runs[0]
     batches = merge_sorted_runs(
-        [run() for run in runs], key_columns, Interleave(), keys_repeat=True, batch_bytes=SPILLED_BATCH_BYTES
+        [run() for run in runs], key_columns, KeepAllVersions(), keys_repeat=True, batch_bytes=SPILLED_BATCH_BYTES
     )
     first = next(batches, None)
     if first is None:

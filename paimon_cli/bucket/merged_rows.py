@@ -14,9 +14,8 @@ from paimon_cli.bucket.merge_passes import merge_in_passes
 from paimon_cli.bucket.record_expiry import RecordExpiry
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, Place
-from paimon_cli.lsm.key_intervals import Section, key_sections
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sorted_run import SortedRun
+from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 

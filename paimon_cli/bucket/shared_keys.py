@@ -14,9 +14,8 @@ from paimon_cli.bucket.merge_passes import merge_in_passes
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, batch_rows, most_runs
 from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.key_intervals import Section, key_sections
 from paimon_cli.lsm.sorted_rows import SortedRows
-from paimon_cli.lsm.sorted_run import SortedRun
+from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 

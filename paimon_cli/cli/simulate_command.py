@@ -121,7 +121,7 @@ def _workload(
     call: Call, table: str | None, file: Path | None, shape: dict[str, Any], progress: Progress
 ) -> tuple[SimulatedWorkload[Any], TableOptions, str]:
     """A workload if one is described, else the table's history; the options are the table's, if there is one, with `--option`."""
-    from paimon_cli.lsm.synthetic_workload import synthetic_workload
+    from paimon_cli.lsm.compaction_simulation import synthetic_workload
     from paimon_cli.options.table_options import TableOptions
     from paimon_cli.table.compaction_scenarios import history_workload, workload_shape
 

@@ -17,8 +17,8 @@ from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, p
 from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
-from paimon_cli.lsm.compaction_steps import Rewrite, Upgrade
-from paimon_cli.lsm.sorted_run import SortedRun
+from paimon_cli.lsm.compaction_picker import Rewrite, Upgrade
+from paimon_cli.lsm.sorted_runs import SortedRun
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta, file_facts
 from paimon_cli.metadata.data_file_schema import VALUE_KIND

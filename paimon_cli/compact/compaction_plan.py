@@ -8,11 +8,17 @@ from dataclasses import dataclass, replace
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
-from paimon_cli.lsm.compaction_picker import UNKNOWN, CompactionPicker, PickState, full_pick
-from paimon_cli.lsm.compaction_steps import Step, compaction_steps, may_drop_deletes
-from paimon_cli.lsm.key_intervals import key_sections
+from paimon_cli.lsm.compaction_picker import (
+    UNKNOWN,
+    CompactionPicker,
+    PickState,
+    Step,
+    compaction_steps,
+    full_pick,
+    may_drop_deletes,
+)
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sorted_run import SortedRun, highest_level, sorted_runs
+from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, key_sections, sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes
 from paimon_cli.metadata.data_file import DataFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET

@@ -11,8 +11,7 @@ import pyarrow as pa
 from paimon_cli.datatypes.row_kind import DELETE, INSERT
 from paimon_cli.errors import BadInput
 from paimon_cli.lsm.aggregators.aggregator import Aggregator
-from paimon_cli.lsm.column_history import ADD, RETRACT, SET, SKIP, column_history
-from paimon_cli.lsm.sorted_rows import SortedRows
+from paimon_cli.lsm.sorted_rows import ADD, RETRACT, SET, SKIP, SortedRows, column_history
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 

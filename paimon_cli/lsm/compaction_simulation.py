@@ -1,4 +1,7 @@
-"""Compaction of buckets over time without data: the picker of the real run on runs that are only figures."""
+"""Compaction of buckets over time without data.
+
+The picker of the real run works on runs that are only figures, under a synthetic workload.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,59 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+import numpy as np
+
+from paimon_cli.datatypes.key_order import Key
 from paimon_cli.lsm.compaction_picker import UNKNOWN, CompactionPicker
 from paimon_cli.lsm.universal_compaction import RunSize
 from paimon_cli.options.table_options import TableOptions
+
+
+@dataclass(frozen=True)
+class RunModel:
+    """One sorted run: rows, bytes, and the first and last key."""
+
+    rows: int
+    size: int
+    low: Key
+    high: Key
+
+    @property
+    def row_bytes(self) -> float:
+        return self.size / self.rows if self.rows else 0.0
+
+
+def merged_run(runs: Sequence[RunModel], buckets: int) -> RunModel:
+    """What a merge of the runs gives; whole-number keys spread evenly over so many buckets."""
+    low, high = min(run.low for run in runs), max(run.high for run in runs)
+    most, total = _disjoint_rows(runs), sum(run.rows for run in runs)
+    room = _possible_keys(low, high, buckets)
+    if room is None:
+        rows = most
+    else:
+        absent = 1.0
+        room = max(room, most)
+        for run in runs:
+            absent *= 1 - min(run.rows, room) / room
+        rows = max(most, min(total, round(room * (1 - absent))))
+    size = sum(run.size for run in runs)
+    return RunModel(rows, round(size * rows / total) if total else 0, low, high)
+
+
+def _possible_keys(low: Key, high: Key, buckets: int) -> int | None:
+    if len(low) == 1 and isinstance(low[0], int) and isinstance(high[0], int):
+        return max(1, (high[0] - low[0] + 1) // max(1, buckets))
+    return None
+
+
+def _disjoint_rows(runs: Sequence[RunModel]) -> int:
+    """At least so many rows are left: those of the biggest run, or of runs whose ranges do not meet, taken greedily."""
+    rows, reach = 0, None
+    for run in sorted(runs, key=lambda run: run.high):
+        if reach is None or run.low > reach:
+            rows, reach = rows + run.rows, run.high
+    return max(rows, *(run.rows for run in runs))
+
 
 SPACE_SAMPLES = 20
 
@@ -161,3 +214,59 @@ class _Simulation(Generic[R]):
             space_amplification_at_end=round(self.space_amplification(), 2),
             reasons=self._reasons,
         )
+
+
+@dataclass(frozen=True)
+class WorkloadShape:
+    """`update_ratio`: share of a commit's rows whose keys exist; `skew`: 0 takes them evenly, more prefers the oldest keys.
+
+    Times in millis, sizes in bytes. The same shape and `seed` give the same commits.
+    """
+
+    commits: int = 200
+    rows: int = 10_000
+    row_bytes: int = 100
+    update_ratio: float = 0.5
+    skew: float = 0.0
+    buckets: int = 1
+    commit_interval: int = 60_000
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class KeySetRun:
+    """A run that knows its keys: distinct, ascending."""
+
+    keys: np.ndarray
+    row_bytes: int
+
+    @property
+    def rows(self) -> int:
+        return len(self.keys)
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.row_bytes
+
+
+def synthetic_workload(shape: WorkloadShape, on_commit: OnCommit | None = None) -> SimulatedWorkload[KeySetRun]:
+    """`on_commit`: told of each commit that is made up."""
+    chance = np.random.default_rng(shape.seed)
+    known, commits = 0, []
+    for number in range(shape.commits):
+        updates = int(shape.rows * shape.update_ratio) if known else 0
+        old = (known * chance.random(updates) ** (1 + shape.skew)).astype(np.int64)
+        new = np.arange(known, known + shape.rows - updates)
+        known += shape.rows - updates
+        keys = np.unique(np.concatenate([old, new]))
+        flushed: dict[Hashable, list[KeySetRun]] = {
+            bucket: [KeySetRun(keys[keys % shape.buckets == bucket], shape.row_bytes)] for bucket in range(shape.buckets)
+        }
+        commits.append(SimulatedCommit[KeySetRun](number * shape.commit_interval, flushed))
+        if on_commit is not None:
+            on_commit()
+    return SimulatedWorkload(commits, merged_keys)
+
+
+def merged_keys(runs: Sequence[KeySetRun]) -> KeySetRun:
+    return KeySetRun(np.unique(np.concatenate([run.keys for run in runs])), runs[0].row_bytes)

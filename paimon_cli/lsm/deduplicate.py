@@ -1,4 +1,4 @@
-"""Engines that choose one of a key's rows: the newest (deduplicate) or the oldest (first-row)."""
+"""Merge engines that choose rows: the newest of a key (deduplicate), the oldest (first-row), or all of them."""
 
 from __future__ import annotations
 
@@ -74,3 +74,20 @@ def _retractions(rows: SortedRows) -> np.ndarray:
     untouched = rows.untouched
     retracted[rows.starts[untouched]] = False
     return retracted
+
+
+@dataclass(frozen=True)
+class KeepAllVersions:
+    """A `MergeEngine` that keeps all rows."""
+
+    sequence_fields: tuple[str, ...] = ()
+    descending: bool = False
+
+    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
+        return ()
+
+    def refusal(self, kind: int) -> BadInput | None:
+        return None
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        return rows.rows.take(pa.array(rows.order))

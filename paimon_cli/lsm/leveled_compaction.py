@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.lsm.compaction_simulation import SPACE_SAMPLES, SimulatedWorkload, SimulationResult
-from paimon_cli.lsm.merge_estimate import RunModel
+from paimon_cli.lsm.compaction_simulation import SPACE_SAMPLES, RunModel, SimulatedWorkload, SimulationResult
 
 FANOUT = 10
 """How much larger the limit of a level is than that of the level above it."""

@@ -10,13 +10,10 @@ from paimon_cli.lsm.aggregators.aggregator import Aggregator
 from paimon_cli.lsm.aggregators.catalog import aggregator_of, ignores_retractions
 from paimon_cli.lsm.aggregators.chosen_values import LastValue
 from paimon_cli.lsm.deduplicate import Deduplicate, FirstRow
-from paimon_cli.lsm.partial_update import PartialUpdate
-from paimon_cli.lsm.sequence_groups import SequenceGroup
-from paimon_cli.lsm.sorted_rows import MergeEngine, SortedRows
+from paimon_cli.lsm.partial_update import PartialUpdate, SequenceGroup
+from paimon_cli.lsm.sorted_rows import MergeEngine
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
-
-__all__ = ["Deduplicate", "MergeEngine", "SortedRows", "merge_engine"]
 
 LAST_NON_NULL = "last_non_null_value"
 

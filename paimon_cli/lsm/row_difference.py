@@ -1,20 +1,46 @@
-"""What leads from the rows of one version to those of another, by key or by whole rows (Java IncrementalDiffSplitRead)."""
+"""The changes that lead from the rows of one version to those of another (Java IncrementalDiffSplitRead).
+
+Rows are compared by key or as a whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.key_order import group_starts
+from paimon_cli.datatypes.key_order import comparable, group_starts
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.errors import BadInput
-from paimon_cli.lsm.row_equality import equality_codes
+from paimon_cli.lsm.aggregators.collected_values import identity
 from paimon_cli.lsm.sorted_rows import SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+
+NULL = -1
+
+
+def equality_codes(column: pa.Array) -> list[np.ndarray]:
+    """int64 arrays, one number a row: rows are equal where all of them are. They count within this call only.
+
+    Values are equal as in Java: NaN equals NaN, -0.0 is not 0.0, null equals null, maps have no order.
+    """
+    if pa.types.is_struct(column.type):
+        present = column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+        return [present, *(codes for inner in column.flatten() for codes in equality_codes(inner))]
+    if pa.types.is_list(column.type) or pa.types.is_map(column.type):
+        return [_codes_of_collections(column)]
+    codes = comparable(column).dictionary_encode().indices.fill_null(NULL).to_numpy(zero_copy_only=False)
+    return [np.where(column.is_valid().to_numpy(zero_copy_only=False), codes, NULL).astype(np.int64)]
+
+
+def _codes_of_collections(column: pa.Array) -> np.ndarray:
+    """Arrow does not compare lists and maps, so Python does, value by value."""
+    known: dict[Hashable, int] = {None: NULL}
+    return np.array([known.setdefault(identity(value, column.type), len(known)) for value in column.to_pylist()], dtype=np.int64)
+
 
 BEFORE, AFTER = 0, 1
 """The version that a row belongs to, where a merge expects its sequence number."""

@@ -22,8 +22,8 @@ from paimon_cli.datatypes.key_order import (
     order_words,
 )
 from paimon_cli.datatypes.stable_order import stable_order
-from paimon_cli.lsm.interleave import Interleave
-from paimon_cli.lsm.merge_engine import MergeEngine, SortedRows
+from paimon_cli.lsm.deduplicate import KeepAllVersions
+from paimon_cli.lsm.sorted_rows import MergeEngine, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 SAMPLES_PER_PIECE = 16
@@ -105,7 +105,7 @@ def _long_runs(batches: Sequence[pa.RecordBatch], key_columns: Sequence[str]) ->
         group.append(batch)
         rows += batch.num_rows
         if number == len(batches) or rows >= LEAST_ROWS_OF_A_RUN:
-            yield from merge_piece(group, key_columns, Interleave(), keys_repeat=len(group) > 1)
+            yield from merge_piece(group, key_columns, KeepAllVersions(), keys_repeat=len(group) > 1)
             group, rows = [], 0
 
 

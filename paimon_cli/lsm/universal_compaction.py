@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paimon_cli.lsm.sorted_run import SortedRun
+from paimon_cli.lsm.sorted_runs import SortedRun
 
 FULL = "full"
 OPTIMIZATION_INTERVAL = "optimization-interval"

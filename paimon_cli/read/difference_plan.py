@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
-from paimon_cli.lsm.key_intervals import key_sections
+from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.file_bounds import TableBounds

@@ -13,10 +13,10 @@ from paimon_cli.bucket.merged_rows import MERGE_BYTES, RUN_BATCH_BYTES, read_buc
 from paimon_cli.datatypes.row_kind import DELETE, INSERT
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
-from paimon_cli.lsm.interleave import Interleave
-from paimon_cli.lsm.key_intervals import key_sections
+from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference, unmatched
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
+from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 Rows = Iterator[pa.RecordBatch]
@@ -52,7 +52,7 @@ def _versions(context: TableContext, bucket: BucketFiles, version: int, memory: 
         return
     for section in key_sections(bucket.files, context.key_of):
         runs = [_numbered(context, replace(bucket, files=run.files), version, memory) for run in section]
-        yield from merge_sorted_runs(runs, context.schema.trimmed_primary_keys, Interleave())
+        yield from merge_sorted_runs(runs, context.schema.trimmed_primary_keys, KeepAllVersions())
 
 
 def _numbered(context: TableContext, bucket: BucketFiles, version: int, memory: int) -> Rows:

@@ -16,8 +16,8 @@ from paimon_cli.datatypes.key_words import key_words, ranks
 from paimon_cli.history.live_columns import PlacedColumns
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import ColumnBuckets
-from paimon_cli.lsm.key_intervals import key_sections
 from paimon_cli.lsm.section_columns import pack_starts, section_starts
+from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.avro_columns import ABSENT
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.read.planned_splits import PlannedSplits

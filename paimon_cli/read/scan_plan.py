@@ -9,7 +9,7 @@ from typing import TypeVar
 from paimon_cli.bucket.file_indexes import FileFilters
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, ColumnBuckets, KeepPartition, Place, bucket_files
-from paimon_cli.lsm.key_intervals import Section, key_sections
+from paimon_cli.lsm.sorted_runs import Section, key_sections
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.file_bounds import TableBounds

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone, task_steps
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.compaction_steps import Rewrite, Step
-from paimon_cli.lsm.merge_estimate import RunModel, merged_run
-from paimon_cli.lsm.sorted_run import SortedRun
+from paimon_cli.lsm.compaction_picker import Rewrite, Step
+from paimon_cli.lsm.compaction_simulation import RunModel, merged_run
+from paimon_cli.lsm.sorted_runs import SortedRun
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.table.partition_text import partition_text
 

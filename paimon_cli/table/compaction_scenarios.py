@@ -13,14 +13,15 @@ from paimon_cli.history.table_state import bucket_files
 from paimon_cli.lsm.compaction_simulation import (
     Figures,
     OnCommit,
+    RunModel,
     SimulatedCommit,
     SimulatedWorkload,
     SimulationResult,
+    WorkloadShape,
+    merged_run,
     simulate,
 )
-from paimon_cli.lsm.merge_estimate import RunModel, merged_run
-from paimon_cli.lsm.sorted_run import SortedRun, sorted_runs
-from paimon_cli.lsm.synthetic_workload import WorkloadShape
+from paimon_cli.lsm.sorted_runs import SortedRun, sorted_runs
 from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.options.table_options import TableOptions

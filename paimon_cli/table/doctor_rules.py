@@ -10,7 +10,7 @@ from functools import cached_property
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead
-from paimon_cli.lsm.sorted_run import sorted_runs
+from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX

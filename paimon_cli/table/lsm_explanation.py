@@ -10,10 +10,16 @@ from dataclasses import dataclass
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
-from paimon_cli.lsm.compaction_simulation import SimulatedCommit, SimulatedWorkload, SimulationResult, simulate
+from paimon_cli.lsm.compaction_simulation import (
+    RunModel,
+    SimulatedCommit,
+    SimulatedWorkload,
+    SimulationResult,
+    merged_run,
+    simulate,
+)
 from paimon_cli.lsm.leveled_compaction import FANOUT, simulate_leveled
-from paimon_cli.lsm.merge_estimate import RunModel, merged_run
-from paimon_cli.lsm.sorted_run import sorted_runs
+from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.clock_and_names import local_hour
 from paimon_cli.table.compaction_scenarios import history_workload, run_model

@@ -14,7 +14,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, Place, bucket_files, expect_buckets
-from paimon_cli.lsm.sorted_run import KeyOf, SortedRun, highest_level, sorted_runs
+from paimon_cli.lsm.sorted_runs import KeyOf, SortedRun, highest_level, sorted_runs
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET

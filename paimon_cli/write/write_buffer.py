@@ -13,7 +13,7 @@ from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.merge_passes import OpenRun, merge_in_passes
 from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, SpilledRun
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.interleave import Interleave
+from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import PIECE_BYTES, merge_in_memory, rows_of
 
@@ -152,7 +152,7 @@ class SortBuffer:
         """Move the rows in memory to disk, all of them: merging is for the flush, which sees every row of a key."""
         with self._context.trace.timed("spill", bucket=self._place, bytes=self.size) as facts:
             batches, size = self._taken()
-            pieces = merge_in_memory(batches, self._keys, Interleave(), rows_of(batches, SPILLED_BATCH_BYTES))
+            pieces = merge_in_memory(batches, self._keys, KeepAllVersions(), rows_of(batches, SPILLED_BATCH_BYTES))
             run = self._pool.spill.write(pieces, batches[0].schema)
             self._runs.append(run)
             facts["spilled_bytes"] = run.size

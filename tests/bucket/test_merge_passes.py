@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from paimon_cli.bucket.merge_passes import OpenRun, merge_in_passes
 from paimon_cli.bucket.spilled_runs import SpillDirectory
-from paimon_cli.lsm.deduplicate import Deduplicate
-from paimon_cli.lsm.interleave import Interleave
+from paimon_cli.lsm.deduplicate import Deduplicate, KeepAllVersions
 from paimon_cli.lsm.sorted_rows import MergeEngine
 
 Rows = list[tuple[int, int, int]]
@@ -68,7 +67,7 @@ def test_passes_change_nothing(
         kept = rows if repeat else list(dict(rows).items())
         numbered = sorted((key, 2 * age + place // 6, kind) for place, (key, kind) in enumerate(kept))
         runs.append(run_of(numbered, batch_rows))
-    engine: MergeEngine = Interleave() if drops_nothing else Deduplicate()
+    engine: MergeEngine = KeepAllVersions() if drops_nothing else Deduplicate()
     in_one = merged(runs, engine, len(runs) + 1, repeat)
     assert merged(runs, engine, most, repeat) == in_one
 

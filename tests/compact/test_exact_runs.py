@@ -19,8 +19,7 @@ from paimon_cli.compact.compaction_plan import (
 from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
-from paimon_cli.lsm.compaction_picker import UNKNOWN
-from paimon_cli.lsm.compaction_steps import Rewrite
+from paimon_cli.lsm.compaction_picker import UNKNOWN, Rewrite
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT
 from paimon_cli.options import option_gates
 from paimon_cli.storage.trace import Step, StepTrace

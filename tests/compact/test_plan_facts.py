@@ -13,9 +13,8 @@ from paimon_cli.compact.round_choice import UNLIMITED, RoundLimits, newest_data,
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
-from paimon_cli.lsm.compaction_picker import CompactionPicker, PickState
-from paimon_cli.lsm.compaction_steps import Rewrite
-from paimon_cli.lsm.sorted_run import sorted_runs
+from paimon_cli.lsm.compaction_picker import CompactionPicker, PickState, Rewrite
+from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
 from paimon_cli.storage.clock_and_names import local_hour, moment_of_wall_clock

@@ -12,8 +12,9 @@ import pyarrow as pa
 from paimon_cli.datatypes.canonical_form import canonical_rows, from_canonical
 from paimon_cli.datatypes.row_kind import SHORT
 from paimon_cli.datatypes.values import values_to_arrow
-from paimon_cli.lsm.merge_engine import MergeEngine, SortedRows, merge_engine
+from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
+from paimon_cli.lsm.sorted_rows import MergeEngine, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, merge_schema
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions

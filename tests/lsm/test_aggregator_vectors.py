@@ -17,7 +17,7 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported, PaimonError
 from paimon_cli.lsm.aggregators.catalog import aggregator_of, ignores_retractions
-from paimon_cli.lsm.column_history import ADD, RETRACT, REVERSED, SKIP, column_history
+from paimon_cli.lsm.sorted_rows import ADD, RETRACT, REVERSED, SKIP, column_history
 from paimon_cli.options.table_options import TableOptions
 from tests.vectors import load
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from paimon_cli.lsm.aggregators.bitmap64 import BITMAP, NODE4, NODE16, NODE48, NODE256, RUN, Bitmap64
+from paimon_cli.lsm.aggregators.sketches import BITMAP, NODE4, NODE16, NODE48, NODE256, RUN, Bitmap64
 
 FEW = st.sets(st.integers(0, 300), max_size=40)
 NUMBERS = st.builds(

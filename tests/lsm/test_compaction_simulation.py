@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_cli.lsm.compaction_simulation import SimulatedCommit, SimulatedWorkload, SimulationResult, simulate
-from paimon_cli.lsm.merge_estimate import RunModel, merged_run
-from paimon_cli.lsm.synthetic_workload import KeySetRun, WorkloadShape, merged_keys, synthetic_workload
+from paimon_cli.lsm.compaction_simulation import (
+    KeySetRun,
+    RunModel,
+    SimulatedCommit,
+    SimulatedWorkload,
+    SimulationResult,
+    WorkloadShape,
+    merged_keys,
+    merged_run,
+    simulate,
+    synthetic_workload,
+)
 from paimon_cli.options.table_options import TableOptions
 
 

@@ -6,9 +6,8 @@ import itertools
 from collections import Counter
 from typing import Any
 
-from paimon_cli.lsm.compaction_steps import Rewrite, Step, Upgrade, compaction_steps, may_drop_deletes
-from paimon_cli.lsm.key_intervals import key_sections
-from paimon_cli.lsm.sorted_run import highest_level, sorted_runs
+from paimon_cli.lsm.compaction_picker import Rewrite, Step, Upgrade, compaction_steps, may_drop_deletes
+from paimon_cli.lsm.sorted_runs import highest_level, key_sections, sorted_runs
 from paimon_cli.lsm.universal_compaction import CompactionPick, UniversalCompaction, run_sizes
 from paimon_cli.metadata.data_file import DataFileMeta
 from tests.lsm.slow_picks import SlowStrategy

@@ -8,12 +8,11 @@ import pytest
 
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.lsm.aggregation import Aggregation
+from paimon_cli.lsm.aggregators.arithmetic import Sum
 from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
-from paimon_cli.lsm.aggregators.sums import Sum
 from paimon_cli.lsm.deduplicate import Deduplicate, FirstRow
-from paimon_cli.lsm.merge_engine import MergeEngine
-from paimon_cli.lsm.partial_update import PartialUpdate
-from paimon_cli.lsm.sequence_groups import SequenceGroup
+from paimon_cli.lsm.partial_update import PartialUpdate, SequenceGroup
+from paimon_cli.lsm.sorted_rows import MergeEngine
 from tests.lsm.merge_lines import engine_of, table_schema
 
 COLUMNS: dict[str, Any] = {

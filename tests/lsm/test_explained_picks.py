@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.lsm.compaction_picker import UNKNOWN, CompactionPicker, PickState, full_pick
-from paimon_cli.lsm.sorted_run import SortedRun, highest_level, sorted_runs, total_size
+from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, sorted_runs, total_size
 from paimon_cli.lsm.universal_compaction import CompactionPick, RunSize, UniversalCompaction, run_sizes
 from paimon_cli.options.table_options import TableOptions
 from tests.lsm.test_key_intervals import file, int_key

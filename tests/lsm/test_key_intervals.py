@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from paimon_cli.lsm.key_intervals import Section, key_sections
+from paimon_cli.lsm.sorted_runs import Section, key_sections
 from paimon_cli.metadata.data_file import DataFileMeta, SimpleStats
 from tests.vectors import load
 

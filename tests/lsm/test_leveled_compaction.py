@@ -6,9 +6,8 @@ import functools
 
 import pytest
 
-from paimon_cli.lsm.compaction_simulation import SimulatedCommit, SimulatedWorkload
+from paimon_cli.lsm.compaction_simulation import RunModel, SimulatedCommit, SimulatedWorkload, merged_run
 from paimon_cli.lsm.leveled_compaction import LEVEL_0_FULL, LEVEL_OVERFLOW, simulate_leveled
-from paimon_cli.lsm.merge_estimate import RunModel, merged_run
 
 
 def run(rows: int, low: int, high: int) -> RunModel:

@@ -6,11 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.lsm.column_history import ADD, RETRACT, REVERSED, SET, SKIP, column_history
-from paimon_cli.lsm.interleave import Interleave
-from paimon_cli.lsm.merge_engine import Deduplicate
+from paimon_cli.lsm.deduplicate import Deduplicate, KeepAllVersions
 from paimon_cli.lsm.sort_merge import MOST_ROWS_OF_A_PIECE, RunCursor, merge_piece, merge_sorted_runs, rows_of, sorted_rows
-from paimon_cli.lsm.sorted_rows import SortedRows
+from paimon_cli.lsm.sorted_rows import ADD, RETRACT, REVERSED, SET, SKIP, SortedRows, column_history
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 
@@ -87,17 +85,17 @@ def test_a_lone_run_passes_and_keys_that_repeat_do_not() -> None:
     (merged,) = merge_sorted_runs([iter([twice])], ["k"], Deduplicate(), keys_repeat=True)
     assert merged[SEQUENCE_NUMBER].to_pylist() == [1, 2]
     assert list(merge_piece([twice], ["k"], Deduplicate())) == [twice]
-    pieces = list(merge_piece([batch([1, 2]), batch([2, 3])], ["k"], Interleave(), batch_bytes=13))
+    pieces = list(merge_piece([batch([1, 2]), batch([2, 3])], ["k"], KeepAllVersions(), batch_bytes=13))
     assert [piece["k"].to_pylist() for piece in pieces] == [[1], [2, 2], [3]]
 
 
 def test_the_order_of_a_key_s_rows() -> None:
     rows = batch([1, 1, 1, 1], [5, 4, 4, 3], [0, 0, 3, 2])
-    assert sorted_rows(rows, ["k"], Interleave()).order.tolist() == [3, 2, 1, 0]
-    by_number = sorted_rows(batch([2, 1, 2, 1], [0, 1, 2, 3]), ["k"], Interleave())
+    assert sorted_rows(rows, ["k"], KeepAllVersions()).order.tolist() == [3, 2, 1, 0]
+    by_number = sorted_rows(batch([2, 1, 2, 1], [0, 1, 2, 3]), ["k"], KeepAllVersions())
     assert (by_number.order.tolist(), by_number.starts.tolist()) == ([1, 3, 0, 2], [0, 2])
     assert by_number.last_of_each_key.tolist() == [3, 2] and by_number.untouched.tolist() == [False, False]
-    lone = sorted_rows(batch([7, 8]), ["k"], Interleave())
+    lone = sorted_rows(batch([7, 8]), ["k"], KeepAllVersions())
     assert lone.untouched.tolist() == [True, True]
     assert SortedRows(lone.rows, lone.order, lone.starts, merge_lone=True).untouched.tolist() == [False, False]
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference, unmatched
-from paimon_cli.lsm.row_equality import equality_codes
+from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference, equality_codes, unmatched
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 

@@ -14,10 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paimon_cli.lsm.compaction_simulation import SimulatedCommit, SimulatedWorkload, SimulationResult, simulate
+from paimon_cli.lsm.compaction_simulation import (
+    KeySetRun,
+    RunModel,
+    SimulatedCommit,
+    SimulatedWorkload,
+    SimulationResult,
+    WorkloadShape,
+    merged_keys,
+    merged_run,
+    simulate,
+    synthetic_workload,
+)
 from paimon_cli.lsm.leveled_compaction import FANOUT, LEVEL_0_FULL, LEVEL_OVERFLOW, simulate_leveled
-from paimon_cli.lsm.merge_estimate import RunModel, merged_run
-from paimon_cli.lsm.synthetic_workload import KeySetRun, WorkloadShape, merged_keys, synthetic_workload
 from paimon_cli.options.table_options import TableOptions
 from tests.lsm.slow_picks import SlowStrategy
 

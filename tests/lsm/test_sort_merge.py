@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.lsm import sort_merge
-from paimon_cli.lsm.interleave import Interleave
-from paimon_cli.lsm.merge_engine import Deduplicate
+from paimon_cli.lsm.deduplicate import Deduplicate, KeepAllVersions
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
 
 KEYS: dict[str, tuple[pa.DataType, Any]] = {
@@ -110,7 +109,7 @@ def test_many_runs_of_wide_rows_are_merged_in_small_pieces() -> None:
     def runs() -> list[Iterator[pa.RecordBatch]]:
         return [batches([(1000 * run + k, 0, k, f"{run:05}" * 2000) for k in range(20)], schema, 20) for run in range(180)]
 
-    merged = list(merge_sorted_runs(runs(), ["k"], Interleave()))
+    merged = list(merge_sorted_runs(runs(), ["k"], KeepAllVersions()))
     assert sum(batch.num_rows for batch in merged) == 3600 and max(batch.nbytes for batch in merged) < 9 << 20
     (sole,) = merge_sorted_runs(runs()[:20], ["k"], Deduplicate())
     assert sole["_SEQUENCE_NUMBER"].to_pylist() == [19_000 + k for k in range(20)]
@@ -124,9 +123,9 @@ def test_batches_can_be_kept_small_and_no_key_spans_two(most_bytes_at_once: int,
         return [batches([(1000 * run + k, 0, k) for k in range(run, 1000)], schema, 500) for run in range(4)]
 
     row_bytes = 8 + 1 + 4
-    whole = list(merge_sorted_runs(runs(), ["k"], Interleave(), keys_repeat=True))
+    whole = list(merge_sorted_runs(runs(), ["k"], KeepAllVersions(), keys_repeat=True))
     monkeypatch.setattr(sort_merge, "MOST_BYTES_AT_ONCE", most_bytes_at_once)
-    small = list(merge_sorted_runs(runs(), ["k"], Interleave(), keys_repeat=True, batch_bytes=100 * row_bytes))
+    small = list(merge_sorted_runs(runs(), ["k"], KeepAllVersions(), keys_repeat=True, batch_bytes=100 * row_bytes))
     assert pa.Table.from_batches(small).equals(pa.Table.from_batches(whole))
     assert max(batch.num_rows for batch in small) <= 104 < max(batch.num_rows for batch in whole)
     keys = [set(batch["k"].to_pylist()) for batch in small]

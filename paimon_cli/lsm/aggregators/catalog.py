@@ -12,14 +12,19 @@ from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, MAX_LE
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.lsm.aggregators.aggregator import Aggregator
-from paimon_cli.lsm.aggregators.chosen_values import FirstValue, LastNonNullValue, LastValue
-from paimon_cli.lsm.aggregators.collections_of_values import collected, merged_map, timed_map
-from paimon_cli.lsm.aggregators.extremes import Extreme
-from paimon_cli.lsm.aggregators.joined_text import JoinedText, distinct_text
-from paimon_cli.lsm.aggregators.nested_rows import NO_LIMIT, NULL_KEYS, NestedTable
-from paimon_cli.lsm.aggregators.products import Product
+from paimon_cli.lsm.aggregators.arithmetic import Product, Sum
+from paimon_cli.lsm.aggregators.chosen_values import Extreme, FirstValue, LastNonNullValue, LastValue
+from paimon_cli.lsm.aggregators.collected_values import (
+    NO_LIMIT,
+    NULL_KEYS,
+    JoinedText,
+    NestedTable,
+    collected,
+    distinct_text,
+    merged_map,
+    timed_map,
+)
 from paimon_cli.lsm.aggregators.sketches import bitmap32, bitmap64, hll_sketch, theta_sketch
-from paimon_cli.lsm.aggregators.sums import Sum
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import read_option
 from paimon_cli.options.table_options import TableOptions

@@ -1,7 +1,7 @@
-"""Functions that choose one of the values: last_value, last_non_null_value, first_value, first_non_null_value.
+"""Functions that choose one value of a key: first, last, largest, smallest (Java FieldLastValueAgg, FieldMaxAgg ...).
 
-Older rows that come late (REVERSED) and rows taken back make the choice depend on every step: then all keys advance together, one
-operation of each key at a time, so that the number of steps is the longest key's, not the rows'.
+Older rows that arrive late (REVERSED) and retractions make the choice depend on every step. All keys then advance together, one
+operation of each key at a time, so the number of steps is that of the longest key.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from paimon_cli.datatypes.key_order import order_words
 from paimon_cli.lsm.aggregators.aggregator import first_position, last_position, picked, rows_at, validity
-from paimon_cli.lsm.column_history import ADD, RETRACT, REVERSED, SET, ColumnHistory
+from paimon_cli.lsm.sorted_rows import ADD, RETRACT, REVERSED, SET, ColumnHistory
 
 STEPS_BACK = 6
 
@@ -123,4 +124,26 @@ class FirstValue:
             chosen[keys] = np.where(takes_row, rows, kept)
             has_value[keys] = np.where(takes_row, present, kept_present)
             begun[keys] = started | starts_now
+        return picked(column, chosen)
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The greatest (`greatest`) or smallest value that is not null, in the order of keys (format section 7.3)."""
+
+    greatest: bool
+    retracts: bool = False
+
+    def merge(self, column: pa.Array, history: ColumnHistory) -> pa.Array:
+        valued = history.only(validity(column)[history.rows])
+        chosen = np.full(history.keys, -1)
+        filled = valued.sizes > 0
+        if filled.any():
+            starts = valued.starts[:-1][filled]
+            words = order_words([column.take(pa.array(valued.rows))])[0]
+            words = words if self.greatest else ~words
+            best = np.maximum.reduceat(words, starts)
+            is_best = words == np.repeat(best, valued.sizes[filled])
+            positions = np.where(is_best, np.arange(len(words)), -1)
+            chosen[filled] = valued.rows[np.maximum.reduceat(positions, starts)]
         return picked(column, chosen)

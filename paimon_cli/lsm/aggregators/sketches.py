@@ -1,16 +1,178 @@
-"""Unions of roaring bitmaps and of sketches, kept as bytes in a column (Java FieldRoaringBitmap32Agg, FieldHllSketchAgg ...)."""
+"""Unions of roaring bitmaps and of sketches that a column keeps as bytes (Java FieldRoaringBitmap32Agg, FieldHllSketchAgg ...).
+
+A bitmap of 64-bit numbers is a radix tree over the upper 48 bits of a number; its leaves are containers of the lower 16 bits.
+Numbers are little-endian, except for the keys of the leaves. The bytes equal those of Java's Roaring64Bitmap with two exceptions:
+a node of 17 to 48 children keeps them in key order (Java: order of insertion), and an array may stand where a run of the same
+length could.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from types import ModuleType
 
+import numpy as np
 from pyroaring import BitMap
 
 from paimon_cli.errors import BadInput, NotSupported
-from paimon_cli.lsm.aggregators.bitmap64 import Bitmap64
-from paimon_cli.lsm.aggregators.step_by_step import StepByStep
+from paimon_cli.lsm.aggregators.aggregator import StepByStep
+
+EMPTY, NOT_EMPTY = 0, 1
+NODE4, NODE16, NODE48, NODE256, LEAF = range(5)
+BODY_BYTES = {NODE4: 4, NODE16: 16, NODE48: 256, NODE256: 32, LEAF: 14}
+MOST_CHILDREN = {NODE4: 4, NODE16: 16, NODE48: 48, NODE256: 256}
+NO_CHILD = 0xFF
+RUN, BITMAP, ARRAY = 0, 1, 2
+LONGEST_ARRAY, BITMAP_BYTES = 4096, 8192
+NOT_TRIMMED = 0xFE
+KEY_BYTES = 6
+
+
+@dataclass
+class Bitmap64:
+    """`places`: the slot of each key's container; `slots`: sorted uint16 values, None where Java keeps room for more."""
+
+    places: dict[bytes, int] = field(default_factory=dict)
+    slots: list[np.ndarray | None] = field(default_factory=list)
+    last: int = -1
+
+    @staticmethod
+    def deserialize(data: bytes) -> Bitmap64:
+        """ValueError for bytes that are no such bitmap."""
+        reader = _Reader(data)
+        if reader.number("<B") == EMPTY:
+            return Bitmap64()
+        reader.number("<q")
+        places = dict(reader.leaves())
+        if reader.number("<i") != 1:
+            raise ValueError("its containers lie in several arrays")
+        reader.number("<B")
+        slots = [reader.container() for _ in range(reader.number("<i"))]
+        reader.number("<q")
+        reader.number("<i")
+        bitmap = Bitmap64(places, slots, reader.number("<i"))
+        if not places or any(not 0 <= slot < len(slots) or slots[slot] is None for slot in (*places.values(), bitmap.last)):
+            raise ValueError("a key leads to no container")
+        return bitmap
+
+    def add(self, other: Bitmap64) -> None:
+        """Union with the other's numbers, which stays as it is."""
+        for key in sorted(other.places):
+            values = other.slots[other.places[key]]
+            assert values is not None
+            if key in self.places:
+                held = self.slots[self.places[key]]
+                self.slots[self.places[key]] = values if held is None else np.union1d(held, values)
+            else:
+                self.last += 1
+                if self.last == len(self.slots):
+                    self.slots += [None] * max(1, len(self.slots) >> 1)
+                self.slots[self.last] = values
+                self.places[key] = self.last
+
+    def serialize(self) -> bytes:
+        if not self.places:
+            return bytes([EMPTY])
+        parts = [struct.pack("<Bq", NOT_EMPTY, len(self.places)), *_nodes(sorted(self.places), self.places, 0)]
+        parts.append(struct.pack("<iBi", 1, NOT_TRIMMED, len(self.slots)))
+        parts += [b"\0" if values is None else b"\1" + _container(values) for values in self.slots]
+        parts.append(struct.pack("<qii", sum(values is not None for values in self.slots), 0, self.last))
+        return b"".join(parts)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def number(self, form: str) -> int:
+        return int(struct.unpack(form, self._bytes(struct.calcsize(form)))[0])
+
+    def leaves(self) -> Iterator[tuple[bytes, int]]:
+        """Keys and slots. A node stands before its children, so that their number is all one needs of it."""
+        awaited = 1
+        while awaited:
+            kind, children = self.number("<B"), self.number("<h")
+            self._bytes(self.number("<B"))
+            if kind not in BODY_BYTES or (kind != LEAF and not 0 < children <= MOST_CHILDREN[kind]):
+                raise ValueError(f"its tree has a node of kind {kind} with {children} children")
+            body = self._bytes(BODY_BYTES[kind])
+            if kind == LEAF:
+                yield body[:KEY_BYTES], int.from_bytes(body[KEY_BYTES:], "little")
+            awaited += children - 1
+
+    def container(self) -> np.ndarray | None:
+        if self.number("<B") == 0:
+            return None
+        kind, count = self.number("<B"), self.number("<i")
+        if kind == ARRAY:
+            return np.frombuffer(self._bytes(2 * count), "<u2")
+        if kind == BITMAP:
+            bits = np.unpackbits(np.frombuffer(self._bytes(BITMAP_BYTES), np.uint8), bitorder="little")
+            return np.flatnonzero(bits).astype(np.uint16)
+        if kind != RUN:
+            raise ValueError(f"it has a container of kind {kind}")
+        runs = np.frombuffer(self._bytes(4 * self.number("<H")), "<u2").astype(np.int64).reshape(-1, 2)
+        ranges = [np.arange(first, first + more + 1) for first, more in runs.tolist()]
+        return np.concatenate(ranges or [np.empty(0, np.int64)]).astype(np.uint16)
+
+    def _bytes(self, count: int) -> bytes:
+        found = self._data[self._at : self._at + count]
+        if count < 0 or len(found) < count:
+            raise ValueError(f"it ends after {len(self._data)} bytes")
+        self._at += count
+        return found
+
+
+def _nodes(keys: list[bytes], places: dict[bytes, int], depth: int) -> Iterator[bytes]:
+    """The node of these sorted keys, which agree in their first `depth` bytes, and all below it."""
+    if len(keys) == 1:
+        yield struct.pack("<BhB", LEAF, 0, 0) + keys[0] + struct.pack("<q", places[keys[0]])
+        return
+    branch = depth
+    while keys[0][branch] == keys[-1][branch]:
+        branch += 1
+    children: dict[int, list[bytes]] = {}
+    for key in keys:
+        children.setdefault(key[branch], []).append(key)
+    kind = next(kind for kind, most in MOST_CHILDREN.items() if len(children) <= most)
+    prefix = keys[0][depth:branch]
+    yield struct.pack("<BhB", kind, len(children), len(prefix)) + prefix + _body(kind, list(children))
+    for members in children.values():
+        yield from _nodes(members, places, branch + 1)
+
+
+def _body(kind: int, branches: list[int]) -> bytes:
+    """Which bytes the children stand for: as a list, as their places in a list of 256, or as 256 bits."""
+    if kind == NODE256:
+        return sum(1 << byte for byte in branches).to_bytes(BODY_BYTES[kind], "little")
+    if kind == NODE48:
+        places = {byte: place for place, byte in enumerate(branches)}
+        return _turned(bytes(places.get(byte, NO_CHILD) for byte in range(256)), 8)
+    return _turned(bytes(branches).ljust(BODY_BYTES[kind], b"\0"), min(BODY_BYTES[kind], 8))
+
+
+def _turned(data: bytes, width: int) -> bytes:
+    """Big-endian words as little-endian ones."""
+    return b"".join(data[at : at + width][::-1] for at in range(0, len(data), width))
+
+
+def _container(values: np.ndarray) -> bytes:
+    wide = values.astype(np.int64)
+    first = np.flatnonzero(np.diff(wide, prepend=-2) != 1)
+    ends = np.append(first[1:], len(wide)) - 1
+    if min(2 * len(wide), BITMAP_BYTES) > 2 + 4 * len(first):
+        runs = np.stack([wide[first], wide[ends] - wide[first]], axis=1).astype("<u2")
+        return struct.pack("<BiH", RUN, len(wide), len(first)) + runs.tobytes()
+    if len(wide) <= LONGEST_ARRAY:
+        return struct.pack("<Bi", ARRAY, len(wide)) + values.astype("<u2").tobytes()
+    bits = np.zeros(8 * BITMAP_BYTES, dtype=np.uint8)
+    bits[wide] = 1
+    return struct.pack("<Bi", BITMAP, len(wide)) + np.packbits(bits, bitorder="little").tobytes()
+
 
 FRACTION = slice(12, 16)
 JAVA_FRACTION = b"\x00\x00\x80\x3f"

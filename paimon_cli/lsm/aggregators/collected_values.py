@@ -1,0 +1,273 @@
+"""Functions that gather values: listagg, collect, merge_map, merge_map_with_keytime, nested_update and nested_partial_update.
+
+Java classes: FieldListaggAgg, FieldCollectAgg, FieldMergeMapAgg, FieldNestedUpdateAgg and their relatives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.errors import BadInput
+from paimon_cli.lsm.aggregators.aggregator import StepByStep, last_position, picked, rows_at
+from paimon_cli.lsm.sorted_rows import REVERSED, SET, ColumnHistory
+
+
+def identity(value: Any, t: pa.DataType) -> Hashable:
+    """Something hashable that is equal for equal values of the type."""
+    if value is None:
+        return None
+    if pa.types.is_floating(t):
+        return "NaN" if math.isnan(value) else (value, math.copysign(1.0, value))
+    if pa.types.is_list(t):
+        return tuple(identity(item, t.value_type) for item in value)
+    if pa.types.is_map(t):
+        return frozenset((identity(k, t.key_type), identity(v, t.item_type)) for k, v in value)
+    if pa.types.is_struct(t):
+        return tuple(identity(value[field.name], field.type) for field in t)
+    return value
+
+
+JAVA_BLANK = r"^[\t-\r\x1c-\x20\x{1680}\x{2000}-\x{2006}\x{2008}-\x{200a}\x{2028}\x{2029}\x{205f}\x{3000}]*$"
+"""Java's `Character.isWhitespace` only: U+00A0 and its like are text."""
+
+
+@dataclass(frozen=True)
+class JoinedText:
+    """Null and blank texts are left out; an older row's text goes in front."""
+
+    delimiter: str = ","
+    retracts: bool = False
+
+    def merge(self, column: pa.Array, history: ColumnHistory) -> pa.Array:
+        taken = column.take(pa.array(history.rows))
+        filled = pc.invert(pc.match_substring_regex(taken, JAVA_BLANK)).fill_null(False).to_numpy(zero_copy_only=False)
+        texts = history.only(filled)
+        order = np.arange(len(texts.rows))
+        if texts.has_reversed:
+            older = texts.codes == REVERSED
+            order = np.lexsort((np.where(older, -order, order), ~older, texts.key_of_operation))
+        pieces = taken.filter(pa.array(filled)).take(pa.array(order))
+        lists = pa.ListArray.from_arrays(pa.array(texts.starts, pa.int32()), pieces)
+        joined = pc.binary_join(lists, self.delimiter)
+        # without any text the value is what a SET or an older row left, be it blank
+        blank = rows_at(history, last_position(history, (history.codes == SET) | (history.codes == REVERSED)))
+        return pc.if_else(pa.array(texts.sizes > 0), joined, picked(column, blank)).cast(column.type)
+
+
+def distinct_text(delimiter: str) -> StepByStep:
+    """listagg with `distinct`: pieces of a new text that are there already, or blank, are left out."""
+    return StepByStep(lambda held, text: _joined_distinct(held, text, delimiter))
+
+
+def _joined_distinct(held: Any, text: Any, delimiter: str) -> Any:
+    if text is None or _is_blank(text):
+        return held
+    if held is None or _is_blank(held):
+        return text
+    seen = set(_split(held, delimiter))
+    result = held
+    for piece in _split(text, delimiter):
+        if not _is_blank(piece) and piece not in seen:
+            seen.add(piece)
+            result += delimiter + piece
+    return result
+
+
+def _split(text: str, delimiter: str) -> list[str]:
+    return text.split(delimiter) if delimiter else text.split()
+
+
+def _is_blank(text: str) -> bool:
+    return all(letter in _BLANKS for letter in text)
+
+
+_BLANKS = frozenset(
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2008\u2009\u200a\u2028\u2029\u205f\u3000"
+)
+
+
+def collected(element: pa.DataType, distinct: bool, reversible: bool) -> StepByStep:
+    """collect: arrays one behind the other, older ones too, or the set of their items.
+
+    `reversible`: with ignore-retract Java's wrapper puts an older array in front.
+    """
+    # Java keeps a set of plain items; others it compares with each item, and never looks at what it holds already
+    keeps_held = pa.types.is_nested(element) or pa.types.is_binary(element)
+
+    def add(held: Any, items: Any) -> Any:
+        if held is None and items is None:
+            return None
+        if not distinct:
+            return [*(held or ()), *(items or ())]
+        result = list(held or ()) if keeps_held else []
+        seen = {identity(item, element) for item in result}
+        for item in (items or ()) if keeps_held else [*(held or ()), *(items or ())]:
+            mark = identity(item, element)
+            if mark not in seen:
+                seen.add(mark)
+                result.append(item)
+        return result
+
+    def take_back(held: Any, items: Any) -> Any:
+        if held is None or not items:
+            return held
+        missing = Counter(identity(item, element) for item in items)
+        left = []
+        for item in held:
+            mark = identity(item, element)
+            if missing[mark]:
+                missing[mark] -= 1
+            else:
+                left.append(item)
+        return left
+
+    return StepByStep(add, None if reversible else add, take_back)
+
+
+def merged_map(key: pa.DataType) -> StepByStep:
+    """merge_map: entries of both, the newer value wins; a retraction removes its keys."""
+
+    def add(held: Any, entries: Any) -> Any:
+        if held is None or entries is None:
+            return entries if held is None else held
+        return list({identity(k, key): (k, v) for k, v in [*held, *entries]}.values())
+
+    def take_back(held: Any, entries: Any) -> Any:
+        if held is None or not entries:
+            return held
+        gone = {identity(k, key) for k, _ in entries}
+        return [(k, v) for k, v in held if identity(k, key) not in gone]
+
+    return StepByStep(add, None, take_back)
+
+
+def timed_map(key: pa.DataType, time_field: str) -> StepByStep:
+    """merge_map_with_keytime: of two ROWs of a key the one with the greater text in `time_field`; a null ROW removes the key."""
+
+    def add(held: Any, entries: Any) -> Any:
+        if held is None or entries is None:
+            return entries if held is None else held
+        result = {identity(k, key): (k, v) for k, v in held}
+        for k, row in entries:
+            mark = identity(k, key)
+            if row is None:
+                result.pop(mark, None)
+            elif row[time_field] is not None:
+                old = result.get(mark, (k, None))[1]
+                if old is None or old[time_field] is None or _utf16(row[time_field]) > _utf16(old[time_field]):
+                    result[mark] = (k, row)
+        return list(result.values())
+
+    return StepByStep(add)
+
+
+def _utf16(text: str) -> bytes:
+    """Java compares texts by UTF-16 units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+NO_LIMIT = 2**31 - 1
+NULL_KEYS = ("merge", "ignore", "error")
+
+
+@dataclass(frozen=True)
+class NestedTable:
+    """How rows inside the array are told apart; `null_key`: what becomes of rows whose key has a null."""
+
+    column: str
+    row_type: pa.DataType
+    key: tuple[str, ...] = ()
+    sequence: tuple[str, ...] = ()
+    null_key: str = "merge"
+    count_limit: int = NO_LIMIT
+
+    def updated(self) -> StepByStep:
+        """nested_update: rows are appended, or replace the row with their key; a retraction removes equal rows or keys."""
+        return StepByStep(self._upserted if self.key else self._appended, None, self._without)
+
+    def partially_updated(self) -> StepByStep:
+        """nested_partial_update: fields that are not null replace those of the row with the same key."""
+        return StepByStep(self._filled)
+
+    def _mark(self, row: Any) -> Hashable:
+        """The row's key; None when such a row is left out."""
+        if any(row[name] is None for name in self.key):
+            if self.null_key == "error":
+                raise BadInput(
+                    f"a row in column {self.column} has a null in its nested-key",
+                    f"fields.{self.column}.nested-key-null-strategy is error",
+                    column=self.column,
+                )
+            if self.null_key == "ignore":
+                return None
+        return tuple(identity(row[name], self.row_type.field(name).type) for name in self.key)
+
+    def _newer(self, row: Any, old: Any) -> bool:
+        return self._rank(row) >= self._rank(old)
+
+    def _rank(self, row: Any) -> tuple[tuple[Any, ...], ...]:
+        """Null is the smallest value of a sequence field."""
+        return tuple((False,) if row[name] is None else (True, row[name]) for name in self.sequence)
+
+    def _put(self, table: dict[Hashable, Any], rows: Any, limited: bool) -> None:
+        for row in _present(rows):
+            mark = self._mark(row)
+            if mark is None:
+                continue
+            if mark in table:
+                if self._newer(row, table[mark]):
+                    table[mark] = row
+            elif not limited or len(table) < self.count_limit:
+                table[mark] = row
+
+    def _upserted(self, held: Any, rows: Any) -> Any:
+        if rows is None:
+            return held
+        table: dict[Hashable, Any] = {}
+        self._put(table, held, limited=False)
+        self._put(table, rows, limited=True)
+        return list(table.values())
+
+    def _appended(self, held: Any, rows: Any) -> Any:
+        if rows is None:
+            return held
+        if held is not None and len(held) >= self.count_limit:
+            return held
+        room = max(0, self.count_limit - len(held or ()))
+        return [*_present(held), *_present(rows)[:room]]
+
+    def _without(self, held: Any, rows: Any) -> Any:
+        if held is None or rows is None:
+            return held
+        if not self.key:
+            gone = {identity(row, self.row_type) for row in _present(rows)}
+            return [row for row in _present(held) if identity(row, self.row_type) not in gone]
+        table = {mark: row for row in _present(held) if (mark := self._mark(row)) is not None}
+        for row in _present(rows):
+            mark = self._mark(row)
+            if mark is not None:
+                table.pop(mark, None)
+        return list(table.values())
+
+    def _filled(self, held: Any, rows: Any) -> Any:
+        if rows is None:
+            return held
+        table: dict[Hashable, Any] = {}
+        for row in [*_present(held), *_present(rows)]:
+            mark = self._mark(row)
+            if mark is not None:
+                known = table.setdefault(mark, dict.fromkeys(row))
+                known.update({name: value for name, value in row.items() if value is not None})
+        return list(table.values())
+
+
+def _present(rows: Any) -> list[Any]:
+    return [row for row in rows or () if row is not None]
