@@ -12,8 +12,7 @@ from paimon_cli.datatypes.avro_types import avro_record_field, holds_maps, store
 from paimon_cli.datatypes.data_type import STRING_ROOTS
 from paimon_cli.datatypes.field_types import DataField, DataType
 from paimon_cli.datatypes.hidden_nulls import retyped
-from paimon_cli.metadata.avro_blocks import BlockWriter, read_blocks
-from paimon_cli.metadata.avro_container import damage_errors
+from paimon_cli.metadata.avro_container import ContainerWriter, damage_errors, record_batches
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, data_file_fields
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -36,7 +35,7 @@ def avro_batches(source: BinaryIO, columns: list[str], file_schema: TableSchema,
 
 
 def _blocks(source: BinaryIO) -> Iterator[list[Any]]:
-    blocks = read_blocks(source)
+    blocks = record_batches(source)
     while True:
         try:
             records = next(blocks, None)
@@ -90,7 +89,7 @@ class AvroRows:
         listed = [avro_record_field(field.name, field.type, name) for field in fields]
         schema = {"type": "record", "name": name, "namespace": namespace, "fields": listed}
         self._fields = fields
-        self._blocks = BlockWriter(sink, schema, codec, zstd_level)
+        self._blocks = ContainerWriter(sink, schema, codec, zstd_level)
 
     def write(self, rows: pa.Table) -> None:
         for batch in rows.to_batches(max_chunksize=BLOCK_ROWS):

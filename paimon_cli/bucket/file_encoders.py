@@ -18,7 +18,7 @@ from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
 from paimon_cli.datatypes.field_types import DataField
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.avro_blocks import CODECS as AVRO_CODECS
+from paimon_cli.metadata.avro_container import CODECS as AVRO_CODECS
 from paimon_cli.metadata.data_file_schema import data_file_fields, data_file_schema
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import boolean, read_option

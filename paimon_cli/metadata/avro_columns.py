@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from paimon_cli.metadata.avro_container import AvroSchema
 from paimon_cli.metadata.avro_numbers import LONGEST, NotColumnar, NumberBuffer, numbers_in
+from paimon_cli.metadata.avro_schema import AvroSchema
 
 BEGIN, END = "begin", "end"
 """Columns of the byte range of each record."""

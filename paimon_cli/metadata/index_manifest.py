@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from paimon_cli.errors import NotSupported
-from paimon_cli.metadata.avro_container import array, decode_container, encode_container, nullable, record
+from paimon_cli.metadata.avro_container import decode_container, encode_container
+from paimon_cli.metadata.avro_schema import array, nullable, record
 from paimon_cli.metadata.data_file import DeletionVectorRange, IndexFileMeta, IndexManifestEntry
 from paimon_cli.metadata.file_names import plain_name
 

@@ -5,6 +5,7 @@ The few entries that a plan is left with become `ManifestEntry` objects again.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, PADDING, decode_columns
-from paimon_cli.metadata.avro_container import AvroSchema, ContainerContent, container_content, damage_errors, plain_times
+from paimon_cli.metadata.avro_container import damage_errors, open_container
 from paimon_cli.metadata.avro_numbers import NotColumnar
+from paimon_cli.metadata.avro_schema import AvroSchema, checked_schema, plain_times
 from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
 from paimon_cli.metadata.manifest_file import ENTRY, VERSION, decode_manifest, entries_of, entry_of
@@ -161,17 +163,17 @@ def open_manifests(
     manifests: Iterable[tuple[str, bytes]], partitions: Collection[bytes] | None = None
 ) -> Iterator[OpenManifests]:
     """The first half of `decode_manifest_columns`: one for each piece."""
-    broken: tuple[type[BaseException], ...] = (MemoryError, *damage_errors())
     opened: OpenManifests | None = None
     for path, data in manifests:
         try:
-            content = container_content(data, ENTRY)
-            if opened is not None and not opened.is_of(content.schema):
+            container = open_container(io.BytesIO(data))
+            schema = checked_schema(container.schema, ENTRY)
+            if opened is not None and not opened.is_of(schema):
                 yield opened
                 opened = None
-            opened = opened or OpenManifests(content.schema)
-            opened.add(path, content, partitions)
-        except broken:
+            opened = opened or OpenManifests(schema)
+            opened.add(path, container.blocks, partitions)
+        except damage_errors():
             decode_manifest(data, path)  # says what is wrong
             raise
     if opened is not None:
@@ -191,10 +193,10 @@ class OpenManifests:
     def is_of(self, schema: AvroSchema) -> bool:
         return self._schema is schema or json.dumps(self._schema) == json.dumps(schema)
 
-    def add(self, path: str, content: ContainerContent, partitions: Collection[bytes] | None) -> None:
+    def add(self, path: str, blocks: Iterable[tuple[int, bytes]], partitions: Collection[bytes] | None) -> None:
         self._paths.append(path)
         self._counts.append([])
-        for count, block in content.blocks:
+        for count, block in blocks:
             if partitions is None or any(partition in block for partition in partitions):
                 self._counts[-1].append(count)
                 self._blocks.append(block)
@@ -220,7 +222,7 @@ class OpenManifests:
         entries: list[ManifestEntry] = []
         blocks = iter(self._blocks)
         for path, counts in zip(self._paths, self._counts, strict=True):
-            entries += entries_of(ContainerContent(self._schema, [(count, next(blocks)) for count in counts]), path)
+            entries += entries_of([(count, next(blocks)) for count in counts], self._schema, path)
         return columns_of(entries)
 
     def _side_by_side(self) -> EntryColumns:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.avro_container import (
-    AvroSchema,
-    ContainerContent,
-    ContainerWriter,
-    array,
-    blocks,
     damage_errors,
     damaged,
     decode_container,
-    decoded_records,
     encode_container,
-    nullable,
     read_value,
-    record,
+    records_of,
+    rolled_containers,
 )
+from paimon_cli.metadata.avro_schema import AvroSchema, array, nullable, record
 from paimon_cli.metadata.data_file import SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.file_names import plain_name
 from paimon_cli.metadata.stats_record import stats_from_record, stats_record, stats_schema
@@ -73,29 +68,16 @@ def encode_manifest(entries: Sequence[ManifestEntry]) -> bytes:
 
 
 def encode_manifests(entries: Sequence[ManifestEntry], target_size: int) -> Iterator[tuple[bytes, Sequence[ManifestEntry]]]:
-    """Manifests of about `target_size` bytes with the entries of each; the size is looked at every 1000 entries."""
-    writer, first, end = ContainerWriter(ENTRY), 0, 0
-    for block in blocks(entries):
-        writer.append([_entry_record(entry) for entry in block])
-        end += len(block)
-        if writer.size >= target_size:
-            yield writer.finish(), entries[first:end]
-            writer, first = ContainerWriter(ENTRY), end
-    if end > first:
-        yield writer.finish(), entries[first:end]
+    """Manifests of about `target_size` bytes with the entries of each."""
+    begin = 0
+    for content, count in rolled_containers(ENTRY, [_entry_record(entry) for entry in entries], target_size):
+        yield content, entries[begin : begin + count]
+        begin += count
 
 
 def copied_manifests(records: Sequence[bytes], target_size: int) -> Iterator[tuple[bytes, int]]:
-    """The same from encoded entries (of schema `ENTRY`), with the number of entries in each manifest."""
-    writer, inside = ContainerWriter(ENTRY), 0
-    for block in blocks(records):
-        writer.append_encoded(block)
-        inside += len(block)
-        if writer.size >= target_size:
-            yield writer.finish(), inside
-            writer, inside = ContainerWriter(ENTRY), 0
-    if inside:
-        yield writer.finish(), inside
+    """Manifests of encoded entries (of schema `ENTRY`), with the number of entries in each."""
+    return rolled_containers(ENTRY, records, target_size, are_encoded=True)
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
@@ -104,24 +86,22 @@ def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
     return [_entry(content, path, partitions) for content in decode_container(data, path, ENTRY)]
 
 
-def entries_of(content: ContainerContent, path: str) -> list[ManifestEntry]:
-    """The entries of a container taken apart; errors as `decode_manifest`."""
+def entries_of(blocks: Iterable[tuple[int, bytes]], schema: AvroSchema, path: str) -> list[ManifestEntry]:
+    """The entries of decompressed blocks, in a schema that was checked; errors as `decode_manifest`."""
     partitions: dict[bytes, bytes] = {}
     try:
-        records = decoded_records(content)
-    except MemoryError as error:
-        raise damaged(path, "a length in it exceeds the memory") from error
+        records = records_of(blocks, schema)
     except damage_errors() as error:
-        raise damaged(path, f"{error}" or type(error).__name__) from error
+        raise damaged(path, error) from error
     return [_entry(record, path, partitions) for record in records]
 
 
 def entry_of(encoded: bytes, schema: AvroSchema, path: str) -> ManifestEntry:
-    """One entry from its Avro bytes, in a schema that `container_content` has checked. Errors as `decode_manifest`."""
+    """One entry from its Avro bytes, in a schema that was checked. Errors as `decode_manifest`."""
     try:
         content = read_value(io.BytesIO(encoded), schema)
     except damage_errors() as error:
-        raise damaged(path, f"{error}") from error
+        raise damaged(path, error) from error
     return _entry(content, path, {})
 
 

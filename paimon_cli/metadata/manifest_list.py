@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from paimon_cli.errors import NotSupported
-from paimon_cli.metadata.avro_container import decode_container, encode_container, nullable, record
+from paimon_cli.metadata.avro_container import decode_container, encode_container
+from paimon_cli.metadata.avro_schema import nullable, record
 from paimon_cli.metadata.data_file import ManifestFileMeta
 from paimon_cli.metadata.file_names import plain_name
 from paimon_cli.metadata.stats_record import stats_from_record, stats_record, stats_schema

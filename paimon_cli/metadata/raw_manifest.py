@@ -6,18 +6,8 @@ import io
 import json
 from dataclasses import dataclass
 
-from paimon_cli.metadata.avro_container import (
-    MAGIC,
-    SYNC_SIZE,
-    AvroSchema,
-    damage_errors,
-    decompressed,
-    plain_times,
-    read_value,
-)
-from paimon_cli.metadata.avro_limits import most_bytes, refuse_endless
-
-_HEADER = {"type": "map", "values": "bytes"}
+from paimon_cli.metadata.avro_container import damage_errors, open_container, read_value
+from paimon_cli.metadata.avro_schema import AvroSchema, plain_times, refuse_endless
 
 
 @dataclass(frozen=True)
@@ -33,7 +23,7 @@ class RawManifest:
         """None if the file is damaged: whoever decodes it says how."""
         try:
             return _read(data)
-        except _damage():
+        except damage_errors():
             return None
 
     def records(self) -> list[bytes] | None:
@@ -46,13 +36,9 @@ class RawManifest:
                 end = source.tell()
                 records.append(self.content[begin:end])
                 begin = end
-        except _damage():
+        except damage_errors():
             return None
         return records if begin == len(self.content) else None
-
-
-def _damage() -> tuple[type[BaseException], ...]:
-    return (MemoryError, *damage_errors())
 
 
 def _item_schema(text: bytes) -> AvroSchema:
@@ -64,18 +50,8 @@ def _item_schema(text: bytes) -> AvroSchema:
 
 
 def _read(data: bytes) -> RawManifest:
-    source = io.BytesIO(data)
-    if source.read(len(MAGIC)) != MAGIC:
-        raise ValueError("it does not begin as an Avro file")
-    header = read_value(source, _HEADER)
-    codec = header.get("avro.codec", b"null").decode()
-    marker = source.read(SYNC_SIZE)
-    parts, total = [], 0
-    while source.tell() < len(data):
-        count, size = read_value(source, "long"), read_value(source, "long")
-        block = source.read(size) if 0 <= size <= len(data) else b""
-        if len(block) != size or count < 0 or source.read(SYNC_SIZE) != marker:
-            raise ValueError("a block is cut off or its sync marker is wrong")
-        parts.append(decompressed(block, codec, most_bytes(len(block))))
-        total += count
-    return RawManifest(header["avro.schema"], b"".join(parts), total)
+    container = open_container(io.BytesIO(data))
+    blocks = list(container.blocks)
+    if any(count < 0 for count, _ in blocks):
+        raise ValueError("a block has a negative count")
+    return RawManifest(container.schema, b"".join(content for _, content in blocks), sum(count for count, _ in blocks))

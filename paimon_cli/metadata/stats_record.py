@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paimon_cli.metadata.avro_container import AvroSchema, array, nullable, record
+from paimon_cli.metadata.avro_schema import AvroSchema, array, nullable, record
 from paimon_cli.metadata.data_file import SimpleStats
 
 UNKNOWN_STATS = SimpleStats()

@@ -17,7 +17,7 @@ import pytest
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_container import decode_container
-from paimon_cli.metadata.avro_limits import refuse_endless
+from paimon_cli.metadata.avro_schema import refuse_endless
 from paimon_cli.metadata.manifest_list import decode_manifest_list
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema

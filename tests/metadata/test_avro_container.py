@@ -11,14 +11,8 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import DamagedFile, PaimonError
-from paimon_cli.metadata.avro_container import (
-    ContainerWriter,
-    array,
-    decode_container,
-    encode_container,
-    nullable,
-    record,
-)
+from paimon_cli.metadata.avro_container import ContainerWriter, decode_container, encode_container, record_batches
+from paimon_cli.metadata.avro_schema import array, nullable, record
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, DataFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.manifest_file import decode_manifest, encode_manifest
 
@@ -53,13 +47,15 @@ def test_equal_records_give_equal_bytes_and_others_another_marker() -> None:
 
 
 def test_the_size_of_a_container_can_be_watched() -> None:
-    writer = ContainerWriter(SCHEMA)
+    sink = io.BytesIO()
+    writer = ContainerWriter(sink, SCHEMA)
     sizes = [writer.size]
     for start in range(0, 2000, 500):
         writer.append(RECORDS[start : start + 500])
         sizes.append(writer.size)
     assert sizes == sorted(set(sizes))
-    assert len(writer.finish()) == sizes[-1]
+    writer.finish()
+    assert len(sink.getvalue()) == sizes[-1]
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "zstandard"])
@@ -167,3 +163,55 @@ def test_damage_names_the_file_and_keeps_to_one_line() -> None:
 def test_the_header_is_plain_json_with_javas_names() -> None:
     schema = json.loads(fastavro.reader(io.BytesIO(small_manifest())).metadata["avro.schema"])
     assert (schema["type"], schema["name"], schema["namespace"]) == ("record", "record", "org.apache.paimon.avro.generated")
+
+
+TEXT = {"type": "record", "name": "r", "fields": [{"name": "text", "type": "string"}]}
+BLOCKS = [[{"text": "x" * 90} for _ in range(100)], [{"text": "y"}]]
+
+
+def data_file(codec: str = "null") -> bytes:
+    sink = io.BytesIO()
+    writer = ContainerWriter(sink, TEXT, codec)
+    for records in BLOCKS:
+        writer.append(records)
+    writer.finish()
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
+def test_data_files_are_read_block_by_block(codec: str) -> None:
+    assert list(record_batches(io.BytesIO(data_file(codec)))) == BLOCKS
+
+
+@pytest.mark.timeout(20)
+def test_every_cut_is_noticed() -> None:
+    """Counts and sizes of more than one byte among them: a reader must not wait for the rest of a number."""
+    whole = data_file()
+    ends = []
+    for end in range(4, len(whole)):
+        try:
+            blocks = list(record_batches(io.BytesIO(whole[:end])))
+        except (ValueError, LookupError, EOFError):
+            continue
+        ends.append((end, len(blocks)))
+    assert [count for _, count in ends] == [0, 1]
+
+
+def test_a_block_of_a_data_file_may_expand_further_than_one_of_a_manifest() -> None:
+    sink = io.BytesIO()
+    writer = ContainerWriter(sink, TEXT)
+    writer.append([{"text": "x" * (17 << 20)}])
+    (batch,) = record_batches(io.BytesIO(sink.getvalue()))
+    assert len(batch[0]["text"]) == 17 << 20
+    with pytest.raises(DamagedFile, match="not a readable Avro file") as failure:
+        decode_container(sink.getvalue(), "f", TEXT)
+    assert "unreasonably big" in str(failure.value.why)
+
+
+@pytest.mark.parametrize("number", [b"\xff" * 11, b"\xff" * 9])
+def test_a_number_of_too_many_bytes_is_damage(number: bytes) -> None:
+    header = encode_container(SCHEMA, [])
+    with pytest.raises(ValueError, match="number"):
+        list(record_batches(io.BytesIO(header + number)))
+    with pytest.raises(DamagedFile):
+        decode_container(header + number, "f", SCHEMA)

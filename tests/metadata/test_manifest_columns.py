@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from dataclasses import replace
 from itertools import chain
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from paimon_cli.errors import DamagedFile, PaimonError
 from paimon_cli.metadata import manifest_columns
 from paimon_cli.metadata.avro_columns import ABSENT, PADDING, decode_columns
-from paimon_cli.metadata.avro_container import SYNC_SIZE, ContainerWriter, encode_value, zstd_module
+from paimon_cli.metadata.avro_container import SYNC_SIZE, ContainerWriter, encode_container, encode_value, zstd_module
 from paimon_cli.metadata.avro_numbers import NotColumnar
 from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry, SimpleStats
@@ -42,10 +43,11 @@ def _side_by_side_always(monkeypatch):
 
 
 def manifest(entries: list[ManifestEntry], per_block: int) -> bytes:
-    writer = ContainerWriter(ENTRY)
-    for start in range(0, len(entries), per_block):
-        writer.append([_entry_record(entry) for entry in entries[start : start + per_block]])
-    return writer.finish()
+    sink = io.BytesIO()
+    writer = ContainerWriter(sink, ENTRY, block_records=per_block)
+    writer.append([_entry_record(entry) for entry in entries])
+    writer.finish()
+    return sink.getvalue()
 
 
 def assert_same(found: list[EntryColumns], expected: list[ManifestEntry]) -> None:
@@ -169,7 +171,7 @@ def _entry(sequence: int) -> ManifestEntry:
 
 def _framed(block: bytes, count: int) -> bytes:
     """A container with that block, as if it had been written so."""
-    header = ContainerWriter(ENTRY).finish()
+    header = encode_container(ENTRY, [])
     packed = zstd_module().compress(block, 1)
     return header + encode_value("long", count) + encode_value("long", len(packed)) + packed + header[-SYNC_SIZE:]
 
