@@ -7,7 +7,7 @@ from pathlib import Path
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 Act = Callable[[], object]
 
@@ -40,3 +40,54 @@ def files_of(context: TableContext) -> set[str]:
     """Every file of the table, relative to its root; the hint of the newest snapshot aside."""
     root = Path(context.url)
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()} - {"snapshot/LATEST"}
+
+
+class Meddler(LocalStorage):
+    """At calls of one method on paths with an ending somebody acts first; what he returns, unless None, is the answer.
+
+    `calls` says on which of them: 1 is the first one.
+    """
+
+    def __init__(self, method: str, ending: str, act: Act, *calls: int) -> None:
+        super().__init__()
+        self._method, self._ending, self._act, self._calls = method, ending, act, calls or (1,)
+        self.count = 0
+
+    def _met(self, method: str, path: str) -> object:
+        if method != self._method or not path.endswith(self._ending):
+            return None
+        self.count += 1
+        return self._act() if self.count in self._calls else None
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        answer = self._met("put_if_absent", path)
+        return answer if isinstance(answer, PutOutcome) else super().put_if_absent(path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self._met("overwrite", path)
+        super().overwrite(path, data)
+
+    def read_bytes(self, path: str) -> bytes:
+        answer = self._met("read_bytes", path)
+        return answer if isinstance(answer, bytes) else super().read_bytes(path)
+
+    def exists(self, path: str) -> bool:
+        answer = self._met("exists", path)
+        return answer if isinstance(answer, bool) else super().exists(path)
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        answer = self._met("list_directory", path)
+        return answer if isinstance(answer, list) else super().list_directory(path)
+
+    def delete(self, path: str) -> None:
+        self._met("delete", path)
+        super().delete(path)
+
+
+def raising(error: Exception) -> Act:
+    """The storage answers with that error."""
+
+    def act() -> object:
+        raise error
+
+    return act

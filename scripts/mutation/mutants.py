@@ -25,8 +25,12 @@ from mutmut.mutation.pragma_handling import IgnoredCode
 from paimon_cli import errors
 
 ERRORS = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)} | {
+    "AssertionError",
+    "RuntimeError",
     "SnapshotGone",
+    "TypeError",
     "TypeVar",
+    "ValueError",
 }
 TYPE_ALIAS = re.compile(r"[A-Z]\w* = (Callable|Sequence|Mapping|tuple|dict|list)\[")
 NO_EFFECT = re.compile(r",? *strict=\w+|, (?=\))|(?<=\bcast\()(\w+\[.*?\]|\w+)(?=, )")
@@ -67,14 +71,14 @@ class Module:
         return len(self._mutations)
 
     def mutant(self, number: int) -> Mutant | None:
-        """None for a change that gives the same or no Python at all, or touches only types or `zip`'s check of lengths."""
+        """None for a change that gives the same or no Python at all, or one without effect: of types, say."""
         mutation = self._mutations[number]
         code = cast(cst.Module, self._tree.deep_replace(mutation.original_node, mutation.mutated_node)).code
         if code == self._source or not _compiles(code):
             return None
         place = self._positions[mutation.original_node]
         before, after = changed_lines(self._source, code)
-        if TYPE_ALIAS.match(before) or NO_EFFECT.sub("", before) == NO_EFFECT.sub("", after):
+        if TYPE_ALIAS.match(before) or _effect(before) == _effect(after):
             return None
         function = self._functions.get(mutation.original_node, "")
         return Mutant(self._path, function, before, after, code, place.start.line, place.end.line)
@@ -91,6 +95,11 @@ def changed_lines(before: str, after: str) -> tuple[str, str]:
 
 def _text(lines: Sequence[str]) -> str:
     return "\n".join(line.strip() for line in lines)
+
+
+def _effect(text: str) -> str:
+    """The text without what does not matter; None is as false as False."""
+    return NO_EFFECT.sub("", text).replace("False", "None")
 
 
 def _compiles(code: str) -> bool:

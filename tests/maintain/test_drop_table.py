@@ -132,3 +132,84 @@ def test_a_table_of_which_nothing_can_be_deleted_is_whole(tmp_path: Path) -> Non
     with pytest.raises(StorageUnavailable, match="Permission denied"):
         drop(context, Stubborn(""))
     assert files_on_disk(context) == before
+
+
+@pytest.mark.parametrize(
+    ("folder", "own", "foreign"),
+    [
+        ("snapshot", ["snapshot-12", "LATEST", "EARLIEST", ".snapshot-1.x.tmp", "_tmp"], ["snapshot-", "snapshot-1a", "latest"]),
+        ("changelog", ["changelog-12", "LATEST", "EARLIEST"], ["changelog-x", "snapshot-1", "LATEST2"]),
+        ("schema", ["schema-0", "schema-12"], ["schema-", "schema-1.json", "LATEST"]),
+        ("tag", ["tag-a", "tag-1"], ["tag-", "a", "LATEST"]),
+        ("consumer", ["consumer-a"], ["consumer-", "a"]),
+        ("manifest", ["manifest-x", "manifest-list-x", "index-manifest-x"], ["x", "index-x", "manifest-"]),
+        ("index", ["index-1", "anything"], []),
+        ("statistics", ["anything"], []),
+        ("service", ["anything"], []),
+        ("damaged", ["snapshot-1.json"], []),
+        ("branch/branch-try/snapshot", ["snapshot-3"], ["mine"]),
+        ("branch/branch-try/tag", ["tag-a"], ["mine"]),
+        ("dt=q/bucket-0", [f"data-{UUID}-0.orc", f"x{UUID.upper()}y"], ["data-0.parquet", f"data-{UUID[:-1]}"]),
+        ("dt=q/bucket--2", [f"data-{UUID}"], ["f"]),
+    ],
+)
+def test_files_of_the_table_are_known_by_their_names(tmp_path: Path, folder: str, own: list[str], foreign: list[str]) -> None:
+    context = partitioned(tmp_path)
+    paths = put(context, *(f"{folder}/{name}" for name in (*own, *foreign)))
+    plan = plan_table_drop(LocalStorage(), context.layout, context.schema)
+    assert set(paths) & set(plan.stays) == set(paths[len(own) :])
+    assert set(paths) & {file.path for file in plan.files} == set(paths[: len(own)])
+    assert {file.size for file in plan.files if file.path in paths} <= {1}
+
+
+@pytest.mark.parametrize(
+    ("folder", "entered"),
+    [
+        ("branch/branch-x/schema", True),
+        ("branch/x/schema", False),
+        ("branch/branch-x/manifest", False),
+        ("branch/branch-x/.tmp", True),
+        ("dt=a/bucket-x", False),
+        ("dt=a/bucket-1", True),
+        ("dt=a/bucket-postpone", True),
+        ("dt=a/x-bucket-1", False),
+        ("dt/bucket-1", False),
+        ("xdt=a/bucket-1", False),
+        ("dt=a/k=1/bucket-0", False),
+        ("metadata", False),
+        ("_hidden", False),
+        (".hidden", False),
+        ("snapshot/_temporary", True),
+        ("snapshot/inner", False),
+        ("dt=a/.inner/deep", True),
+        (".commit-probe-7/deep", True),
+    ],
+)
+def test_directories_of_the_table_are_known_by_their_names_and_places(tmp_path: Path, folder: str, entered: bool) -> None:
+    context = partitioned(tmp_path)
+    (path,) = put(context, f"{folder}/_f")
+    plan = plan_table_drop(LocalStorage(), context.layout, context.schema)
+    assert (path in {file.path for file in plan.files}) == entered
+    assert (str(Path(path).parent) in plan.directories) == entered
+    assert any(path.startswith(stays) for stays in plan.stays) != entered
+
+
+def test_iceberg_metadata_goes_only_where_paimon_keeps_it_in_the_table(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    (path,) = put(context, "metadata/v1.metadata.json")
+    for kept in ("hadoop-catalog", "disabled"):
+        context.schema.options["metadata.iceberg.storage"] = kept
+        assert plan_table_drop(LocalStorage(), context.layout, context.schema).stays == [f"{context.url}/metadata/"]
+    context.schema.options["metadata.iceberg.storage"] = "table-location"
+    plan = plan_table_drop(LocalStorage(), context.layout, context.schema)
+    assert plan.stays == [] and path in {file.path for file in plan.files}
+
+
+def test_the_error_of_the_first_directory_is_told_with_what_is_left(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    with pytest.raises(PartialSuccess) as partial:
+        drop(context, Stubborn("manifest", "dt=a"))
+    left = partial.value.details["left"]
+    assert {path.removeprefix(f"{context.url}/").partition("/")[0] for path in left} == {"manifest", "dt=a", "schema"}
+    assert f"{len(left)} of " in partial.value.what and partial.value.why.startswith("the file system refused")
+    assert not Path(context.layout.snapshot_directory).exists() and Path(context.layout.schema(0)).exists()

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import NotFound
+from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.consumers import expire_consumers, remove_consumer, reset_consumer
 from paimon_cli.maintain.expire_changelogs import doomed_changelogs, expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.orphans import find_orphans
-from paimon_cli.maintain.protections import consumers, oldest_consumed
+from paimon_cli.maintain.protections import Consumer, consumers, oldest_consumed
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.side_by_side import delete_files
+from tests.commit.commit_tables import SteppingClock
 from tests.goldens import GOLDENS, golden_table
-from tests.maintain.test_tags import KEEP_ONE
+from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions
+from tests.rivals import Meddler
 from tests.tables import compact, make_table, write
 
 FOREVER = 1 << 60
@@ -87,3 +91,58 @@ def test_tables_of_java_with_changelog_files(tmp_path: Path) -> None:
     expire_changelogs(context, plan, delete_files(context))
     assert ids(context) == [] and not find_orphans(context, FOREVER, force=True).files
     check_versions(context)
+
+
+def test_a_consumer_goes_on_from_any_snapshot_that_is_there_or_comes_next(tmp_path: Path) -> None:
+    context = replace(table_of_five(tmp_path), clock=SteppingClock(1_700_000_000_000))
+    expire_snapshots(context, Retention(3, 3, 0, None))
+    assert context.snapshots.ids() == [3, 4, 5]
+    for number in (3, 5, 6):
+        assert reset_consumer(context, "c", number) == Consumer("c", number, 1_700_000_000_000)
+        assert Path(context.layout.consumer("c")).read_bytes() == b'{\n  "nextSnapshot" : %d\n}' % number
+        assert oldest_consumed(context) == number
+    for nowhere in (2, 7):
+        with pytest.raises(NotFound, match=f"no snapshot {nowhere}"):
+            reset_consumer(context, "c", nowhere)
+    Path(context.layout.changelog_directory).mkdir()
+    Path(context.layout.changelog(2)).write_bytes(Path(context.layout.snapshot(3)).read_bytes())
+    assert reset_consumer(context, "c", 2).next_snapshot == 2
+    for name in ("a/b", "", ".."):
+        with pytest.raises(UsageError, match="cannot be the name of a consumer"):
+            reset_consumer(context, name, 3)
+
+
+def test_a_consumer_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    with pytest.raises(NotFound, match=r"no consumer 'x' of .*: it has no consumers"):
+        remove_consumer(context, "x")
+    for name in ("b", "a"):
+        reset_consumer(context, name, 3)
+    with pytest.raises(NotFound, match="its consumers are a, b") as missing:
+        remove_consumer(context, "x")
+    assert missing.value.details["consumer"] == "x" and missing.value.hint.startswith("paimon-cli consumers ls ")
+    with pytest.raises(NotFound):
+        remove_consumer(context, "../snapshot/snapshot-1")
+    assert [consumer.name for consumer in consumers(context)] == ["a", "b"] and context.snapshots.ids()[0] == 1
+
+
+def test_a_consumer_that_goes_on_while_others_expire_stays(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    for name in ("a", "b", "c"):
+        reset_consumer(context, name, 3)
+        os.utime(context.layout.consumer(name), (1_000, 1_000))
+    limit = context.clock.now_millis() - 3_600_000
+    rival = Meddler("delete", "consumer-a", lambda: reset_consumer(context, "b", 4))
+    gone = expire_consumers(replace(context, storage=rival), older_than=limit)
+    assert [consumer.name for consumer in gone] == ["a", "c"]
+    assert [(consumer.name, consumer.next_snapshot) for consumer in consumers(context)] == [("b", 4)]
+
+
+@pytest.mark.parametrize("content", ["", "x", "[]", "{}", '{"nextSnapshot": null}', '{"nextSnapshot": "a"}'])
+def test_a_consumer_that_cannot_be_read_stops_every_expiry(tmp_path: Path, content: str) -> None:
+    context = table_of_five(tmp_path)
+    reset_consumer(context, "good", 5)
+    Path(context.layout.consumer("bad")).write_text(content)
+    with pytest.raises(DamagedFile, match=r"cannot read consumer file .*consumer-bad") as damaged:
+        expire_snapshots(context, KEEP_ONE)
+    assert damaged.value.details["path"] == context.layout.consumer("bad") and context.snapshots.ids() == [1, 2, 3, 4, 5]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,19 @@ from paimon_cli.jobs.orphans_job import clean_orphans, orphan_rows
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.orphan_origin import LostCommit
 from paimon_cli.maintain.orphans import DAY_MILLIS, Orphans, find_orphans, not_ahead_of_the_storage, remove_orphans
 from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.maintain.tags import create_tag
+from paimon_cli.maintain.used_names import UsedNames, stamp_of
+from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, ManifestEntry
 from paimon_cli.storage.clock_and_names import BelatedClock, SystemClock
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import FileStatus
+from tests.commit.commit_tables import SteppingClock, data_file
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 from tests.maintain.versions import check_versions, files_on_disk, named_files
+from tests.rivals import Meddler
 from tests.tables import make_table, rows, write
 
 
@@ -200,3 +209,245 @@ def test_a_link_is_deleted_and_not_followed(tmp_path: Path) -> None:
     orphans = found(context, force=True)
     assert [file.name for file in orphans.files] == ["data-link.parquet"]
     assert remove(context, orphans) == 1 and (tmp_path / "outside" / "file").exists()
+
+
+# ---- whose they were ----------------------------------------------------------------------------------------------------
+
+
+def lose(context: TableContext, *numbers: int) -> None:
+    """These newest snapshots were never published."""
+    for number in numbers:
+        Path(context.layout.snapshot(number)).unlink()
+    Path(context.layout.latest_hint).unlink()
+
+
+def test_each_of_several_lost_commits_is_told_by_its_own_user_and_rows(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    for user, count in (("ann", 1), ("bob", 2), ("cid", 3)):
+        write(context, [{"k": key, "v": user} for key in range(count)], commit_user=user)
+        number = context.snapshots.latest_id()
+        copy = Path(context.layout.snapshot_directory) / f".snapshot-{number}.ab.tmp"
+        copy.write_bytes(Path(context.layout.snapshot(number or 0)).read_bytes())
+    lose(context, 6, 7, 8)
+    make_old(context)
+    texts = [text for path, text in explained(context).items() if not path.startswith("snapshot/")]
+    at = datetime.fromtimestamp(int(Path(context.layout.schema(0)).stat().st_mtime), timezone.utc)
+    for user, what in (("ann", "1 file, 1 row"), ("bob", "1 file, 2 rows"), ("cid", "1 file, 3 rows")):
+        text = f"looks like a lost commit of user {user} at {at:%Y-%m-%d %H:%M:%S} UTC: {what}, all present"
+        assert texts.count(text) == 4, "a data file, a manifest and two lists"
+    assert len(texts) == 12
+
+
+def test_a_snapshot_that_was_cut_off_hides_no_other(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    write(context, [{"k": 1, "v": "lost"}], commit_user="etl")
+    folder = Path(context.layout.snapshot_directory)
+    (folder / ".snapshot-6.zz.tmp").write_bytes(Path(context.layout.snapshot(6)).read_bytes())
+    (folder / ".snapshot-6.aa.tmp").write_bytes(b'{"version" : 3, "id"')
+    (folder / ".snapshot-5.bb.tmp").write_bytes(Path(context.layout.snapshot(5)).read_bytes())
+    lose(context, 6)
+    make_old(context)
+    texts = explained(context)
+    assert sum("lost commit of user etl" in str(text) for text in texts.values()) == 4 and len(texts) == 7
+
+
+@pytest.mark.parametrize("cut", ["manifest-list", "manifest"])
+def test_manifests_that_were_cut_off_hide_no_others(tmp_path: Path, cut: str) -> None:
+    context = table_of_five(tmp_path)
+    for user in ("ann", "bob"):
+        write(context, [{"k": 1, "v": user}], commit_user=user)
+    snapshots = [context.snapshots.get(number) for number in (6, 7)]
+    uuids = [snapshot.delta_manifest_list.removeprefix("manifest-list-")[:36] for snapshot in snapshots]
+    lose(context, 6, 7)
+    first = min(uuids)
+    for path in Path(context.layout.manifest_directory).glob(f"{cut}-{first}*"):
+        path.write_bytes(path.read_bytes()[:40])
+    make_old(context)
+    texts = {path.rpartition("/")[2]: str(text) for path, text in explained(context).items()}
+    for uuid in uuids:
+        found = [text for name, text in texts.items() if uuid in name]
+        whole = cut == "manifest-list" or uuid != first
+        assert len(found) == 3
+        assert all(("1 file, 1 row, all present" if whole else "metadata of a commit attempt") in text for text in found)
+
+
+def entry(name: str, rows: int) -> ManifestEntry:
+    return ManifestEntry(ADD, EMPTY_ROW, 0, 1, replace(data_file(name), row_count=rows))
+
+
+AT = "2023-11-14 22:13:20 UTC"
+
+
+@pytest.mark.parametrize(
+    ("added", "on_disk", "used", "text"),
+    [
+        ("", "", "", f"metadata of a commit attempt of an unknown user at {AT} that was retried or given up"),
+        ("ab", "ab", "ab", f"metadata of a commit attempt of an unknown user at {AT} that was retried or given up"),
+        ("ab", "ab", "", f"looks like a lost commit of an unknown user at {AT}: 2 files, 3 rows, all present"),
+        ("ab", "b", "a", f"looks like a lost commit of an unknown user at {AT}: 1 file, 2 rows, all present"),
+        ("ab", "a", "b", f"looks like a lost commit of an unknown user at {AT}: 1 file, 1 row, all present"),
+        ("abc", "ac", "", f"looks like a lost commit of an unknown user at {AT}: 3 files, 3 rows, 1 of them missing"),
+        ("ab", "", "", f"metadata of a version that expired or was given up; its data files no longer exist (commit at {AT})"),
+        ("ab", "a", "a", f"metadata of a version that expired or was given up; its data files no longer exist (commit at {AT})"),
+    ],
+)
+def test_what_a_lost_commit_left_in_words(tmp_path: Path, added: str, on_disk: str, used: str, text: str) -> None:
+    sizes = {"a": 1, "b": 2, "c": 0}
+    lost = LostCommit("u", 1_700_000_000_999, [entry(name, sizes[name]) for name in added])
+    names = UsedNames(table_of_five(tmp_path), names=set(used))
+    assert lost.text(set(on_disk), names) == text
+
+
+def test_indexes_and_statistics_that_nobody_names_are_told(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    for name in ("index/index-0", "statistics/stats-0", "manifest/index-manifest-0", "snapshot/.snapshot-7.0.tmp"):
+        (Path(context.url) / name).parent.mkdir(exist_ok=True)
+        (Path(context.url) / name).write_bytes(b"xyz")
+    make_old(context)
+    found_files = {file.path.removeprefix(f"{context.url}/"): file for file in found(context).files}
+    assert {name: (file.kind, file.size) for name, file in found_files.items()} == {
+        "index/index-0": ("index", 3),
+        "statistics/stats-0": ("statistics", 3),
+        "manifest/index-manifest-0": ("manifest", 3),
+        "snapshot/.snapshot-7.0.tmp": ("temporary", 3),
+    }
+    assert found(context).size == 12
+    assert explained(context) == {
+        "index/index-0": "an index file that no version refers to",
+        "statistics/stats-0": "statistics that no version refers to",
+        "manifest/index-manifest-0": "no version refers to it",
+        "snapshot/.snapshot-7.0.tmp": "temporary file of an interrupted write",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "stamp"),
+    [
+        ("data-1-2-3-4-5-0.parquet", "1-2-3-4-5"),
+        ("data-u-1-2-3-4-5-0.parquet", "u-1-2-3-4"),
+        ("data-1-2-3-4-5", "data-1-2-3-4-5"),
+        ("changelog-1-2-3-4-5-7", "1-2-3-4-5"),
+        ("odd", "odd"),
+    ],
+)
+def test_files_of_one_writer_have_a_stamp_in_common(name: str, stamp: str) -> None:
+    assert stamp_of(name) == stamp
+
+
+# ---- what stops it, and what is looked at again ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["tag", "snapshot", "branch"])
+def test_a_version_whose_metadata_is_missing_stops_it(tmp_path: Path, version: str) -> None:
+    """Only a changelog may have lost some of its lists."""
+    context = table_of_five(tmp_path)
+    holder = context.snapshots.get(2)
+    create_tag(context, "two", 2)
+    create_branch(context, "b", snapshot_id=2)
+    for kept in {"tag", "snapshot", "branch"} - {version}:
+        if kept == "tag":
+            Path(context.layout.tag("two")).unlink()
+        else:
+            layout = context.layout if kept == "snapshot" else context.layout.of_branch("b")
+            Path(layout.snapshot(2)).unlink()
+    Path(context.layout.manifest(holder.delta_manifest_list)).unlink()
+    make_old(context)
+    with pytest.raises(DamagedFile):
+        found(TableContext.open(context.url))
+
+
+def test_a_version_that_goes_while_it_is_read_names_nothing(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    path = Path(context.layout.snapshot(2))
+    make_old(context)
+    for ending, act in (("snapshot-2", path.unlink), (context.snapshots.get(3).delta_manifest_list, lambda: expired(context))):
+        going = replace(TableContext.open(context.url, storage=Meddler("read_bytes", ending, act)), read_threads=1)
+        assert not {file.path for file in found(going).files} & named_files(context)
+    check_versions(context)
+
+
+def expired(context: TableContext) -> None:
+    expire_snapshots(context, KEEP_ONE)
+
+
+def test_files_are_deleted_in_portions_before_each_of_which_all_versions_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paimon_cli.maintain.orphans.FILES_OF_A_PORTION", 2)
+    context = table_of_five(tmp_path)
+    bucket = Path(context.url) / "bucket-0"
+    for number in range(3):
+        (bucket / f"data-lost-{number}.parquet").write_bytes(b"x" * number)
+    text = context.storage.read_bytes(context.layout.snapshot(5))
+    lose(context, 5)
+    make_old(context)
+    orphans = found(context)
+    names = [file.name for file in orphans.files]
+    assert len(names) == 7 and [file.path for file in orphans.files] == sorted(file.path for file in orphans.files)
+    portions: list[list[str]] = []
+
+    def delete(paths: Iterable[str]) -> int:
+        portions.append([path.rpartition("/")[2] for path in paths])
+        if len(portions) == 2:
+            Path(context.layout.snapshot(5)).write_bytes(text)
+        return len(portions[-1])
+
+    set_aside: list[str] = []
+    gone = remove_orphans(context, orphans, delete, set_aside.append)
+    assert portions[:2] == [names[:2], names[2:4]] and portions[2:] == [[], []]
+    assert [file.name for file in gone] == names[:4] == [path.rpartition("/")[2] for path in set_aside]
+
+
+def test_the_age_is_exact_and_so_is_the_day(tmp_path: Path) -> None:
+    clock = SteppingClock(1_900_000_000_000)
+    context = replace(table_of_five(tmp_path), clock=clock)
+    path = Path(context.url) / "bucket-0" / "data-lost.parquet"
+    path.write_bytes(b"x")
+    os.utime(path, (1_800_000_000, 1_800_000_000))
+    assert [file.name for file in find_orphans(context, 1_800_000_000_001).files] == ["data-lost.parquet"]
+    assert find_orphans(context, 1_800_000_000_000).files == []
+    assert find_orphans(context, clock.now_millis() - DAY_MILLIS).older_than == clock.now_millis() - DAY_MILLIS
+    with pytest.raises(Refused, match="at least a day old"):
+        find_orphans(context, clock.now_millis() - DAY_MILLIS + 1)
+
+
+@pytest.mark.parametrize(("ahead", "tolerated"), [(1000, True), (1001, False), (90_000, False), (-5000, True)])
+def test_a_clock_is_set_back_by_what_it_is_ahead(tmp_path: Path, ahead: int, tolerated: bool) -> None:
+    class Ahead(LocalStorage):
+        """Gives files the time of the other clock."""
+
+        def list_directory(self, path: str) -> list[FileStatus]:
+            return [replace(status, modified_millis=1_800_000_000_000) for status in super().list_directory(path)]
+
+    context = replace(table_of_five(tmp_path), clock=SteppingClock(1_800_000_000_000 + ahead), storage=Ahead())
+    checked = not_ahead_of_the_storage(context)
+    assert (checked is context) == tolerated
+    assert checked.clock.now_millis() == 1_800_000_000_000 + (ahead if tolerated else 0)
+
+
+def test_buckets_and_partitions_at_their_depth_only(tmp_path: Path) -> None:
+    columns = {"p": "INT NOT NULL", "q": "INT NOT NULL", "k": "INT NOT NULL"}
+    context = make_table(tmp_path / "t", columns, ["p", "q", "k"], ["p", "q"])
+    write(context, [{"p": 1, "q": 1, "k": 1}])
+    names = [
+        *("p=1/q=1/bucket-0/data-a", "p=2/q=1/bucket-1/data-b", "p=2/q=2/bucket-postpone/data-c"),
+        *("bucket-0/data-d", "p=1/bucket-0/data-e", "p=1/q=1/r=1/bucket-0/data-f", "p=1/other/bucket-0/data-g"),
+        *("p=1/q=1/data-h", "p=1/q=1/bucket-0/inner/data-i"),
+    ]
+    for name in names:
+        (Path(context.url) / name).parent.mkdir(parents=True, exist_ok=True)
+        (Path(context.url) / name).write_bytes(b"x")
+    (Path(context.url) / "p=3/q=1/bucket-0").mkdir(parents=True)
+    (Path(context.url) / "p=4").mkdir()
+    make_old(context)
+    orphans = found(context)
+    assert [file.path.removeprefix(f"{context.url}/") for file in orphans.files] == sorted(names[:3])
+    empty = {path.removeprefix(f"{context.url}/") for path in orphans.empty_directories}
+    assert {"p=3", "p=3/q=1", "p=3/q=1/bucket-0", "p=4"} <= empty
+    young = find_orphans(context, 0)
+    assert (young.files, young.empty_directories) == ([], [])
+    remove(context, orphans)
+    left = {str(path.relative_to(context.url)) for path in Path(context.url).glob("p=*/**/") if path.is_dir()}
+    assert not left & {"p=3", "p=4", "p=2"} and "p=1/q=1/bucket-0/inner" in left
+    assert all((Path(context.url) / name).exists() == (name not in names[:3]) for name in names)
+    assert rows(context) == [{"p": 1, "q": 1, "k": 1}]

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.changelog_history import ChangelogHistory
+from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.fast_forward import plan_fast_forward
+from paimon_cli.maintain.file_sizes import measured
+from paimon_cli.maintain.needed_files import SharedManifests
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
-from paimon_cli.maintain.side_by_side import delete_files
+from paimon_cli.maintain.side_by_side import delete_files, side_by_side
+from paimon_cli.maintain.snapshot_files import DoomedFile
 from paimon_cli.maintain.tags import create_tag
+from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from tests.maintain.plain_files import needed, on_disk
 from tests.maintain.test_expire_changelogs import outlived
@@ -116,3 +125,94 @@ def test_orphans_say_how_old_they_had_to_be(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     write(context, [{"k": 1, "v": "x"}])
     assert find_orphans(context, 12_345).older_than == 12_345
+
+
+def test_versions_that_share_manifests_read_each_once_while_they_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = table_of_five(tmp_path)
+    read: list[str] = []
+    decode = type(context.manifests).manifest
+
+    def noted(self: ManifestReader, name: str, size: int | None = None) -> Sequence[ManifestEntry]:
+        read.append(name)
+        return decode(self, name, size)
+
+    monkeypatch.setattr(type(context.manifests), "manifest", noted)
+    snapshots = [context.snapshots.get(number) for number in (3, 2, 1)]
+    names = [[meta.file_name for meta in context.manifests.manifests_of(snapshot)] for snapshot in snapshots]
+    expected = [sorted(e.file.file_name for e in context.manifests.live_entries(snapshot)) for snapshot in snapshots]
+    read.clear()
+    shared = SharedManifests(context)
+    assert [sorted(e.file.file_name for e in shared.live(snapshot)) for snapshot in snapshots] == expected
+    assert sorted(read) == sorted({name for of_one in names for name in of_one}) and len(read) == 3
+    read.clear()
+    monkeypatch.setattr("paimon_cli.maintain.needed_files._ENTRIES_KEPT", 2)
+    little = SharedManifests(context)
+    little.live(snapshots[0])
+    assert len(read) == 3
+    little.live(snapshots[0])
+    assert len(read) > 3, "it keeps two entries at most"
+    read.clear()
+    monkeypatch.setattr("paimon_cli.maintain.needed_files._ENTRIES_KEPT", 0)
+    least = SharedManifests(context)
+    least.live(snapshots[2])
+    least.live(snapshots[2])
+    assert len(read) == 1, "the last one stays, however big it is"
+
+
+def test_a_snapshot_that_vanished_from_main_is_not_common_with_a_branch(tmp_path: Path) -> None:
+    main = table_of_five(tmp_path)
+    create_branch(main, "b", snapshot_id=3)
+    Path(main.layout.snapshot(3)).unlink()
+    plan = plan_fast_forward(main, "b")
+    assert plan.common is None and 3 in plan.added
+
+
+@pytest.mark.parametrize("act", [create_tag, create_branch])
+def test_a_damaged_snapshot_is_named_by_its_path(tmp_path: Path, act: Callable[..., object]) -> None:
+    context = table_of_five(tmp_path)
+    cut(context.layout.snapshot(3))
+    with pytest.raises(DamagedFile) as damaged:
+        act(context, "a", snapshot_id=3)
+    assert damaged.value.details["path"] == context.layout.snapshot(3)
+    assert context.tags.names() == [] == context.branches.directories()
+
+
+def test_many_calls_are_begun_in_portions_and_answered_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_cli.maintain.side_by_side.PORTION", 4)
+    context = table_of_five(tmp_path)
+    for threads in (1, 2, 5):
+        begun = count()
+        numbers = (next(begun) for _ in range(11))
+        answers = side_by_side(replace(context, read_threads=threads), lambda number: number * 2, numbers)
+        assert next(answers) == 0
+        assert next(begun) == (1 if threads == 1 else 4), "not all are begun before the first is answered"
+        rest = list(answers)
+        assert rest == sorted(rest) and len(rest) == 10
+
+
+def test_each_deleted_file_is_heard_of(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    paths = [f"{context.url}/{name}" for name in "abc"]
+    for path in paths[:2]:
+        Path(path).touch()
+    heard: list[int] = []
+    assert delete_files(context, heard.append)(paths) == 3 and heard == [1, 1, 1]
+    assert not any(Path(path).exists() for path in paths) and delete_files(context)([]) == 0
+
+
+def test_sizes_that_metadata_does_not_tell_come_from_listings(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    for folder in ("one", "two"):
+        (Path(context.url) / folder).mkdir()
+        for place, name in enumerate("abc"):
+            (Path(context.url) / folder / name).write_bytes(b"x" * place)
+    files = [
+        *(DoomedFile(f"{context.url}/one/{name}", "k") for name in "ab"),
+        *(DoomedFile(f"{context.url}/one/{name}", "k", 99) for name in ("c", "gone")),
+        DoomedFile(f"{context.url}/one/away", "k"),
+        *(DoomedFile(f"{context.url}/two/{name}", "j", 77) for name in ("a", "gone")),
+    ]
+    assert [(file.path.removeprefix(f"{context.url}/"), file.kind, file.size) for file in measured(context, files)] == [
+        *[("one/a", "k", 0), ("one/b", "k", 1), ("one/c", "k", 2)],
+        *[("two/a", "j", 77), ("two/gone", "j", 77)],
+    ]

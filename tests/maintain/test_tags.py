@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,12 +27,20 @@ COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 
 
 def table_of_five(folder: Path) -> TableContext:
-    context = make_table(folder / "t", COLUMNS, ["k"], options={"write-only": "true"})
+    """Three writes, a compaction and another write; made once, then copied."""
+    shutil.copytree(_made_of_five().name, folder / "t")
+    return TableContext.open(str(folder / "t"))
+
+
+@cache
+def _made_of_five() -> tempfile.TemporaryDirectory[str]:
+    made = tempfile.TemporaryDirectory()
+    context = make_table(Path(made.name), COLUMNS, ["k"], options={"write-only": "true"})
     for number in (1, 2, 3):
         write(context, [{"k": number, "v": str(number)}])
     compact(context)
     write(context, [{"k": 9, "v": "z"}])
-    return context
+    return made
 
 
 def remove(context: TableContext, *names: str) -> int:

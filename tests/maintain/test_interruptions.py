@@ -1,0 +1,429 @@
+"""What others do in the midst of making tags and branches and of going back or on, and what a storage does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.errors import CommitUnknown, Conflict, DataConflict, NotFound, StorageUnavailable, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.branches import create_branch, remove_branch, rename_branch
+from paimon_cli.maintain.expire_partitions import expire_partitions
+from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.fast_forward import fast_forward, plan_fast_forward
+from paimon_cli.maintain.needed_files import NeededFiles
+from paimon_cli.maintain.rollback import RollbackTarget, plan_rollback, roll_back, rollback_target
+from paimon_cli.maintain.side_by_side import delete_files
+from paimon_cli.maintain.tags import create_tag, rename_tag, replace_tag
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import FileStatus, PutOutcome
+from tests.maintain.test_tags import KEEP_ONE, table_of_five
+from tests.maintain.versions import check_versions, files_on_disk, named_files
+from tests.rivals import Meddler, files_of, raising
+from tests.tables import make_table, rows, write
+
+SILENT = StorageUnavailable("the storage does not answer", "a cable")
+
+
+def met(context: TableContext, meddler: Meddler) -> TableContext:
+    return replace(context, storage=meddler, read_threads=1)
+
+
+def tags_of(context: TableContext) -> dict[str, int]:
+    return {name: tag.snapshot.id for name, tag in context.tags.all().items()}
+
+
+# ---- tags ---------------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_who_make_a_tag_the_second_is_told(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    rival = Meddler("put_if_absent", "tag-a", lambda: create_tag(context, "a", 2) and None)
+    with pytest.raises(UsageError, match="tag 'a' exists: another process"):
+        create_tag(met(context, rival), "a", 3)
+    assert tags_of(context) == {"a": 2}
+
+
+def test_two_who_make_the_same_tag_are_both_content(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    rival = Meddler("put_if_absent", "tag-a", lambda: create_tag(context, "a", 3) and None)
+    assert create_tag(met(context, rival), "a", 3).snapshot.id == 3 and tags_of(context) == {"a": 3}
+
+
+def test_a_tag_that_the_storage_does_not_confirm_is_looked_for(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+
+    def lost() -> PutOutcome:
+        return PutOutcome.UNKNOWN
+
+    def made() -> PutOutcome:
+        create_tag(context, "made", 3)
+        return PutOutcome.UNKNOWN
+
+    assert create_tag(met(context, Meddler("put_if_absent", "tag-made", made)), "made", 3).snapshot.id == 3
+    with pytest.raises(CommitUnknown, match="'lost' may or may not") as unknown:
+        create_tag(met(context, Meddler("put_if_absent", "tag-lost", lost)), "lost", 3)
+    assert unknown.value.details["path"] == context.layout.tag("lost") and tags_of(context) == {"made": 3}
+
+
+def test_a_tag_stays_when_nobody_can_say_whether_its_snapshot_does(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    with pytest.raises(CommitUnknown, match="possibly too late") as unknown:
+        create_tag(met(context, Meddler("exists", "snapshot-3", raising(SILENT))), "a", 3)
+    assert unknown.value.details["path"] == context.layout.tag("a") and tags_of(context) == {"a": 3}
+
+
+def test_a_tag_moved_to_a_snapshot_that_expires_meanwhile_stays_where_it_was(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "a", 5, 10**9)
+    before = context.tags.content("a")
+    rival = Meddler("overwrite", "tag-a", lambda: expire_snapshots(context, KEEP_ONE))
+    with pytest.raises(NotFound, match="deleted meanwhile"):
+        replace_tag(met(context, rival), "a", 2)
+    assert context.tags.content("a") == before and files_on_disk(context) == named_files(context)
+
+
+@pytest.mark.parametrize("name", ["", "12", "a/b"])
+def test_a_tag_is_not_renamed_to_what_no_tag_can_be_called(tmp_path: Path, name: str) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "a", 2)
+    with pytest.raises(UsageError, match="cannot be the name"):
+        rename_tag(context, "a", name)
+    assert tags_of(context) == {"a": 2}
+
+
+def test_a_renamed_tag_gives_way_to_one_made_meanwhile(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "a", 2)
+    rival = Meddler("put_if_absent", "tag-b", lambda: create_tag(context, "b", 3) and None)
+    with pytest.raises(Conflict, match="'a' was not renamed"):
+        rename_tag(met(context, rival), "a", "b")
+    assert tags_of(context) == {"a": 2, "b": 3}
+    with pytest.raises(NotFound, match="no tag 'c'"):
+        rename_tag(context, "c", "d")
+
+
+def test_a_renaming_that_the_storage_does_not_confirm_is_looked_for(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "a", 2)
+
+    def made() -> PutOutcome:
+        Path(context.layout.tag("b")).write_bytes(Path(context.layout.tag("a")).read_bytes())
+        return PutOutcome.UNKNOWN
+
+    rename_tag(met(context, Meddler("put_if_absent", "tag-b", made)), "a", "b")
+    assert tags_of(context) == {"b": 2}
+    with pytest.raises(Conflict, match="'b' was not renamed"):
+        rename_tag(met(context, Meddler("put_if_absent", "tag-c", lambda: PutOutcome.UNKNOWN)), "b", "c")
+    assert tags_of(context) == {"b": 2}
+
+
+def test_a_tag_deleted_while_it_is_renamed_leaves_none(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "a", 2)
+    gone = Meddler("read_bytes", "tag-a", lambda: Path(context.layout.tag("a")).unlink(), 2)
+    with pytest.raises(UsageError, match="'a' was deleted meanwhile"):
+        rename_tag(met(context, gone), "a", "b")
+    assert tags_of(context) == {}
+
+
+# ---- branches -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", ["snapshot", "tag"])
+def test_a_branch_whose_start_goes_meanwhile_is_taken_back(tmp_path: Path, start: str) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "three", 3)
+    holder = Path(context.layout.tag("three") if start == "tag" else context.layout.snapshot(2))
+    rival = met(context, Meddler("exists", holder.name, lambda: holder.unlink()))
+    with pytest.raises(NotFound, match=r"start of branch 'b' was deleted meanwhile: .*" + holder.name):
+        create_branch(rival, "b", **({"tag": "three"} if start == "tag" else {"snapshot_id": 2}))
+    assert context.branches.directories() == [] and not Path(context.layout.of_branch("b").version_root).exists()
+
+
+def test_a_tag_deleted_while_a_branch_is_made_of_it_is_told(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "three", 3)
+    gone = Meddler("read_bytes", "tag-three", lambda: Path(context.layout.tag("three")).unlink(), 2)
+    with pytest.raises(NotFound, match="'three' was deleted meanwhile"):
+        create_branch(met(context, gone), "b", tag="three")
+    assert context.branches.directories() == []
+
+
+def test_a_branch_begun_by_somebody_who_died_is_told_from_a_whole_one(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_branch(context, "whole", snapshot_id=2)
+    (Path(context.layout.of_branch("begun").version_root) / "snapshot").mkdir(parents=True)
+    with pytest.raises(UsageError, match="'begun' exists in part") as begun:
+        create_branch(context, "begun", snapshot_id=3)
+    assert begun.value.hint.endswith("branches rm " + context.layout.argument + " begun")
+    with pytest.raises(UsageError, match="'whole' exists") as whole:
+        create_branch(context, "whole", snapshot_id=3)
+    assert whole.value.hint == "choose another name"
+    assert context.branches.directories() == ["begun", "whole"] and context.branches.names() == ["whole"]
+    remove_branch(context, "begun")
+    assert context.branches.directories() == ["whole"]
+
+
+def test_a_branch_is_renamed_only_to_what_is_free_and_can_be_a_name(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_branch(context, "a", snapshot_id=2)
+    create_branch(context, "b", snapshot_id=3)
+    before = files_of(context)
+    with pytest.raises(UsageError, match="branch 'b' exists"):
+        rename_branch(context, "a", "b")
+    with pytest.raises(UsageError, match="cannot be the name"):
+        rename_branch(context, "a", "main")
+    with pytest.raises(NotFound, match="no branch 'c'"):
+        rename_branch(context, "c", "d")
+    assert files_of(context) == before
+
+
+def test_a_commit_to_a_branch_that_is_renamed_is_kept_under_the_old_name(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_branch(context, "a", snapshot_id=3)
+    branch = context.at_branch("a")
+    last = "branch-b/snapshot/LATEST"
+    write(branch, [{"k": 1, "v": "first"}])
+    rival = Meddler("overwrite", last, lambda: write(branch, [{"k": 1, "v": "rival"}]))
+    with pytest.raises(Conflict, match="'a' was not renamed: another job committed"):
+        rename_branch(met(context, rival), "a", "b")
+    assert context.branches.directories() == ["a"]
+    assert {"k": 1, "v": "rival"} in rows(context.at_branch("a"))
+    rename_branch(context, "a", "b")
+    assert {"k": 1, "v": "rival"} in rows(context.at_branch("b")) and context.branches.directories() == ["b"]
+
+
+def test_a_renaming_that_cannot_be_taken_back_is_still_a_conflict(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_branch(context, "a", snapshot_id=3)
+    branch = context.at_branch("a")
+
+    class Stuck(Meddler):
+        def delete_directory(self, path: str) -> None:
+            raise SILENT
+
+    rival = Stuck("overwrite", "branch-b/snapshot/snapshot-3", lambda: write(branch, [{"k": 1, "v": "rival"}]))
+    with pytest.raises(Conflict, match="'a' was not renamed") as conflict:
+        rename_branch(met(context, rival), "a", "b")
+    assert "a cable" in conflict.value.details["clean_up_failed"]
+
+
+# ---- going back and on --------------------------------------------------------------------------------------------------
+
+
+def back(context: TableContext, target: RollbackTarget) -> int:
+    return roll_back(context, plan_rollback(context, target), delete_files(context))
+
+
+@pytest.mark.parametrize("answer", [PutOutcome.UNKNOWN, PutOutcome.EXISTS])
+def test_a_snapshot_that_cannot_be_brought_back_stops_the_way_back(tmp_path: Path, answer: PutOutcome) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "two", 2)
+    expire_snapshots(context, KEEP_ONE)
+    before = files_of(context)
+    stubborn = met(context, Meddler("put_if_absent", "snapshot-2", lambda: answer))
+    with pytest.raises(Conflict, match=r"snapshot 2 of .* could not be restored"):
+        back(stubborn, rollback_target(stubborn, tag="two"))
+    assert files_of(context) == before
+
+
+def test_a_snapshot_that_somebody_else_brought_back_is_gone_back_to(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "two", 2)
+    expected = rows(context, snapshot_id=2)
+    expire_snapshots(context, KEEP_ONE)
+    path = Path(context.layout.snapshot(2))
+
+    def rival() -> PutOutcome:
+        path.write_bytes(context.tags.content("two") or b"")
+        return PutOutcome.EXISTS
+
+    beside = met(context, Meddler("put_if_absent", "snapshot-2", rival))
+    back(beside, rollback_target(beside, tag="two"))
+    assert context.snapshots.ids() == [2] and rows(context) == expected
+
+
+def test_there_is_nowhere_to_go_back_to_without_a_snapshot_or_tag(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    with pytest.raises(NotFound, match="neither a snapshot nor a tag was given"):
+        rollback_target(context)
+    with pytest.raises(NotFound, match="no snapshot 9"):
+        rollback_target(context, 9)
+    create_tag(context, "two", 2)
+    assert rollback_target(context, 2).tag is None and rollback_target(context, tag="two").tag is None
+    expire_snapshots(context, KEEP_ONE)
+    assert rollback_target(context, 2).tag == "two" == rollback_target(context, tag="two").tag
+    with pytest.raises(NotFound, match="no snapshot 3"):
+        rollback_target(context, 3)
+
+
+def test_a_snapshot_that_goes_by_itself_is_no_hindrance_on_the_way_back(tmp_path: Path) -> None:
+    """Two go back to the same one: the later one finds less to take out."""
+    context = table_of_five(tmp_path)
+    expected = rows(context, snapshot_id=2)
+    path = Path(context.layout.snapshot(4))
+    beside = met(context, Meddler("delete", "snapshot-5", path.unlink))
+    assert back(beside, rollback_target(beside, 2)) > 0
+    assert context.snapshots.ids() == [1, 2] and rows(context) == expected
+    assert files_on_disk(context) == named_files(context)
+
+
+@pytest.mark.parametrize("stale", [False, True], ids=["a listing shows it", "a stale listing hides it"])
+def test_a_commit_behind_the_newest_that_goes_puts_all_back(tmp_path: Path, stale: bool) -> None:
+    context = table_of_five(tmp_path)
+    before = {number: context.storage.read_bytes(context.layout.snapshot(number)) for number in context.snapshots.ids()}
+
+    class Rival(Meddler):
+        def list_directory(self, path: str) -> list[FileStatus]:
+            found = super().list_directory(path)
+            return [status for status in found if not (stale and status.name == "snapshot-6")]
+
+    rival = met(context, Rival("delete", "snapshot-5", lambda: write(context, [{"k": 77, "v": "rival"}])))
+    with pytest.raises(Conflict, match="snapshot 6 was committed meanwhile") as conflict:
+        back(rival, rollback_target(rival, 2))
+    assert conflict.value.details["snapshot_id"] == 6 and context.snapshots.ids() == [1, 2, 3, 4, 5, 6]
+    assert {number: context.storage.read_bytes(context.layout.snapshot(number)) for number in before} == before
+    check_versions(context)
+
+
+@pytest.mark.parametrize("stale", [False, True], ids=["a listing shows it", "a stale listing hides it"])
+def test_a_commit_just_behind_the_target_puts_all_back(tmp_path: Path, stale: bool) -> None:
+    """Its writer saw the target as the newest one, after the later ones had gone."""
+    context = table_of_five(tmp_path)
+
+    class Rival(LocalStorage):
+        committed = False
+
+        def delete(self, path: str) -> None:
+            super().delete(path)
+            if path.endswith("snapshot-3"):
+                self.committed = True
+                write(context, [{"k": 77, "v": "rival"}])
+
+        def list_directory(self, path: str) -> list[FileStatus]:
+            hidden = stale and self.committed
+            return [status for status in super().list_directory(path) if not (hidden and status.name == "snapshot-3")]
+
+    rival = replace(context, storage=Rival())
+    with pytest.raises(Conflict, match="snapshot 3 was committed meanwhile"):
+        back(rival, rollback_target(rival, 2))
+    assert {"k": 77, "v": "rival"} in rows(context, snapshot_id=3)
+
+
+def branched(folder: Path) -> tuple[TableContext, TableContext]:
+    main = table_of_five(folder)
+    create_branch(main, "b", snapshot_id=5)
+    branch = main.at_branch("b")
+    write(branch, [{"k": 1, "v": "branch"}])
+    write(branch, [{"k": 2, "v": "branch"}])
+    return main, branch
+
+
+def forward(main: TableContext) -> int:
+    return fast_forward(main, plan_fast_forward(main, "b"), delete_files(main))
+
+
+def test_a_commit_to_main_stops_its_way_forward(tmp_path: Path) -> None:
+    main, _ = branched(tmp_path)
+    rival = met(main, Meddler("put_if_absent", "/t/snapshot/snapshot-7", lambda: write(main, [{"k": 77, "v": "rival"}])))
+    with pytest.raises(Conflict, match="beyond snapshot 6: another job committed snapshot 7") as conflict:
+        forward(rival)
+    assert conflict.value.details["snapshot_id"] == 7 and {"k": 77, "v": "rival"} in rows(main)
+    check_versions(main)
+
+
+def test_two_who_let_main_go_forward_are_both_content(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path)
+    rival = met(main, Meddler("put_if_absent", "/t/snapshot/snapshot-7", lambda: forward(main) and None))
+    assert forward(rival) == 0
+    assert main.snapshots.ids() == [1, 2, 3, 4, 5, 6, 7] and rows(main) == rows(branch)
+
+
+def test_a_step_forward_that_the_storage_does_not_confirm_and_did_not_make_stops(tmp_path: Path) -> None:
+    main, _ = branched(tmp_path)
+    silent = met(main, Meddler("put_if_absent", "/t/snapshot/snapshot-6", lambda: PutOutcome.UNKNOWN))
+    with pytest.raises(Conflict, match="beyond snapshot 5"):
+        forward(silent)
+    assert main.snapshots.ids() == [1, 2, 3, 4, 5] and Path(main.layout.latest_hint).read_text() == "5"
+
+
+def test_both_changed_the_schema_so_neither_can_follow_the_other(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path)
+    schema = replace(main.schema, id=1)
+    main.schemas.commit(replace(schema, options={**schema.options, "a": "1"}))
+    branch.schemas.commit(replace(schema, options={**schema.options, "a": "2"}))
+    with pytest.raises(Conflict, match="both have a schema 1, and the two differ"):
+        plan_fast_forward(TableContext.open(main.url), "b")
+
+
+def test_schemas_come_from_the_branch_and_those_of_main_alone_go(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path)
+    branch.schemas.commit(replace(main.schema, id=1, comment="theirs"))
+    plan = plan_fast_forward(main, "b")
+    assert (plan.schemas, plan.dropped_schemas, plan.discards) == ((1,), (), False)
+    forward(main)
+    assert main.schemas.ids() == [0, 1] and main.schemas.get(1).comment == "theirs"
+    main.schemas.commit(replace(main.schema, id=2, comment="ours"))
+    plan = plan_fast_forward(TableContext.open(main.url), "b")
+    assert (plan.schemas, plan.dropped_schemas, plan.is_needless, plan.discards) == ((), (2,), False, True)
+    forward(TableContext.open(main.url))
+    assert main.schemas.ids() == [0, 1]
+
+
+# ---- what others need, and what is dropped ------------------------------------------------------------------------------
+
+
+def test_a_history_that_an_expiry_shortens_meanwhile_is_read_again(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    snapshot = context.snapshots.get(1)
+    list_of_one = Path(context.layout.manifest(snapshot.delta_manifest_list))
+    beside = met(context, Meddler("read_bytes", list_of_one.name, lambda: expire_snapshots(context, KEEP_ONE)))
+    needed = NeededFiles()
+    needed.need_history(beside)
+    expected = NeededFiles()
+    expected.need_history(context)
+    assert expected.data <= needed.data and expected.metadata <= needed.metadata
+
+
+def test_snapshots_that_keep_vanishing_are_given_up(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    Path(context.layout.manifest(context.snapshots.get(1).delta_manifest_list)).unlink()
+    flickering = Meddler("exists", "snapshot-1", lambda: False, *range(1, 99))
+    with pytest.raises(NotFound, match="keep vanishing"):
+        NeededFiles().need_history(met(context, flickering))
+    assert flickering.count >= 5, "it has tried several times"
+
+
+def partitioned(folder: Path) -> TableContext:
+    context = make_table(folder / "t", {"dt": "STRING NOT NULL", "k": "INT NOT NULL"}, ["dt", "k"], ["dt"])
+    for day in ("2024-01-01", "2024-01-02", "2030-01-01"):
+        write(context, [{"dt": day, "k": 1}])
+    return context
+
+
+def acts_on_overwrite(context: TableContext, times: int) -> tuple[TableContext, Callable[[], int]]:
+    """Somebody writes to the oldest partition before each of our first publications."""
+    meddler = Meddler("put_if_absent", "", lambda: write(context, [{"dt": "2024-01-01", "k": 7}]) and None, *range(1, times + 1))
+    return met(context, meddler), lambda: meddler.count
+
+
+def test_partitions_expire_in_the_second_attempt_when_somebody_wrote_to_one(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    beside, count = acts_on_overwrite(context, 1)
+    plan, result = expire_partitions(beside, 1_800_000_000_000)
+    assert len(plan.expired) == 2 and result.snapshots and count() >= 2
+    assert rows(context) == [{"dt": "2030-01-01", "k": 1}]
+    plan, result = expire_partitions(context, 1_800_000_000_000)
+    assert plan.expired == () and not result.snapshots
+
+
+def test_partitions_that_are_written_to_again_and_again_stay(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    beside, count = acts_on_overwrite(context, 99)
+    with pytest.raises(DataConflict):
+        expire_partitions(beside, 1_800_000_000_000)
+    assert count() == 5 and {"dt": "2024-01-01", "k": 7} in rows(context) and len(rows(context)) == 4
