@@ -77,7 +77,7 @@ class Conflict(PaimonError):
 
 
 class FilesConflict(Conflict):
-    """A file to delete is gone, key ranges of a level overlap, or the bucket count changed (format section 10.3)."""
+    """A file to delete is gone, key ranges of a level overlap, or the bucket count changed (FORMAT.md, section 10.3)."""
 
     code = "PC-CONFLICT-FILE"
 

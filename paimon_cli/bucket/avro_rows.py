@@ -1,4 +1,4 @@
-"""Avro data files <-> Arrow batches (format section 7.2). Avro is made of records, so a Python object stands for each cell."""
+"""Avro data files <-> Arrow batches (FORMAT.md, section 7.2). Avro is made of records, so each cell becomes a Python object."""
 
 from __future__ import annotations
 

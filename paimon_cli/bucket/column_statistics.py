@@ -1,4 +1,4 @@
-"""Column statistics of a data file, taken from its Parquet footer (format section 5.4)."""
+"""Column statistics of a data file, taken from its Parquet footer (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 

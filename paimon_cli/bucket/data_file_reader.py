@@ -1,4 +1,4 @@
-"""A data file -> Arrow batches in the read schema, checked against its metadata (format sections 2, 7)."""
+"""A data file -> Arrow batches in the read schema, checked against its metadata (FORMAT.md, sections 2.3 and 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorted rows -> data files of one bucket and level, rolled by size, each with its metadata (format sections 5.4, 7)."""
+"""Sorted rows -> data files of one bucket and level, rolled by size, each with its metadata (FORMAT.md, sections 5.4 and 7)."""
 
 from __future__ import annotations
 

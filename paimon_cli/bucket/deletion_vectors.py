@@ -1,4 +1,4 @@
-"""The deletion vectors of one bucket at one snapshot, read from its index files (format section 8)."""
+"""The deletion vectors of one bucket at one snapshot, read from its index files (FORMAT.md, section 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bloom filters of data files: built while a file is written, looked up before it is read (format section 7.4)."""
+"""Bloom filters of data files: built while a file is written, looked up before it is read (FORMAT.md, section 7.4)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Merges of more sorted runs than memory can hold a batch of: in passes, through runs on local disk.
 
 A pass only interleaves: all rows of a key survive it, so that the merge engine sees in the last pass what it would have
-seen in a single one (format section 11.2).
+seen in a single one (FORMAT.md, section 11.2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of a bucket, merged over its sorted runs (merge on read, format section 11)."""
+"""The rows of a bucket, merged over its sorted runs (merge on read, FORMAT.md, section 11.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of an old data file as the read schema wants them: matched by field id, cast by one step (format section 2)."""
+"""Columns of an old data file as the read schema wants them: matched by field id, cast by one step (FORMAT.md, section 2.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which type may become which (format section 2; Java DataTypeCasts)."""
+"""Which type may become which (FORMAT.md, section 2.3; Java DataTypeCasts)."""
 
 from __future__ import annotations
 

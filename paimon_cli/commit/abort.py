@@ -1,4 +1,4 @@
-"""What an abort deletes: files that commit messages made and that no snapshot names (format section 10.2, end)."""
+"""What an abort deletes: files that commit messages made and that no snapshot names (FORMAT.md, section 10.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often, and after which waits, a commit that lost the race is tried again (format section 10.2, step 4)."""
+"""How often, and after which waits, a commit that lost the race is tried again (FORMAT.md, section 10.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has somebody written where we write since we read? Paimon never asks (format section 10.3, "not checked").
+"""Has somebody written where we write since we read? Paimon never asks (FORMAT.md, section 10.3).
 
 Unasked, a read-modify-write undoes commits that it never saw, and rows of two writers of a bucket get overlapping sequence
 numbers, so that the later commit may lose. Compactions change no rows: beside a write they are no conflict, and two of

@@ -1,4 +1,4 @@
-"""Do the files of the latest snapshot still allow these changes? (format section 10.3; Java ConflictDetection)
+"""Do the files of the latest snapshot still allow these changes? (FORMAT.md, section 10.3; Java ConflictDetection)
 
 Every contradiction raises `FilesConflict`: the job has to start again from the latest snapshot, repeating the commit is no use.
 """

@@ -1,4 +1,4 @@
-"""The next index manifest: the previous one with a commit's changes (format section 4.5; Java IndexManifestFileHandler)."""
+"""The next index manifest: the previous one with a commit's changes (FORMAT.md, section 4.5; Java IndexManifestFileHandler)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the number of manifests small: folds those of the previous snapshot before they become the new base (format section 4.6).
+"""Merges the manifests of the previous snapshot before they become the new base, to keep them few (FORMAT.md, section 4.6).
 
 As Java's ManifestFileMerger does: a full compaction when much would change by it, else a minor one, but of light neighbours only.
 """

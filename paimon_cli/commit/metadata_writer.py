@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # loads numpy, which commits to small tables do without
 
 
 class MetadataWriter:
-    """One UUID for all names of a commit, one counter per kind of file (format section 1; Java FileStorePathFactory)."""
+    """One UUID for all names of a commit, one counter per kind of file (FORMAT.md, section 1.1; Java FileStorePathFactory)."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""Was this very commit made before, by an earlier run or by a twin of this process? (exactly once, format section 10.2)
+"""Was this very commit made before, by an earlier run or by a twin of this process? (exactly once, FORMAT.md, section 10.2)
 
 The snapshots tell, and behind them what they remember of those that have expired (`metadata/commit_users`).
 """

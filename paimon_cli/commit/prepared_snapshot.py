@@ -1,4 +1,4 @@
-"""Everything of a snapshot but its publication: manifests, lists, index manifest, totals (format section 10.2, steps d to f)."""
+"""Everything of a snapshot but its publication: manifests, lists, index manifest, totals (FORMAT.md, section 10.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publish a snapshot: put it if its number is free, and find out who won if the answer is not plain (format section 10.4).
+"""Publish a snapshot: put it if its number is free, and find out who won if the answer is not plain (FORMAT.md, section 10.4).
 
 Losing the answer to a successful put is common on object stores, so the file itself is the only witness.
 """

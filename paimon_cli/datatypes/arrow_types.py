@@ -1,4 +1,4 @@
-"""Paimon types as Arrow types and back (format section 7.2 in memory)."""
+"""Paimon types as Arrow types and back (FORMAT.md, section 7.2)."""
 
 from __future__ import annotations
 

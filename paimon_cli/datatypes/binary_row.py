@@ -1,4 +1,4 @@
-"""BinaryRow bytes: keys, partitions and statistics in manifests, and what is hashed (format section 5; Java BinaryRow)."""
+"""BinaryRow bytes: keys, partitions and statistics in manifests, and what is hashed (FORMAT.md, section 5; Java BinaryRow)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buckets of whole columns: BinaryRow bytes and their Murmur3 hashes, vectorised (format sections 5.1 and 6.2).
+"""Buckets of whole columns: BinaryRow bytes and their Murmur3 hashes, vectorised (FORMAT.md, sections 5.1 and 6.2).
 
 Rows are built as little-endian 64-bit words, which every part of a BinaryRow is padded to, one row behind the other. `binary_row`
 does the same for single rows; both must agree to the bit.

@@ -1,4 +1,4 @@
-"""One column's share of BinaryRows as 64-bit words: each row's slot and what lies in its variable part (format section 5.1)."""
+"""One column of binary rows as 64-bit words: the slot of each row and its share of the variable part (FORMAT.md, section 5.1)."""
 
 from __future__ import annotations
 

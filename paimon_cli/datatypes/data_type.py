@@ -1,4 +1,4 @@
-"""The logical types of Paimon columns as immutable values (format section 2; Java DataType, DataField)."""
+"""The logical types of Paimon columns as immutable values (FORMAT.md, section 2.2; Java DataType, DataField)."""
 
 from __future__ import annotations
 

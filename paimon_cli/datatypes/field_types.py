@@ -1,4 +1,4 @@
-"""Types and fields as schema files spell them: JSON in and out, SQL text out (format section 2)."""
+"""Types and fields as schema files spell them: JSON in and out, SQL text out (FORMAT.md, section 2.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""64-bit hashes of values for bloom filters: xxHash64 for bytes, Wang's mix for numbers (format section 7.4; Java FastHash)."""
+"""64-bit hashes for Bloom filters: xxHash64 for bytes, Wang's mix for numbers (FORMAT.md, section 7.4; Java FastHash)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The total order of primary keys (format section 7.3), vectorised: each key column becomes one int64 word per row.
+"""The total order of primary keys (FORMAT.md, section 7.3), vectorised: each key column becomes one int64 word per row.
 
 Strings and binaries compare by unsigned bytes, FLOAT and DOUBLE as Java's `compare` (-0.0 < 0.0, NaN greatest).
 """

@@ -1,4 +1,4 @@
-"""Serialised keys of many files as integers in the order of the keys, none decoded by itself (format sections 5.1, 7.3)."""
+"""Serialised keys of many files as integers in key order, without decoding each key (FORMAT.md, sections 5.1 and 7.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directory texts of partitions (format section 1; Java PartitionPathUtils, InternalRowPartitionComputer).
+"""Directory texts of partitions (FORMAT.md, section 1.2; Java PartitionPathUtils, InternalRowPartitionComputer).
 
 Readers never list directories: a file is found only if its directory is spelled exactly as the writer spelled it.
 """

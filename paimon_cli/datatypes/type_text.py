@@ -1,4 +1,4 @@
-"""Reads type texts such as `DECIMAL(10, 2) NOT NULL` (format section 2; Java DataTypeJsonParser).
+"""Reads type texts such as `DECIMAL(10, 2) NOT NULL` (FORMAT.md, section 2.2; Java DataTypeJsonParser).
 
 Schema files spell nested types as JSON objects; only what a user types may also say `ARRAY<INT>`, `MAP<K, V>` and `ROW<a INT>`.
 """

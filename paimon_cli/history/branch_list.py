@@ -1,4 +1,4 @@
-"""The branches of a table: directories with a history of their own (format section 1; Java FileSystemBranchManager)."""
+"""The branches of a table: directories with a history of their own (FORMAT.md, section 1.5; Java FileSystemBranchManager)."""
 
 from __future__ import annotations
 

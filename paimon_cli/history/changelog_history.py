@@ -1,4 +1,4 @@
-"""Long-lived changelogs: copies of expired snapshots whose changes can still be read (format section 13.4)."""
+"""Long-lived changelogs: copies of expired snapshots whose changes can still be read (FORMAT.md, section 13.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live files of a snapshot as columns: what plans over very many files work on (format section 4.6).
+"""The live files of a snapshot as columns: what plans over very many files work on (FORMAT.md, section 4.6).
 
 Of files that nothing more is asked about no objects are made.
 """

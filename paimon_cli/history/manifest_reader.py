@@ -1,4 +1,4 @@
-"""Manifests of snapshots, read and folded into the files that are alive (format section 4.6)."""
+"""Manifests of snapshots, read and folded into the files that are alive (FORMAT.md, section 4.6)."""
 
 from __future__ import annotations
 

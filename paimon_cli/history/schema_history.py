@@ -1,4 +1,4 @@
-"""The schemas of a table, each a file that is written once (format section 2; Java SchemaManager)."""
+"""The schemas of a table, each a file that is written once (FORMAT.md, section 2; Java SchemaManager)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tags of a table or branch: snapshots under a name, which stay when the snapshots have expired (format section 13.2)."""
+"""The tags of a table or branch: snapshots under a name, which stay when the snapshots have expired (FORMAT.md, section 13.2)."""
 
 from __future__ import annotations
 

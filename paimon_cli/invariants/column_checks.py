@@ -1,4 +1,4 @@
-"""What a data file's statistics say of its columns, against the values that are there (format section 5.4)."""
+"""What a data file's statistics say of its columns, against the values that are there (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 

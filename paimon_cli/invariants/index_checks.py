@@ -121,7 +121,7 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
 
 
 def hashes_of(context: TableContext, path: str) -> npt.NDArray[np.int32]:
-    """The key hashes of an index file (format section 6.4); none if it is missing or cut off, which is said elsewhere."""
+    """The key hashes of an index file (FORMAT.md, section 6.4); none if it is missing or cut off, which is said elsewhere."""
     try:
         content = context.storage.read_bytes(path)
     except FileNotFoundError:

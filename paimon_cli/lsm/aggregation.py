@@ -1,4 +1,4 @@
-"""merge-engine=aggregation: each column has a function (Java AggregateMergeFunction, format section 11.3)."""
+"""merge-engine=aggregation: each column has a function (Java AggregateMergeFunction, FORMAT.md, section 11.3)."""
 
 from __future__ import annotations
 

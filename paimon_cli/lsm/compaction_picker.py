@@ -74,7 +74,7 @@ def compaction_steps(
 
 
 def may_drop_deletes(output_level: int, highest_level: int) -> bool:
-    """Retractions may go only when nothing older can lie below the output (format section 12)."""
+    """Retractions may go only when nothing older can lie below the output (FORMAT.md, section 12)."""
     return output_level != 0 and output_level >= highest_level
 
 

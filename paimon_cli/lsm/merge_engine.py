@@ -1,4 +1,4 @@
-"""The merge engine of a table from its options; what an option combination means, and which are refused (format section 11.3)."""
+"""The merge engine of a table, built from its options; contradicting options are refused (FORMAT.md, section 11.3)."""
 
 from __future__ import annotations
 

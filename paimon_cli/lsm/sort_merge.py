@@ -1,4 +1,4 @@
-"""Merge sorted runs into one stream of merged rows, in bounded memory (Java SortMergeReader, format section 11.2).
+"""Merge sorted runs into one stream of merged rows, in bounded memory (Java SortMergeReader, FORMAT.md, section 11.2).
 
 Every run keeps one batch in memory. The *frontier* is the smallest last key among the batches of unfinished runs: rows
 up to it are complete, so they are cut off, sorted together and merged as one piece.

@@ -1,4 +1,4 @@
-"""Making, renaming, deleting branches (format section 1; Java FileSystemBranchManager). Data files are shared, not copied."""
+"""Creating, renaming and deleting branches; data files are shared, not copied (FORMAT.md, section 1.5)."""
 
 from __future__ import annotations
 

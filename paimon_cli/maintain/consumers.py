@@ -1,4 +1,4 @@
-"""Consumers: how far streaming readers have come, set back, set free or expired (format section 13.3; Java ConsumerManager)."""
+"""Consumers, the progress of streaming readers: reset, deleted or expired (FORMAT.md, section 13.3; Java ConsumerManager)."""
 
 from __future__ import annotations
 

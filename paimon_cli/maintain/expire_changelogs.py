@@ -1,4 +1,4 @@
-"""Expiry of long-lived changelogs: the changes of snapshots that have gone before (format section 13.4)."""
+"""Expiry of long-lived changelogs: the changes of snapshots that have gone before (FORMAT.md, section 13.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partition expiry: an OVERWRITE commit that drops partitions whose time has passed (format section 13.6)."""
+"""Partition expiry: an OVERWRITE commit that drops partitions whose time has passed (FORMAT.md, section 13.6)."""
 
 from __future__ import annotations
 

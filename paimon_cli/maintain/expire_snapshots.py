@@ -1,4 +1,4 @@
-"""Snapshot expiry: forget the oldest versions and delete the files that only they needed (format section 13.1).
+"""Snapshot expiry: forget the oldest versions and delete the files that only they needed (FORMAT.md, section 13.1).
 
 The order makes a crash harmless at any point. First everything that must be known is read. Then the snapshot files go,
 the oldest first, so that nobody can begin to read what is about to vanish. Only then are tags and branches asked (one that

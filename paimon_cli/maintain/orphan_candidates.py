@@ -1,4 +1,4 @@
-"""Files in a table's directories that have a certain age: the first of the two lists of orphan cleaning (format section 13.5)."""
+"""Old files in the directories of a table, the candidates of orphan cleaning (FORMAT.md, section 13.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orphan files: what lies in a table's directories and no version of any branch names (format section 13.5).
+"""Orphan files: what lies in a table's directories and no version of any branch names (FORMAT.md, section 13.5).
 
 Two lists: first the candidates, which must have an age, then what is used; so a commit in between makes its files used
 before it is asked for them. Before each portion is deleted all versions are looked at again.

@@ -1,4 +1,4 @@
-"""What keeps a snapshot, or its files, from expiring: tags, consumers, branches, changelogs (format sections 13.2 to 13.4)."""
+"""What keeps a snapshot or its files from expiring: tags, consumers, branches, changelogs (FORMAT.md, section 13)."""
 
 from __future__ import annotations
 

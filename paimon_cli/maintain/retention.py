@@ -1,4 +1,4 @@
-"""How much of the past stays: the options, and the range of snapshots that may go (format section 13.1)."""
+"""How much of the past stays: the options, and the range of snapshots that may go (FORMAT.md, section 13.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making, moving and deleting tags, and the files that only a deleted tag needed (format section 13.2; Java TagManager)."""
+"""Making, moving and deleting tags, and the files that only a deleted tag needed (FORMAT.md, section 13.2; Java TagManager)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of all files that any version of any branch uses: the second list of orphan cleaning (format section 13.5)."""
+"""Names of all files that any version of any branch uses: the second list of orphan cleaning (FORMAT.md, section 13.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bloom filters of one column of a data file, bytes in and out (format section 7.4; Java BloomFilter64)."""
+"""Bloom filters of one column of a data file, bytes in and out (FORMAT.md, section 7.4; Java BloomFilter64)."""
 
 from __future__ import annotations
 

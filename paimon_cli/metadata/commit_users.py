@@ -1,4 +1,4 @@
-"""What a snapshot remembers of repeatable commits whose own snapshots may have expired: the highest identifier of each user.
+"""The highest commit identifier of each user, kept in snapshots after the users' own have expired (FORMAT.md, section 3.2).
 
 It stands in the snapshot's `properties`, which other readers hand on or ignore. Commits of others do not carry it on, so that
 it is looked for in the newest snapshots one after the other.

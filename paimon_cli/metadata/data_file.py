@@ -1,4 +1,4 @@
-"""What manifests say of files: data files, their statistics, manifest entries, index files (format section 4)."""
+"""What manifests say of files: data files, their statistics, manifest entries, index files (FORMAT.md, section 4)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SimpleStats:
 
 @dataclass(frozen=True, slots=True)
 class DataFileMeta:
-    """One data file (Java DataFileMeta, format section 4.3). `min_key`, `max_key`: serialised rows of the trimmed primary key."""
+    """One data file (FORMAT.md, section 4.3). `min_key` and `max_key` are serialised rows of the trimmed primary key."""
 
     file_name: str
     file_size: int
@@ -77,7 +77,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What makes two entries speak of the same file (format section 4.6)."""
+        """What makes two entries speak of the same file (FORMAT.md, section 4.6)."""
         f = self.file
         return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_file_index, f.external_path)
 
@@ -99,7 +99,7 @@ class DeletionVectorRange:
 
 @dataclass(frozen=True, slots=True)
 class IndexFileMeta:
-    """One index file: `index_type` HASH or DELETION_VECTORS (format section 4.5)."""
+    """One index file: `index_type` HASH or DELETION_VECTORS (FORMAT.md, section 4.5)."""
 
     index_type: str
     file_name: str

@@ -1,4 +1,4 @@
-"""Columns of data files and of the rows that merges work on (format section 7.1).
+"""Columns of data files and of the rows that merges work on (FORMAT.md, section 7.1).
 
 A merge works on `_SEQUENCE_NUMBER`, `_VALUE_KIND` and the table's columns; a data file stores the trimmed primary key
 once more in front as `_KEY_*`, which old readers need.

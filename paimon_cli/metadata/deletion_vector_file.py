@@ -1,4 +1,4 @@
-"""Deletion vectors inside their index file: magic, length, bitmap, checksum (format section 8)."""
+"""Deletion vectors inside their index file: magic, length, bitmap, checksum (FORMAT.md, section 8)."""
 
 from __future__ import annotations
 

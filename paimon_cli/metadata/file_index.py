@@ -1,4 +1,4 @@
-"""The container of a data file's indexes: per column, index bodies by type (format section 7.4; Java FileIndexFormat)."""
+"""The container of a data file's indexes: per column, index bodies by type (FORMAT.md, section 7.4; Java FileIndexFormat)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index manifests: the full list of a snapshot's index files (format section 4.5; Java IndexManifestEntrySerializer)."""
+"""Index manifests: the full list of a snapshot's index files (FORMAT.md, section 4.5; Java IndexManifestEntrySerializer)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON text in the layout of Java's pretty printer, which schema, snapshot and tag files have (format section 2)."""
+"""JSON text in the layout of Java's pretty printer, which schema, snapshot and tag files have (FORMAT.md, section 2.1)."""
 
 from __future__ import annotations
 

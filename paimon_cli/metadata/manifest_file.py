@@ -1,4 +1,4 @@
-"""Manifests: which data files a commit added and deleted (format section 4.3; Java ManifestEntrySerializer)."""
+"""Manifests: which data files a commit added and deleted (FORMAT.md, section 4.3; Java ManifestEntrySerializer)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifest lists: the manifests of a snapshot, with counts and ranges for pruning (format section 4.4; Java ManifestFileMeta)."""
+"""Manifest lists: the manifests of a snapshot, with counts and ranges for pruning (FORMAT.md, section 4.4)."""
 
 from __future__ import annotations
 

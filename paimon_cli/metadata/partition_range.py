@@ -1,4 +1,4 @@
-"""The range of partitions in a manifest: computed when it is written, asked when manifests are pruned (format section 4.4)."""
+"""The range of partitions in a manifest, computed when it is written and used to skip it (FORMAT.md, section 4.4)."""
 
 from __future__ import annotations
 

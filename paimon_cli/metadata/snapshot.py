@@ -1,4 +1,4 @@
-"""Snapshot files: one version of a table (format section 3; Java Snapshot)."""
+"""Snapshot files: one version of a table (FORMAT.md, section 3.1; Java Snapshot)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Avro form of column statistics, which manifests and manifest lists share (format section 4.2)."""
+"""The Avro form of column statistics, which manifests and manifest lists share (FORMAT.md, section 4.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every directory and file name of a table, built and parsed in one place (format section 1; Java FileStorePathFactory)."""
+"""Every directory and file name of a table, built and parsed in one place (FORMAT.md, section 1.1; Java FileStorePathFactory)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schema files: columns, keys and options of a table at one schema id (format section 2; Java TableSchema, SchemaSerializer)."""
+"""Schema files: columns, keys and options of a table at one schema id (FORMAT.md, section 2.1)."""
 
 from __future__ import annotations
 

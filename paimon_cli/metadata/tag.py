@@ -1,4 +1,4 @@
-"""Tag files: the copy of a snapshot, and how long it is to be kept (format sections 3 and 13.2; Java Tag)."""
+"""Tag files: the copy of a snapshot, and how long it is to be kept (FORMAT.md, sections 3.3 and 13.2; Java Tag)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed, checked view of a table's options with Paimon's defaults (format section 14.3; Java CoreOptions)."""
+"""Typed, checked view of a table's options with Paimon's defaults (FORMAT.md, section 14.3; Java CoreOptions)."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class TableOptions:
 
     @property
     def changelogs_outlive_snapshots(self) -> bool:
-        """Whether expired snapshots live on as changelogs (format section 13.4; Java ExpireConfig.isChangelogDecoupled)."""
+        """Whether expired snapshots live on as changelogs (FORMAT.md, section 13.4; Java ExpireConfig.isChangelogDecoupled)."""
         return (
             self.changelog_num_retained_min > self.snapshot_num_retained_min
             or self.changelog_num_retained_max > self.snapshot_num_retained_max
@@ -183,7 +183,7 @@ class TableOptions:
 
     @property
     def hides_level_0(self) -> bool:
-        """Whether plain reads of a primary-key table leave out what no compaction has looked at (format section 11.1)."""
+        """Whether plain reads of a primary-key table leave out what no compaction has looked at (FORMAT.md, section 11.1)."""
         return self.vectors_replace_merging or (not self.deletion_vectors_enabled and self.merge_engine == "first-row")
 
     @property

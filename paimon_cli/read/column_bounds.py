@@ -1,4 +1,4 @@
-"""What is known of a column's values before reading them: bounds and nulls, for pruning (format section 5.4)."""
+"""What is known of a column's values before reading them: bounds and nulls, for pruning (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 

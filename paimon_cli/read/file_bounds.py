@@ -1,4 +1,4 @@
-"""Bounds of columns from what manifests say of partitions and files (format section 5.4), as the read schema sees them."""
+"""Bounds of columns from what manifests say of partitions and files (FORMAT.md, section 5.4), as the read schema sees them."""
 
 from __future__ import annotations
 

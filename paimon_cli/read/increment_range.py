@@ -1,4 +1,4 @@
-"""Which snapshots an increment lies between, and from what it is made (format section 11.4; Java AbstractDataTableScan)."""
+"""Which snapshots an increment lies between, and from what it is made (FORMAT.md, section 11.4; Java AbstractDataTableScan)."""
 
 from __future__ import annotations
 

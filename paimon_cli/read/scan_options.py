@@ -1,4 +1,4 @@
-"""The table options that choose a snapshot: `scan.snapshot-id` and its kin (format section 11.4; Java TimeTravelUtil)."""
+"""The table options that choose a snapshot: `scan.snapshot-id` and its kin (FORMAT.md, section 11.4; Java TimeTravelUtil)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of a snapshot a read must open, cut into splits that can be read apart (format sections 11.1, 11.2)."""
+"""Which files of a snapshot a read must open, cut into splits that can be read apart (FORMAT.md, sections 11.1 and 11.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which snapshot the user means, and with which schema it reads (format section 11.4)."""
+"""Which snapshot the user means, and with which schema it reads (FORMAT.md, section 11.4)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class BelatedClock:
 
 
 def local_wall_clock(now_millis: int) -> int:
-    """The fields of the local time as if they were UTC: so Java stores creation times (format section 4.3)."""
+    """The fields of the local time as if they were UTC: so Java stores creation times (FORMAT.md, section 4.3)."""
     return now_millis + time.localtime(now_millis // 1000).tm_gmtoff * 1000
 
 

@@ -1,4 +1,4 @@
-"""Paimon's own lock in a SQL database: a row of `paimon_distributed_locks` (format section 14.2; Java JdbcCatalogLock).
+"""Paimon's own lock in a SQL database: a row of `paimon_distributed_locks` (FORMAT.md, section 14.2; Java JdbcCatalogLock).
 
 The row carries its owner (`lock_owner`, a column that newer Java has and adds to older tables, as we do), so that a holder
 can tell whether the lock is still its own. It expires, by the clock of the database, `lock-acquire-timeout` after it was taken.

@@ -1,4 +1,4 @@
-"""The table `paimon_distributed_locks` in SQLite, PostgreSQL and MySQL (format section 14.2)."""
+"""The table `paimon_distributed_locks` in SQLite, PostgreSQL and MySQL (FORMAT.md, section 14.2)."""
 
 from __future__ import annotations
 

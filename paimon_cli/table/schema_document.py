@@ -1,4 +1,4 @@
-"""Paimon's schema JSON (`fields, partitionKeys, primaryKeys, options, comment`) as a `TableDefinition` (format section 2)."""
+"""Paimon's schema JSON (`fields, partitionKeys, primaryKeys, options, comment`) as a definition (FORMAT.md, section 2.1)."""
 
 from __future__ import annotations
 

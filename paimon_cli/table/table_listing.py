@@ -1,4 +1,4 @@
-"""Which databases and tables there are: of a warehouse, of one database, or below any directory (format section 14.1)."""
+"""Which databases and tables there are: of a warehouse, of one database, or below any directory (FORMAT.md, section 14.1)."""
 
 from __future__ import annotations
 

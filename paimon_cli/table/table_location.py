@@ -1,4 +1,4 @@
-"""Where the table that the user names lives: a path, a URL, or `db.table` below a warehouse (format section 14.1)."""
+"""Where the table that the user names lives: a path, a URL, or `db.table` below a warehouse (FORMAT.md, section 14.1)."""
 
 from __future__ import annotations
 

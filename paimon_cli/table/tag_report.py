@@ -1,4 +1,4 @@
-"""Tags of a table: copies of snapshots under a name (format section 13.2)."""
+"""Tags of a table: copies of snapshots under a name (FORMAT.md, section 13.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each row goes: its partition and, by the hash of its bucket key, its bucket (format section 6)."""
+"""Where each row goes: its partition and, by the hash of its bucket key, its bucket (FORMAT.md, section 6)."""
 
 from __future__ import annotations
 

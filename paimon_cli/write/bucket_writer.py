@@ -107,7 +107,7 @@ class BucketWriter:
 
 
 def _numbered(batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
-    """The batch with `first_sequence` added to each row's place (format section 7.3)."""
+    """The batch with `first_sequence` added to each row's place (FORMAT.md, section 7.3)."""
     if first_sequence == 0:
         return batch
     index = batch.schema.get_field_index(SEQUENCE_NUMBER)

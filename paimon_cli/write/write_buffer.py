@@ -127,7 +127,7 @@ class WriteBuffer:
 
 class SortBuffer:
     """One bucket's part: collects batches in `merge_schema`, each sorted by key, in the order of arrival and flushes them as
-    one sorted run (Java SortBufferWriteBuffer, format section 7.3)."""
+    one sorted run (Java SortBufferWriteBuffer, FORMAT.md, section 7.3)."""
 
     def __init__(self, pool: WriteBuffer, place: str) -> None:
         self._pool = pool

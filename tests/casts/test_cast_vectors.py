@@ -1,4 +1,4 @@
-"""Casts against the answers of Paimon's own classes; main's rules win where 0.9 differs (format section 2)."""
+"""Casts against the answers of Paimon's own classes; main's rules win where 0.9 differs (FORMAT.md, section 2.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads at the snapshot that a table's options name (format section 11.4)."""
+"""Reads at the snapshot that a table's options name (FORMAT.md, section 11.4)."""
 
 from __future__ import annotations
 

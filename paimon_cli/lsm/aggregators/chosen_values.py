@@ -129,7 +129,7 @@ class FirstValue:
 
 @dataclass(frozen=True)
 class Extreme:
-    """The greatest (`greatest`) or smallest value that is not null, in the order of keys (format section 7.3)."""
+    """The greatest (`greatest`) or smallest value that is not null, in the order of keys (FORMAT.md, section 7.3)."""
 
     greatest: bool
     retracts: bool = False
