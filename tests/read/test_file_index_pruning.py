@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from paimon_cli.bucket.file_indexes import FileFilters
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import bucket_files
+from paimon_cli.metadata.bloom_filter import BloomFilter
+from paimon_cli.metadata.file_index import decode_file_index, encode_file_index
 from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split import ScanCounts
@@ -110,6 +115,85 @@ def test_what_cannot_be_indexed_is_refused(tmp_path: Path) -> None:
         context = make_table(tmp_path / str(number), {"k": "INT NOT NULL", "b": "BOOLEAN"}, ["k"], options=options)
         with pytest.raises(error):
             write(context, [{"k": 1, "b": True}])
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("fpp", "0"),
+        ("fpp", "1"),
+        ("fpp", "-0.1"),
+        ("fpp", "1.5"),
+        ("fpp", "few"),
+        ("items", "0"),
+        ("items", "-1"),
+        ("items", "x"),
+    ],
+)
+def test_a_filter_that_no_size_could_give_is_refused_and_named(option: str, text: str, tmp_path: Path) -> None:
+    key = f"file-index.bloom-filter.v.{option}"
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"file-index.bloom-filter.columns": "v", key: text})
+    with pytest.raises(UsageError, match=f"{key}.*{text}"):
+        write(context, [row(0, 1)])
+    assert not data_files(context)
+
+
+@pytest.mark.parametrize(
+    ("items", "share", "sized"),
+    [("10", "0.001", (10, 0.001)), (None, "0.5", (1_000_000, 0.5)), ("700", None, (700, 0.1)), (None, None, (1_000_000, 0.1))],
+)
+def test_a_filter_has_the_size_that_its_own_column_asks_for(
+    items: str | None, share: str | None, sized: tuple[int, float], tmp_path: Path
+) -> None:
+    asked = {"v.items": items, "v.fpp": share, "n.items": "3", "n.fpp": "0.01"}
+    options = {f"file-index.bloom-filter.{key}": text for key, text in asked.items() if text is not None}
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"file-index.bloom-filter.columns": "v,n", **options})
+    write(context, [row(0, 1)])
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    (file,) = bucket.files
+    stored = file.embedded_file_index or (tmp_path / "t" / "bucket-0" / file.extra_files[0]).read_bytes()
+    found = {column: len(indexes["bloom-filter"] or b"") for column, indexes in decode_file_index(stored).items()}
+    assert found == {"v": len(BloomFilter.sized(*sized).to_bytes()), "n": len(BloomFilter.sized(3, 0.01).to_bytes())}
+
+
+def test_an_index_as_large_as_the_threshold_goes_into_the_manifest(tmp_path: Path) -> None:
+    size = len(embedded_index(tmp_path / "first", "1 mb"))
+    assert len(embedded_index(tmp_path / "as large", f"{size} b")) == size
+    assert embedded_index(tmp_path / "larger", f"{size - 1} b") == b""
+
+
+def embedded_index(path: Path, threshold: str) -> bytes:
+    """Of a file with filters; empty if it lies beside the file, under its name."""
+    context = make_table(path, COLUMNS, ["k"], options={**SMALL, "file-index.in-manifest-threshold": threshold})
+    write(context, [row(0, 1)])
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    (file,) = bucket.files
+    assert file.extra_files == (() if file.embedded_file_index else (f"{file.file_name}.index",))
+    return file.embedded_file_index or b""
+
+
+def test_an_embedded_index_that_is_damaged_is_named_by_its_data_file(tmp_path: Path) -> None:
+    context = table(tmp_path / "t", SMALL)
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    (column,) = [field for field in context.schema.fields if field.name == "v"]
+    good = bucket.files[0].embedded_file_index
+    assert good is not None
+    bodies = decode_file_index(good)
+    for damaged in (b"", good[:-1], encode_file_index({**bodies, "v": {"bloom-filter": b"x"}})):
+        file = replace(bucket.files[0], embedded_file_index=damaged)
+        with pytest.raises(DamagedFile, match=f"file index of {file.file_name} is damaged") as refused:
+            FileFilters(context, *bucket.place, file).may_hold(column, ["x"])
+        assert refused.value.hint == "read with --option file-index.read.enabled=false"
+
+
+def test_a_column_without_a_body_is_never_ruled_out(tmp_path: Path) -> None:
+    context = table(tmp_path / "t", SMALL)
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    (column,) = [field for field in context.schema.fields if field.name == "v"]
+    for columns in ({}, {"v": {}}, {"v": {"bloom-filter": None}}, {"v": {"bitmap": b"x"}}):
+        file = replace(bucket.files[0], embedded_file_index=encode_file_index(columns))
+        assert FileFilters.has_any(file) and FileFilters(context, *bucket.place, file).may_hold(column, ["nowhere"])
+    assert not FileFilters.has_any(replace(bucket.files[0], embedded_file_index=None, extra_files=("changelog-1.orc",)))
 
 
 def test_what_java_wrote(tmp_path: Path) -> None:
