@@ -13,6 +13,7 @@ import pytest
 from pyarrow import orc
 
 from paimon_cli.bucket.data_file_writer import check_writable
+from paimon_cli.bucket.file_encoders import DICTIONARY_SAMPLE_ROWS
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.errors import DamagedFile, NotSupported, PaimonError, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -133,6 +134,8 @@ def test_the_second_version_of_parquets_writer_takes_differences(
     assert rows(context) == rows(plain)
 
 
+AVRO, ORC = {"file.format": "avro"}, {"file.format": "orc"}
+TWO_KINDS_OF_TIMES = {"v": "TIMESTAMP(9)", "w": "TIMESTAMP(6)"}
 REFUSED: list[tuple[dict[str, str], dict[str, str], type[PaimonError], str]] = [
     ({"file.format": "csv"}, {}, NotSupported, "parquet, orc, avro"),
     ({"file.format.per.level": "3:row"}, {}, NotSupported, "file.format=row"),
@@ -142,8 +145,41 @@ REFUSED: list[tuple[dict[str, str], dict[str, str], type[PaimonError], str]] = [
     ({"file.format": "avro"}, {"v": "TIMESTAMP(9)"}, NotSupported, "Avro has no such type"),
     ({"file.format": "avro"}, {"a b": "INT"}, NotSupported, "column 'a b' in an Avro file"),
     ({}, {"v": "TIMESTAMP(9)", "w": "ARRAY<TIMESTAMP(6)>"}, NotSupported, "INT96"),
-    ({}, {"v": "VARIANT"}, NotSupported, "newest versions"),
+    ({"file.format": "csv", "file.format.per.level": "3:row,1:blob"}, {}, NotSupported, "file.format=blob"),  # by name
+    ({"file.format.per.level": "0:orc,1:CSV"}, {}, NotSupported, "file.format=csv"),
+    # levels without an entry of their own, also those above all that have one
+    (
+        AVRO | {"file.compression": "lz4", "file.compression.per.level": "0:zstd,1:zstd"},
+        {},
+        UsageError,
+        "lz4 is not available for avro",
+    ),
+    (AVRO | {"file.compression.per.level": "0:zstd,1:lz4,2:zstd"}, {}, UsageError, "lz4 is not available for avro"),
+    (AVRO | {"file.format.per.level": "0:parquet,1:orc"}, {"v": "TIMESTAMP(9)"}, NotSupported, "Avro has no such type"),
+    ({"file.format.per.level": "1:avro"}, {"v": "TIMESTAMP(9)"}, NotSupported, "Avro has no such type"),
+    ({"file.format.per.level": "0:orc,1:orc"}, TWO_KINDS_OF_TIMES, NotSupported, "INT96"),
+    (ORC | {"file.format.per.level": "1:parquet"}, TWO_KINDS_OF_TIMES, NotSupported, "INT96"),
+    ({}, {"v": "TIMESTAMP(7)", "w": "TIMESTAMP_LTZ(6)"}, NotSupported, r"column 'v' of type TIMESTAMP\(7\) beside 'w'"),
+    ({}, {"v": "INT", "w": "ROW<a INT, b MAP<TIMESTAMP(3), TIMESTAMP(9)>>"}, NotSupported, "column 'w' .* beside 'w'"),
+    ({"file-index.bloom-filter.columns": "nope"}, {}, UsageError, "nope"),
+    ({}, {"v": "VARIANT"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
+    ({}, {"v": "ARRAY<VARIANT>"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
+    ({}, {"v": "ROW<a INT, b MAP<INT, VARIANT>>"}, NotSupported, "column 'v'.* newest versions of Paimon can read VARIANT"),
 ]
+ALLOWED: list[tuple[dict[str, str], dict[str, str]]] = [
+    ({}, {}),
+    ({}, {"v": "TIMESTAMP(7)", "w": "ROW<a TIMESTAMP(9), b INT>"}),
+    ({}, {"v": "TIMESTAMP(6)", "w": "MAP<TIMESTAMP(0), ARRAY<TIMESTAMP_LTZ(3)>>"}),
+    (ORC | {"parquet.writer.version": "v3"}, TWO_KINDS_OF_TIMES),  # no file will be Parquet
+    ({"file.format": "PARQUET", "file.compression": "brotli"}, {"a b": "INT"}),
+    (AVRO | {"file.compression": "zstd"}, {"v": "TIMESTAMP(6)"}),
+    ({**ORC, "file.compression": "gzip", "file.format.per.level": "0:avro", "file.compression.per.level": "0:snappy"}, {}),
+]
+
+
+@pytest.mark.parametrize(("options", "columns"), ALLOWED)
+def test_allowed_before_any_work(options: dict[str, str], columns: dict[str, str], tmp_path: Path) -> None:
+    check_writable(make_table(tmp_path / "t", {"id": "INT NOT NULL", **columns}, ["id"], options=options))
 
 
 @pytest.mark.parametrize(("options", "columns", "error", "said"), REFUSED)
@@ -170,6 +206,76 @@ def test_a_damaged_avro_file_is_named(cut: int, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(DamagedFile, match=path.name):
         rows(replace(context))
+
+
+def test_parquet_files_are_what_every_reader_takes(tmp_path: Path) -> None:
+    columns = {"id": "INT NOT NULL", "d": "DECIMAL(9, 2)", "w": "DECIMAL(20, 2)", "t": "TIMESTAMP(3)", "l": "TIMESTAMP_LTZ(6)"}
+    context = make_table(tmp_path / "t", columns, ["id"])
+    write(context, [{"id": 1, "d": 1.25, "w": 2, "t": "2026-11-21T10:00:00", "l": "2026-11-21T10:00:00Z"}])
+    (file,) = (tmp_path / "t").glob("bucket-0/*.parquet")
+    found = pq.ParquetFile(file)
+    leaves = {leaf.path: leaf for leaf in map(found.schema.column, range(len(found.schema.names)))}
+    assert found.metadata.format_version == "2.6" and "ARROW:schema" not in str(found.metadata.metadata)
+    assert (leaves["d"].physical_type, leaves["w"].physical_type) == ("INT32", "FIXED_LEN_BYTE_ARRAY")
+    for name, adjusted in (("t", "false"), ("l", "true")):
+        assert f"isAdjustedToUTC={adjusted}" in str(leaves[name].logical_type)
+
+
+def test_a_flipped_bit_in_a_page_without_compression_is_found_by_its_checksum(tmp_path: Path) -> None:
+    options = {"file.compression": "none"}
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "s": "STRING"}, ["id"], options=options)
+    write(context, [{"id": 1, "s": "x" * 300}])
+    (file,) = (tmp_path / "t").glob("bucket-0/*.parquet")
+    content = file.read_bytes()
+    length_and_value = (300).to_bytes(4, "little") + b"x" * 300  # statistics hold the value, too, but not its length like this
+    assert content.count(length_and_value) == 1
+    file.write_bytes(content.replace(length_and_value, length_and_value[:-1] + b"y"))
+    with pytest.raises(DamagedFile, match=file.name):
+        rows(TableContext.open(context.url))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["a", "b", "a", "b", "c"], False),  # 3 of 5
+        (["a", "b", "a", "b"], False),  # half of them is not less than half
+        (["a", "b", "a", "b", "a"], True),
+        ([None] * 5, True),
+        ([str(n) for n in range(DICTIONARY_SAMPLE_ROWS)] + ["x"] * 3 * DICTIONARY_SAMPLE_ROWS, False),  # the first rows tell
+        (["x"] * DICTIONARY_SAMPLE_ROWS + [str(n) for n in range(3 * DICTIONARY_SAMPLE_ROWS)], True),
+    ],
+)
+@pytest.mark.parametrize("column", ["STRING", "BYTES"])
+def test_texts_that_repeat_get_a_dictionary(values: list[str | None], expected: bool, column: str, tmp_path: Path) -> None:
+    columns = {"id": "INT NOT NULL", "s": column, "n": "INT"}
+    context = make_table(tmp_path / "t", columns, ["id"])
+    texts = [value if value is None or column == "STRING" else value.encode().hex() for value in values]
+    write(context, [{"id": n, "s": text, "n": 1} for n, text in enumerate(texts)])
+    (file,) = (tmp_path / "t").glob("bucket-0/*.parquet")
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    found = {group.column(i).path_in_schema: group.column(i).has_dictionary_page for i in range(group.num_columns)}
+    assert found == dict.fromkeys(["_KEY_id", "_SEQUENCE_NUMBER", "_VALUE_KIND", "id", "n"], False) | {"s": expected}
+
+
+@pytest.mark.parametrize(("text", "encoded"), [("1", True), ("0", False), ("TRUE", True), ("False", False)])
+def test_dictionaries_are_switched_as_parquet_mr_reads_it(text: str, encoded: bool, tmp_path: Path) -> None:
+    options = {"parquet.enable.dictionary": text}
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "s": "STRING"}, ["id"], options=options)
+    write(context, [{"id": n, "s": "x"} for n in range(9)])
+    (file,) = (tmp_path / "t").glob("bucket-0/*.parquet")
+    assert pq.ParquetFile(file).metadata.row_group(0).column(4).has_dictionary_page == encoded
+
+
+def test_a_better_zstd_level_makes_smaller_files(tmp_path: Path) -> None:
+    text = [{"id": n, "s": " ".join(str(n * factor % 997) for factor in range(1, 40))} for n in range(3000)]
+    for file_format in ("parquet", "avro"):
+        sizes = []
+        for level in ("1", "19"):
+            options = {"file.format": file_format, "file.compression.zstd-level": level}
+            folder = tmp_path / f"{file_format}-{level}"
+            write(make_table(folder, {"id": "INT NOT NULL", "s": "STRING"}, ["id"], options=options), text)
+            sizes.append(sum(file.stat().st_size for file in folder.glob("bucket-0/*")))
+        assert sizes[1] < 0.95 * sizes[0], (file_format, sizes)
 
 
 def test_file_block_size_bounds_row_groups_and_stripes(tmp_path: Path) -> None:

@@ -8,7 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.bucket.nanosecond_range import checked_int96, holds_early_digits, int96_columns, refuse_far_times
+from paimon_cli.bucket.nanosecond_range import (
+    NANOS_PER,
+    _same_leaf,
+    checked_int96,
+    holds_early_digits,
+    int96_columns,
+    refuse_far_times,
+)
 from paimon_cli.errors import NotSupported
 
 
@@ -40,6 +47,47 @@ def test_times_out_of_range(millis: int) -> None:
             read(file_of(pa.table({"c": column})), ["c"])
         with pytest.raises(NotSupported, match="of orc files"):
             refuse_far_times(pa.table({"c": column}), "orc")
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_the_last_times_that_64_bits_of_nanoseconds_hold(unit: str) -> None:
+    last = (2**63 - 1) // NANOS_PER[unit]
+    kept = pa.chunked_array([[None], [0, None, last], [-last], []], pa.timestamp(unit))
+    refuse_far_times(pa.table({"i": pa.chunked_array([[1], [2, 3, 4], [5]]), "c": kept}), "orc")
+    for far in (last + 1, -last - 1) if unit != "ns" else ():
+        with pytest.raises(NotSupported, match="column c holds") as refused:
+            refuse_far_times(pa.table({"i": [1, 2], "c": pa.chunked_array([[0], [far]], pa.timestamp(unit))}), "orc")
+        assert refused.value.details["column"] == "c"
+
+
+def test_every_column_batch_and_side_of_a_map_is_looked_at() -> None:
+    near, far = pa.array([1] * 4, pa.timestamp("ms")), pa.array([1, 1, 1, 253_402_300_799_999], pa.timestamp("ms"))
+    offsets = pa.array(range(5), pa.int32())
+    columns = {
+        "plain": far,
+        "key": pa.MapArray.from_arrays(offsets, far, near),
+        "item": pa.MapArray.from_arrays(offsets, near, far),
+        "second": pa.StructArray.from_arrays([near, far], ["a", "b"]),
+        "list": pa.ListArray.from_arrays(offsets, far),
+    }
+    for name, column in columns.items():
+        with pytest.raises(NotSupported, match=f"column {name} holds a timestamp") as refused:
+            read(file_of(pa.table({"first": near, name: column})), ["first", name])
+        assert refused.value.details["column"] == name
+
+
+def test_early_times_of_java_are_taken_and_what_is_off_by_more_than_rounding_is_not() -> None:
+    """Java's negative nanoseconds of a day come out of Arrow's micros 2^64 nanoseconds later."""
+    wrapped = 2**64 // 1000
+    nanos = pa.array([-5_000, 5_000], pa.timestamp("ns"))
+
+    def same(*micros: int) -> bool:
+        return _same_leaf(nanos, pa.array(micros, pa.timestamp("us")))
+
+    assert same(-5, 5) and same(-4, 6) and same(-6, 4)
+    assert same(wrapped - 5, 5) and same(wrapped - 4, 5) and same(wrapped - 6, 5)
+    assert not same(-5, wrapped + 5), "after 1970 nothing is negative"
+    assert not any(same(-5 + off, 5) or same(-5, 5 + off) or same(wrapped - 5 + off, 5) for off in (-2, 2))
 
 
 @pytest.mark.parametrize(("unit", "values"), [("us", [-1]), ("us", [5, None, -1_001]), ("ns", [-1_000_001]), ("ns", [-1000])])
