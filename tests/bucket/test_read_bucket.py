@@ -1,0 +1,200 @@
+"""The rows of a bucket as each kind of table shows them: merged, without the marked ones, or in the order they were appended."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyroaring import BitMap
+
+from paimon_cli.bucket import merged_rows
+from paimon_cli.bucket.merged_rows import merge_section, read_bucket
+from paimon_cli.bucket.record_expiry import RecordExpiry
+from paimon_cli.errors import DamagedFile
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles, bucket_files
+from paimon_cli.lsm.sorted_runs import key_sections
+from paimon_cli.metadata.data_file import DeletionVectorRange, IndexFileMeta
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from tests.goldens import GOLDENS, Golden, golden_table
+from tests.tables import compact, make_table, write
+
+APPENDED = [golden for golden in GOLDENS if not golden.schema["primaryKeys"]]
+
+
+def two_levels(folder: Path) -> tuple[TableContext, BucketFiles]:
+    """Keys 0 to 9 on the top level as 'old'; in level 0 5 to 11 as 'new', of which 6 and 20 are deleted."""
+    context = make_table(folder / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options={"write-only": "true"})
+    write(context, [{"k": k, "v": "old"} for k in range(10)])
+    compact(context)
+    write(context, [{"k": k, "v": "new", "_op": "-D" if k in (6, 20) else "+I"} for k in (*range(5, 12), 20)])
+    return context, bucket_of(context)
+
+
+def bucket_of(context: TableContext) -> BucketFiles:
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    return bucket
+
+
+def with_options(context: TableContext, **options: str) -> TableContext:
+    named = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    return replace(context, options=context.options.with_overrides(named))
+
+
+def with_marks(context: TableContext, bucket: BucketFiles, marks: dict[str, Sequence[int]]) -> BucketFiles:
+    """The bucket with an index file that marks these rows of these files deleted."""
+    content, ranges = b"\x01", []
+    for name, rows in marks.items():
+        body = struct.pack(">i", 1581511376) + BitMap(rows).serialize()
+        ranges.append(DeletionVectorRange(name, len(content), len(body)))
+        content += struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+    context.storage.write_new(context.layout.index("index-0"), content)
+    index = IndexFileMeta("DELETION_VECTORS", "index-0", len(content), len(ranges), tuple(ranges))
+    return replace(bucket, index_files=(index,))
+
+
+def shown(context: TableContext, bucket: BucketFiles, columns: Sequence[str] = ("k", "v"), **more: Any) -> list[tuple[Any, ...]]:
+    batches = list(read_bucket(context, bucket, columns, **more))
+    assert all(batch.num_rows and batch.schema.names == list(columns) for batch in batches)
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+def old(*keys: int) -> list[tuple[int, str]]:
+    return [(k, "old") for k in keys]
+
+
+def new(*keys: int) -> list[tuple[int, str]]:
+    return [(k, "new") for k in keys]
+
+
+def test_runs_are_merged_and_deleted_keys_are_shown_only_when_asked_for(tmp_path: Path) -> None:
+    context, bucket = two_levels(tmp_path)
+    assert shown(context, bucket) == old(0, 1, 2, 3, 4) + new(5, 7, 8, 9, 10, 11)
+    kinds = dict(shown(context, bucket, ("k", VALUE_KIND), keep_kinds=True))
+    assert kinds == dict.fromkeys(range(12), 0) | {6: 3, 20: 3}
+    assert dict(shown(context, bucket, (SEQUENCE_NUMBER, "k")))[10] == 5, "numbers go on where the bucket had ended"
+
+
+def test_system_columns_stand_where_they_were_asked_for(tmp_path: Path) -> None:
+    context, bucket = two_levels(tmp_path)
+    (_, top) = sorted(bucket.files, key=lambda file: file.level)
+    for files in (bucket.files, (top,)):
+        one = replace(bucket, files=files)
+        assert shown(context, one, ("v", VALUE_KIND, "k"))[0] == ("old", 0, 0)
+        assert shown(context, one, (VALUE_KIND,))[:2] == [(0,), (0,)]
+        assert shown(context, one, ("v",))[:2] == [("old",), ("old",)]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 3, 65536])
+def test_marked_rows_and_level_0_are_not_shown_where_vectors_replace_the_merge(
+    tmp_path: Path, batch_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged_rows, "LARGEST_BATCH", batch_rows)
+    context, bucket = two_levels(tmp_path)
+    context = with_options(context, deletion_vectors__enabled="true")
+    assert shown(context, bucket) == old(*range(10))
+    top = next(file for file in bucket.files if file.level)
+    marked = with_marks(context, bucket, {"data-other-0.parquet": [0], top.file_name: [0, 3, 4, 9]})
+    assert shown(context, marked) == old(1, 2, 5, 6, 7, 8)
+    assert shown(context, marked, (VALUE_KIND, "k")) == [(0, k) for k in (1, 2, 5, 6, 7, 8)]
+
+
+def test_marked_rows_are_left_out_before_the_merge_with_level_0(tmp_path: Path) -> None:
+    context, bucket = two_levels(tmp_path)
+    context = with_options(context, deletion_vectors__enabled="true", deletion_vectors__merge_on_read="true")
+    top, level_0 = (next(file for file in bucket.files if bool(file.level) == above) for above in (True, False))
+    marked = with_marks(context, bucket, {top.file_name: [1, 5, 6], level_0.file_name: [2]})
+    assert shown(context, marked) == [*old(0, 2, 3, 4), (5, "new"), *[(7, "old")], *new(8, 9, 10, 11)]
+    plain = with_options(context, deletion_vectors__enabled="false")
+    assert shown(plain, marked) == shown(plain, bucket), "vectors count only where the table says so"
+
+
+def test_a_filter_sees_merged_rows_and_nothing_empty_comes_out(tmp_path: Path) -> None:
+    context, bucket = two_levels(tmp_path)
+
+    def is_old(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(pc.equal(batch.column("v"), "old"))
+
+    for enabled, expected in (("false", old(0, 1, 2, 3, 4)), ("true", old(*range(10)))):
+        asked = with_options(context, deletion_vectors__enabled=enabled)
+        assert shown(asked, bucket, row_filter=is_old) == expected
+        assert shown(asked, bucket, row_filter=lambda batch: batch.slice(0, 0)) == []
+
+
+@pytest.mark.parametrize("golden", APPENDED, ids=str)
+def test_appended_rows_come_in_the_order_of_their_numbers_and_times(golden: Golden, tmp_path: Path) -> None:
+    context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
+    names = context.schema.field_names
+    for bucket in bucket_files(context, context.snapshots.latest()).values():
+        alone = {file.file_name: shown(context, replace(bucket, files=(file,)), names) for file in bucket.files}
+        for number, moments in (((5, 3), (1, 2)), ((4, 4), (2, 1)), ((0, 0), (1, None))):
+            files = list(bucket.files[:2])
+            files = [
+                replace(file, min_sequence_number=number[i], creation_time_millis=moments[i]) for i, file in enumerate(files)
+            ]
+            expected = [row for file in reversed(files) for row in alone[file.file_name]]
+            assert shown(context, replace(bucket, files=tuple(files)), names) == expected
+        kinds = shown(context, bucket, (VALUE_KIND, names[0]))
+        assert len(kinds) == sum(map(len, alone.values())) and {kind for kind, _ in kinds} <= {0}, "all were inserted"
+        first, *_ = bucket.files
+        marked = with_marks(context, replace(bucket, files=(first,)), {first.file_name: [0]})
+        assert shown(context, marked, names) == alone[first.file_name][1:]
+        break
+
+
+def test_between_equal_numbers_the_newer_file_wins(tmp_path: Path) -> None:
+    """They come from writers that did not know of each other; the order of the bucket's files is that of their commits."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options={"write-only": "true"})
+    write(context, [{"k": 1, "v": "a"}])
+    (a,) = bucket_of(context).files
+    other = TableContext.open(str(make_table(tmp_path / "other", {"k": "INT NOT NULL", "v": "STRING"}, ["k"]).layout.root))
+    write(other, [{"k": 1, "v": "b"}])
+    (b,) = bucket_of(other).files
+    bucket = bucket_of(context)
+    source, target = (Path(one.data_file_path(*bucket.place, b)) for one in (other, context))
+    target.write_bytes(source.read_bytes())
+    assert a.max_sequence_number == b.max_sequence_number
+    for files, expected in (((a, b), "b"), ((b, a), "a")):
+        assert shown(context, replace(bucket, files=files)) == [(1, expected)]
+
+
+def test_rows_that_are_too_old_do_not_take_part_in_the_merge(tmp_path: Path) -> None:
+    """So that an expired update shows what it had replaced, if that is younger by its own column."""
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "w": "INT"}, ["k"], options={"write-only": "true"})
+    write(context, [{"k": 1, "w": 100}, {"k": 2, "w": 5}])
+    write(context, [{"k": 1, "w": 7}, {"k": 2, "w": 6}])
+    bucket = bucket_of(context)
+    (section,) = key_sections(bucket.files, context.key_of)
+    columns = [SEQUENCE_NUMBER, VALUE_KIND, "k", "w"]
+    expiry = RecordExpiry("w", 10, 60)
+    merged = list(merge_section(context, *bucket.place, section, columns, expiry=expiry, oldest_first=bucket.files))
+    assert pa.Table.from_batches(merged).select(["k", "w"]).to_pylist() == [{"k": 1, "w": 100}]
+    unchanged = list(merge_section(context, *bucket.place, section, columns, oldest_first=bucket.files))
+    assert pa.Table.from_batches(unchanged)["w"].to_pylist() == [7, 6]
+
+
+@pytest.mark.parametrize("memory", [1, 30 << 20, None])
+def test_a_merge_of_many_runs_gives_the_same_in_little_memory(tmp_path: Path, memory: int | None) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"], options={"write-only": "true"})
+    for number in range(12):
+        write(context, [{"k": k, "v": str(number)} for k in (number, 50)])
+    assert shown(context, bucket_of(context), memory=memory) == [*((n, str(n)) for n in range(12)), (50, "11")]
+
+
+def test_a_file_of_a_run_that_is_gone_is_named(tmp_path: Path) -> None:
+    context, bucket = two_levels(tmp_path)
+    for file in bucket.files:
+        path = Path(context.data_file_path(*bucket.place, file))
+        content = path.read_bytes()
+        path.unlink()
+        with pytest.raises(DamagedFile, match=f"data file {path} is missing") as refused:
+            shown(context, bucket)
+        assert refused.value.details["path"] == str(path) and "expired during the read" in (refused.value.hint or "")
+        path.write_bytes(content)
