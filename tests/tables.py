@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from paimon_cli.bucket.merged_rows import read_bucket
-from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.datatypes.field_types import DataField, DataType, parse_sql_type, parse_type
+from paimon_cli.datatypes.canonical_json import canonical_rows
+from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.field_types import parse_sql_type, parse_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact

@@ -15,9 +15,9 @@ import pytest
 
 from paimon_cli.bucket.file_encoders import CODECS
 from paimon_cli.datatypes.binary_row import encode_row, row_hash
-from paimon_cli.datatypes.calendar_time import Timestamp
-from paimon_cli.datatypes.decimals import decimal_of
-from paimon_cli.datatypes.field_types import DataField, field_to_json, parse_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import field_to_json, parse_type
+from paimon_cli.datatypes.internal_values import Timestamp, decimal_of
 from paimon_cli.datatypes.partition_path import partition_path
 from paimon_cli.lsm.aggregators.catalog import BUILDERS
 from paimon_cli.metadata.commit_users import MOST_USERS, PROPERTY, CommitUsers

@@ -1,4 +1,4 @@
-"""Column statistics of a data file, taken from its Parquet footer (FORMAT.md, section 5.4)."""
+"""Column statistics of a data file: from its Parquet footer, or from the Arrow columns written (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from paimon_cli.datatypes.binary_row import serialize_row
-from paimon_cli.datatypes.decimals import decimal_of
-from paimon_cli.datatypes.field_types import DataType
-from paimon_cli.datatypes.values import Timestamp
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataType
+from paimon_cli.datatypes.internal_values import decimal_of
+from paimon_cli.datatypes.values import Timestamp, values_from_arrow
 from paimon_cli.metadata.data_file import SimpleStats
 
 KEY_STATS_LENGTH = 128
@@ -120,3 +121,43 @@ def simple_stats(columns: Iterable[ColumnStatistics], types: Sequence[DataType])
         serialize_row([c.maximum for c in listed], nullable),
         tuple(c.null_count for c in listed),
     )
+
+
+class ColumnTally:
+    """Nulls and bounds of one column, batch after batch; nothing is said of the bounds once a NaN was seen."""
+
+    def __init__(self, t: DataType) -> None:
+        self._type = t
+        self._nulls = 0
+        self._low: Any = None
+        self._high: Any = None
+        self._bounded = t.root not in NO_MIN_MAX
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        self._nulls += column.null_count
+        if not self._bounded or column.null_count == len(column):
+            return
+        if self._type.root in FLOATING_ROOTS and pc.any(pc.is_nan(column)).as_py():
+            self._bounded = False
+            return
+        found = pc.min_max(column)
+        ends = pa.array([found["min"].as_py(), found["max"].as_py()], column.type) if _is_exact(column.type) else _ends(found)
+        low, high = values_from_arrow(ends, self._type)
+        self._low = low if self._low is None else min(self._low, low)
+        self._high = high if self._high is None else max(self._high, high)
+
+    def statistics(self) -> ColumnStatistics:
+        if not self._bounded or self._low is None:
+            return ColumnStatistics(None, None, self._nulls)
+        if self._type.root in FLOATING_ROOTS:  # both zeros are equal, whichever came first
+            return ColumnStatistics(self._low or -0.0, self._high or 0.0, self._nulls)
+        return ColumnStatistics(self._low, self._high, self._nulls)
+
+
+def _is_exact(t: pa.DataType) -> bool:
+    """Whether Python's value of a scalar says all; times lose digits or fail beyond the year 9999."""
+    return not pa.types.is_temporal(t)
+
+
+def _ends(found: pa.StructScalar) -> pa.Array:
+    return pa.concat_arrays([pa.array([found[name]], found[name].type) for name in ("min", "max")])

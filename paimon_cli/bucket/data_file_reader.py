@@ -1,26 +1,142 @@
-"""A data file -> Arrow batches in the read schema, checked against its metadata (FORMAT.md, sections 2.3 and 7)."""
+"""A data file as Arrow batches in the read schema, checked against its metadata (FORMAT.md, sections 2 and 7).
+
+Columns of an older schema are matched by field id and cast in one step. Bytes that cannot be decoded end in `DamagedFile`,
+whatever the decoder raises for them.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+import fastavro
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from fastavro.schema import SchemaParseException, UnknownType
 
 from paimon_cli.bucket.avro_rows import avro_batches
-from paimon_cli.bucket.decode_errors import DECODE_ERRORS, first_line
-from paimon_cli.bucket.decoded_columns import check_decoded
 from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
-from paimon_cli.bucket.orc_file import OrcFile
-from paimon_cli.bucket.orc_padding import holds_chars, unpadded
-from paimon_cli.bucket.schema_evolution import as_declared, column_sources
-from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.bucket.orc_file import OrcFile, holds_chars, unpadded
+from paimon_cli.casts.column_cast import cast_column, cast_of, same_type
+from paimon_cli.datatypes.arrow_types import arrow_type, retyped
+from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.row_kind import INSERT
-from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.avro_container import zstd_module
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, data_file_fields
+
+DECODE_ERRORS: tuple[type[Exception], ...] = (
+    *(pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError),
+    *(RecursionError, MemoryError, zlib.error, zstd_module().ZstdError, SchemaParseException, UnknownType),
+)
+
+
+def first_line(error: Exception) -> str:
+    """One line that says why."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
+def check_decoded(batch: pa.RecordBatch) -> None:
+    """ArrowInvalid for texts that are no UTF-8, decimals with too many digits, nested values that lead nowhere."""
+    for column in batch.columns:
+        column.validate()
+        if not (pa.types.is_string(column.type) and _is_ascii(column)):
+            column.validate(full=True)
+
+
+def _is_ascii(texts: pa.Array) -> bool:
+    """Whether all bytes are ASCII: asked of all as of one long text, that is far quicker than of one by one.
+
+    Nothing follows for texts that are not: a character might be cut between two of them.
+    """
+    _, offsets, data = texts.buffers()
+    if data is None or len(texts) == 0:
+        return True
+    bounds = np.frombuffer(offsets, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    begin, end = int(bounds[0]), int(bounds[-1])
+    whole = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, end - begin], np.int32)), data.slice(begin)])
+    return bool(pc.string_is_ascii(whole)[0].as_py())
+
+
+@dataclass(frozen=True)
+class ColumnSource:
+    """Where a read column comes from: the file's column (None: added later, all null) and both types."""
+
+    field: DataField
+    file_field: DataField | None
+
+    def column(self, stored: pa.Array | None, rows: int) -> pa.Array:
+        """The stored column (as the file's format spelled it) as the read schema's Arrow type."""
+        if self.file_field is None or stored is None:
+            return pa.nulls(rows, arrow_type(self.field.type))
+        declared = as_declared(stored, arrow_type(self.file_field.type))
+        try:
+            return evolved(declared, self.file_field.type, self.field.type)
+        except (NotSupported, UsageError) as problem:
+            change = f"from {type_to_sql(self.file_field.type)} to {type_to_sql(self.field.type)}"
+            raise type(problem)(
+                f"column {self.field.name} was changed {change}: {problem.what}",
+                problem.why or "an old data file has the old type",
+                problem.hint or "read a snapshot from before the change",
+                column=self.field.name,
+            ) from problem
+
+
+def column_sources(read_fields: tuple[DataField, ...], file_fields: tuple[DataField, ...]) -> list[ColumnSource]:
+    """Match by field id: renamed columns are found, a re-added name is another column."""
+    by_id = {field.id: field for field in file_fields}
+    return [ColumnSource(field, by_id.get(field.id)) for field in read_fields]
+
+
+def as_declared(stored: pa.Array, target: pa.DataType) -> pa.Array:
+    """What another writer's file calls the type -> the Arrow type that the schema declares; same values."""
+    if stored.type == target:
+        return stored
+    if pa.types.is_dictionary(stored.type):
+        stored = stored.dictionary_decode()
+    return retyped(stored, target, pa.Array.cast)
+
+
+def evolved(column: pa.Array, source: DataType, target: DataType) -> pa.Array:
+    """A column in `arrow_type(source)` as `arrow_type(target)`; ROW fields are matched by id at any depth."""
+    if same_type(source, target):
+        return column
+    if source.root != target.root or not source.is_nested:
+        if cast_of(source, target) is None and source.root == target.root:
+            return column  # TIME(0) and TIME(3): the same values
+        return cast_column(column, source, target)
+    absent = column.is_null() if column.null_count else None
+    wanted = arrow_type(target)
+    if source.root == "ROW":
+        children = _fields(column, source.row_fields(), target.row_fields())
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=absent)
+    offsets = column.offsets.to_numpy()
+    inside = slice(offsets[0], offsets[-1])
+    starts = pa.array(offsets - offsets[0])
+    if source.root == "ARRAY":
+        items = evolved(column.values[inside], source.element_type(), target.element_type())
+        return pa.ListArray.from_arrays(starts, items, type=wanted, mask=absent)
+    (old_key, old_value), (key, value) = source.entry_types(), target.entry_types()
+    keys = evolved(column.keys[inside], old_key, key)
+    return pa.MapArray.from_arrays(starts, keys, evolved(column.items[inside], old_value, value), type=wanted, mask=absent)
+
+
+def _fields(column: pa.Array, old: tuple[DataField, ...], new: tuple[DataField, ...]) -> list[pa.Array]:
+    positions = {field.id: i for i, field in enumerate(old)}
+    # `field` of a sliced struct is cut to the slice, `flatten` would also put the struct's nulls into its fields
+    return [
+        pa.nulls(len(column), arrow_type(field.type))
+        if field.id not in positions
+        else evolved(column.field(positions[field.id]), old[positions[field.id]].type, field.type)
+        for field in new
+    ]
+
 
 READ_BUFFER_BYTES = 256 << 10
 """Without a read buffer each open parquet file keeps whole compressed column chunks in memory."""
@@ -127,3 +243,22 @@ def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) 
             chunks = [unpadded(chunk, field.type) for chunk in rows.column(position).chunks]
             rows = rows.set_column(position, field.name, pa.chunked_array(chunks, rows.schema.field(position).type))
     return rows
+
+
+def stored_row_count(context: TableContext, partition: bytes, bucket: int, file: DataFileMeta) -> int:
+    """Rows of the file. `DamagedFile` if it is missing or cannot be opened."""
+    path, form = context.data_file_path(partition, bucket, file), file_format(file.file_name)
+    try:
+        with context.storage.open_input(path) as source:
+            if form == "parquet":
+                return int(pq.read_metadata(source).num_rows)
+            if form == "orc":
+                return OrcFile(source).nrows
+            if form == "avro":
+                return sum(block.num_records for block in fastavro.block_reader(source))
+    except FileNotFoundError as error:
+        why = "a snapshot refers to it, but the storage has no such file"
+        raise DamagedFile(f"cannot open data file {path}", why, path=path) from error
+    except DECODE_ERRORS as error:
+        raise DamagedFile(f"cannot open data file {path}", first_line(error), path=path) from error
+    raise NotSupported(f"data file {path}", f"its format {form} is not parquet, orc or avro")

@@ -1,4 +1,4 @@
-"""Sorted rows -> data files of one bucket and level, rolled by size, each with its metadata (FORMAT.md, sections 5.4 and 7)."""
+"""Sorted rows as data files of one bucket and level, rolled by size, each with its metadata (FORMAT.md, sections 5.4 and 7)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,72 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.bucket import writable_types
+from paimon_cli.bucket.avro_rows import avro_record_field
 from paimon_cli.bucket.column_statistics import KEY_STATS_LENGTH, ColumnStatistics, simple_stats, truncated
-from paimon_cli.bucket.file_encoders import open_encoder
+from paimon_cli.bucket.file_encoders import (
+    CODECS,
+    NATIVE_TIMESTAMP_PRECISION,
+    codec_of,
+    open_encoder,
+    timestamp_precisions,
+    wants_differences,
+)
 from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, indexed_columns
+from paimon_cli.datatypes.arrow_types import without_hidden_nulls
 from paimon_cli.datatypes.binary_row import serialize_row
-from paimon_cli.datatypes.field_types import DataField
-from paimon_cli.datatypes.hidden_nulls import without_hidden_nulls
+from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataField, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.partition_path import check_partition_types
 from paimon_cli.datatypes.values import values_from_arrow
-from paimon_cli.errors import StorageUnavailable
+from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, data_file_schema
+from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import local_wall_clock
+
+
+def check_writable(schema: TableSchema, options: TableOptions) -> None:
+    """NotSupported for what data files written here cannot hold; UsageError for a codec that a format does not have."""
+    for field in schema.fields:
+        _refuse_newer(field.name, field.type)
+    check_partition_types(schema.types_of(schema.partition_keys))
+    indexed_columns(schema, options)
+    per_level = {options.format_at(level) for level in options.file_format_per_level}
+    for file_format in sorted({options.file_format.lower(), *per_level}):
+        if file_format not in CODECS:
+            raise NotSupported(f"file.format={file_format}", f"data files are written as {', '.join(CODECS)}")
+    levels = {0, *options.file_format_per_level, *options.file_compression_per_level}
+    for level in levels | {max(levels) + 1}:
+        codec_of(options.format_at(level), options.compression_at(level))
+    formats = {options.format_at(level) for level in levels | {max(levels) + 1}}
+    if "avro" in formats:
+        for field in schema.fields:
+            avro_record_field(field.name, field.type, "record")
+    if "parquet" in formats:
+        wants_differences(options)
+        _refuse_mixed_timestamps(schema)
+
+
+def _refuse_newer(column: str, t: DataType) -> None:
+    if t.root in NEWER_ROOTS:
+        raise NotSupported(f"cannot write column '{column}'", f"only the newest versions of Paimon can read {t.root}")
+    for part in (t.element, t.key, t.value, *(field.type for field in t.fields or ())):
+        if part is not None:
+            _refuse_newer(column, part)
+
+
+def _refuse_mixed_timestamps(schema: TableSchema) -> None:
+    wide = [f for f in schema.fields if any(p > NATIVE_TIMESTAMP_PRECISION for p in timestamp_precisions(f.type))]
+    narrow = [f for f in schema.fields if any(p <= NATIVE_TIMESTAMP_PRECISION for p in timestamp_precisions(f.type))]
+    if wide and narrow:
+        raise NotSupported(
+            f"cannot write column '{wide[0].name}' of type {type_to_sql(wide[0].type)} beside '{narrow[0].name}'",
+            "Parquet keeps TIMESTAMP(7..9) as INT96, and Arrow's writer then uses INT96 for every timestamp of the file",
+            "declare all timestamps with the same kind of precision, or set file.format=orc",
+        )
+
 
 ROW_GROUP_BYTES = 32 << 20
 """Arrow bytes of a row group: what a writer holds in memory."""
@@ -31,11 +83,6 @@ ROW_GROUP_BYTES = 32 << 20
 def group_bytes(options: TableOptions) -> int:
     """Arrow bytes of a row group: no more than `file.block-size` where the table has it."""
     return min(ROW_GROUP_BYTES, options.file_block_size or ROW_GROUP_BYTES)
-
-
-def check_writable(context: TableContext) -> None:
-    """Raise `NotSupported` for what data files written here cannot hold."""
-    writable_types.check_writable(context.schema, context.options)
 
 
 class DataFileNames:

@@ -10,12 +10,10 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from paimon_cli.bucket.avro_rows import AvroRows
-from paimon_cli.bucket.column_statistics import ColumnStatistics, footer_statistics, leaf_numbers
+from paimon_cli.bucket.column_statistics import ColumnStatistics, ColumnTally, footer_statistics, leaf_numbers
 from paimon_cli.bucket.nanosecond_range import holds_early_digits, refuse_far_times
-from paimon_cli.bucket.orc_columns import orc_column, orc_schema
-from paimon_cli.bucket.value_statistics import ColumnTally
-from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
-from paimon_cli.datatypes.field_types import DataField
+from paimon_cli.bucket.orc_file import orc_column, orc_schema
+from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataField, DataType
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_container import CODECS as AVRO_CODECS

@@ -1,16 +1,21 @@
-"""Bloom filters of data files: built while a file is written, looked up before it is read (FORMAT.md, section 7.4)."""
+"""Bloom filters of data files: built while a file is written, consulted before it is read (FORMAT.md, section 7.4).
+
+Values are hashed to 64 bits: xxHash64 for bytes, Wang's mix for numbers (Java FastHash).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_cli.datatypes.field_types import DataField
-from paimon_cli.datatypes.index_hash import index_hashes
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, INTEGER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataField, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
-from paimon_cli.errors import DamagedFile, UsageError
+from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.bloom_filter import BloomFilter
 from paimon_cli.metadata.data_file import DataFileMeta
@@ -18,6 +23,131 @@ from paimon_cli.metadata.file_index import decode_file_index, encode_file_index
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import read_option, share, whole_number
 from paimon_cli.options.table_options import TableOptions
+
+Hashes = npt.NDArray[np.uint64]
+_P1, _P2, _P3, _P4, _P5 = (
+    np.uint64(prime)
+    for prime in (11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261)
+)
+_STRIPE, _LANES = 32, 4
+
+
+def index_hashes(column: pa.Array, t: DataType) -> Hashes:
+    """The hash of each value that is not null, in order. NotSupported for BOOLEAN, DECIMAL and nested types."""
+    present = column.drop_null()
+    if t.root in STRING_ROOTS or t.root in BINARY_ROOTS:
+        return _byte_hashes(present)
+    if t.root in INTEGER_ROOTS:
+        return _mixed(present.cast(pa.int64()).to_numpy())
+    if t.root in ("DATE", "TIME"):
+        return _mixed(present.cast(pa.int32()).cast(pa.int64()).to_numpy())
+    if t.root == "FLOAT":
+        return _mixed(_canonical(present.to_numpy()).view(np.int32).astype(np.int64))
+    if t.root == "DOUBLE":
+        return _mixed(_canonical(present.to_numpy()).view(np.int64))
+    if t.root in TIMESTAMP_ROOTS:
+        return _mixed(_units(present))
+    raise NotSupported(f"a bloom filter on a column of type {type_to_sql(t)}", "Paimon has no hash for such values")
+
+
+def _canonical(values: npt.NDArray[np.floating[npt.NBitBase]]) -> npt.NDArray[np.generic]:
+    """Java knows one NaN only."""
+    return np.where(np.isnan(values), np.array(np.nan, values.dtype), values)
+
+
+def _units(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Millis as they are, micros and nanos as micros."""
+    numbers = column.cast(pa.int64()).to_numpy()
+    return numbers // 1000 if column.type.unit == "ns" else numbers
+
+
+def _mixed(values: npt.NDArray[np.int64]) -> Hashes:
+    """Thomas Wang's mix with signed shifts."""
+    k = values.astype(np.int64)
+    with np.errstate(over="ignore"):
+        k = ~k + (k << 21)
+        k = k ^ (k >> 24)
+        k = k + (k << 3) + (k << 8)
+        k = k ^ (k >> 14)
+        k = k + (k << 2) + (k << 4)
+        k = k ^ (k >> 28)
+        k = k + (k << 31)
+    return k.view(np.uint64)
+
+
+def _rotated(values: Hashes, bits: int) -> Hashes:
+    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+
+
+def _round(state: Hashes, lane: Hashes) -> Hashes:
+    return _rotated(state + lane * _P2, 31) * _P1
+
+
+def _byte_hashes(column: pa.Array) -> Hashes:
+    """xxHash64 with seed 0 of all values at once: each step works on the values that are long enough for it."""
+    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    if len(column) == 0:
+        return np.zeros(0, np.uint64)
+    data = column.buffers()[2]
+    padded = np.zeros(int(offsets[-1]) + 8, np.uint8)
+    if data is not None:
+        padded[: offsets[-1]] = np.frombuffer(data, np.uint8)[: offsets[-1]]
+    words = np.ndarray(shape=(len(padded) - 7,), dtype="<u8", buffer=padded.data, strides=(1,))
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    with np.errstate(over="ignore"):
+        state = _stripes(words, starts, lengths) + lengths.astype(np.uint64)
+        state = _tail(state, padded, words, starts + lengths // _STRIPE * _STRIPE, lengths % _STRIPE)
+        state = (state ^ (state >> np.uint64(33))) * _P2
+        state = (state ^ (state >> np.uint64(29))) * _P3
+    return state ^ (state >> np.uint64(32))
+
+
+def _stripes(words: Hashes, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Hashes:
+    """What 32 bytes at a time make of the values that have so many."""
+    state = np.full(len(starts), _P5)
+    long = np.flatnonzero(lengths >= _STRIPE)
+    if not len(long):
+        return state
+    first = (_P1 + _P2, _P2, np.uint64(0), np.uint64(0) - _P1)
+    lanes = [np.full(len(long), value) for value in first]
+    for stripe in range(int(lengths.max()) // _STRIPE):
+        active = np.flatnonzero(lengths[long] >= (stripe + 1) * _STRIPE)
+        at = starts[long[active]] + stripe * _STRIPE
+        for lane in range(_LANES):
+            lanes[lane][active] = _round(lanes[lane][active], words[at + 8 * lane])
+    merged = sum((_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)), np.zeros(len(long), np.uint64))
+    for lane_state in lanes:
+        merged = (merged ^ _round(np.zeros(len(long), np.uint64), lane_state)) * _P1 + _P4
+    state[long] = merged
+    return state
+
+
+def _tail(
+    state: Hashes, data: npt.NDArray[np.uint8], words: Hashes, at: npt.NDArray[np.int64], left: npt.NDArray[np.int64]
+) -> Hashes:
+    """The last 31 bytes at most: eight, four, then one at a time."""
+    for _ in range(3):
+        on = np.flatnonzero(left >= 8)
+        state[on] = _rotated(state[on] ^ _round(np.zeros(len(on), np.uint64), words[at[on]]), 27) * _P1 + _P4
+        at, left = _advanced(at, left, on, 8)
+    on = np.flatnonzero(left >= 4)
+    state[on] = _rotated(state[on] ^ (words[at[on]] & np.uint64(0xFFFFFFFF)) * _P1, 23) * _P2 + _P3
+    at, left = _advanced(at, left, on, 4)
+    for _ in range(3):
+        on = np.flatnonzero(left >= 1)
+        state[on] = _rotated(state[on] ^ data[at[on]].astype(np.uint64) * _P5, 11) * _P1
+        at, left = _advanced(at, left, on, 1)
+    return state
+
+
+def _advanced(
+    at: npt.NDArray[np.int64], left: npt.NDArray[np.int64], on: npt.NDArray[np.int64], size: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    moved, rest = at.copy(), left.copy()
+    moved[on] += size
+    rest[on] -= size
+    return moved, rest
+
 
 BLOOM = "bloom-filter"
 SUFFIX = ".index"

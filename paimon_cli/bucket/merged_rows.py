@@ -1,23 +1,64 @@
-"""The rows of a bucket, merged over its sorted runs (merge on read, FORMAT.md, section 11.2)."""
+"""The rows of a bucket, merged over its sorted runs (merge on read, FORMAT.md, section 11).
+
+Rows that have expired by `record-level.expire-time` are left out by compactions; reads show them until then.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, load_vectors
-from paimon_cli.bucket.merge_passes import merge_in_passes
-from paimon_cli.bucket.record_expiry import RecordExpiry
+from paimon_cli.bucket.spilled_runs import merge_in_passes
+from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, Place
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+
+FIRST_MILLIS = 1_000_000_000_000
+"""A BIGINT from here on counts millis, below it seconds."""
+
+
+@dataclass(frozen=True)
+class RecordExpiry:
+    """Rows whose `column` is more than `seconds` before `now` (epoch seconds) go; rows with null stay."""
+
+    column: str
+    seconds: int
+    now: int
+
+    @staticmethod
+    def of(context: TableContext) -> RecordExpiry | None:
+        """None without `record-level.expire-time`."""
+        millis, column = context.options.record_level_expire_time, context.options.record_level_time_field
+        if millis is None:
+            return None
+        if column is None:
+            raise UsageError("record-level.expire-time needs record-level.time-field", "it determines the age of a row")
+        return RecordExpiry(column, millis // 1000, context.clock.now_millis() // 1000)
+
+    def kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that are young enough."""
+        old = pc.less(_epoch_seconds(rows.column(self.column)), self.now - self.seconds).fill_null(False)
+        return rows.filter(pc.invert(old))
+
+
+def _epoch_seconds(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        ticks = column.view(pa.int64())
+        return pc.divide(ticks, {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[column.type.unit])
+    seconds = column.cast(pa.int64())
+    return pc.if_else(pc.greater_equal(seconds, FIRST_MILLIS), pc.divide(seconds, 1000), seconds)
+
 
 RUN_BATCH_BYTES = 8 << 20
 """Decoded bytes that each run of a merge may hold."""

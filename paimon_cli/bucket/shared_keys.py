@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.merge_passes import merge_in_passes
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, batch_rows, most_runs
+from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_rows import SortedRows

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from paimon_cli.casts.numbers import between_primitives
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.calendar_time import MILLIS_OF_DAY
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY
 from paimon_cli.errors import NotSupported
 
 _PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}

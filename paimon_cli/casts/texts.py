@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.casts.distinct_values import per_distinct_value
-from paimon_cli.datatypes.calendar_time import clock_text, date_text, sql_time_text
 from paimon_cli.datatypes.data_type import MAX_LENGTH, DataType
+from paimon_cli.datatypes.internal_values import clock_text, date_text, sql_time_text
 from paimon_cli.datatypes.java_float_text import java_double_text, java_float_text
 
 _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

@@ -19,7 +19,7 @@ from paimon_cli.read.row_text import CsvRows, JsonRows, bounded, text_bytes
 
 if TYPE_CHECKING:
     from paimon_cli.cli.text_view import Header, Layout
-    from paimon_cli.datatypes.field_types import DataField
+    from paimon_cli.datatypes.data_type import DataField
     from paimon_cli.table.row_scan import RowScan
 
 NULL = "NULL"

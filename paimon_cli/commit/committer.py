@@ -32,7 +32,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options import option_gates
+from paimon_cli.options import option_catalog
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Committer:
     """Turns commit messages into snapshots of one table."""
 
     def __init__(self, context: TableContext) -> None:
-        option_gates.refuse(option_gates.COMMIT, context.options.raw, context.address)
+        option_catalog.refuse(option_catalog.COMMIT, context.options.raw, context.address)
         self._context = context
 
     def commit(

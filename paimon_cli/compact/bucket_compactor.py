@@ -10,8 +10,7 @@ import numpy as np
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
-from paimon_cli.bucket.merged_rows import merge_columns, merge_section, without_retractions
-from paimon_cli.bucket.record_expiry import RecordExpiry
+from paimon_cli.bucket.merged_rows import RecordExpiry, merge_columns, merge_section, without_retractions
 from paimon_cli.bucket.stamped_files import stamped_prefix
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket, task_steps
 from paimon_cli.errors import DamagedFile, FilesConflict
@@ -64,7 +63,7 @@ def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Cal
 
     When it fails, or is given up (`CancelledError`), its own new files are removed; the table is as it was.
     """
-    check_writable(context)
+    check_writable(context.schema, context.options)
     names = DataFileNames(context, task.file_stamp)
     written: list[DataFileWriter] = []
     before: list[DataFileMeta] = []

@@ -22,7 +22,7 @@ from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, key_sections, s
 from paimon_cli.lsm.universal_compaction import run_sizes
 from paimon_cli.metadata.data_file import DataFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.options import option_gates
+from paimon_cli.options import option_catalog
 from paimon_cli.storage.clock_and_names import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
@@ -103,8 +103,8 @@ def check_compactable(context: TableContext) -> None:
     options = context.options
     if not context.schema.primary_keys:
         raise NotSupported("compaction of a table without a primary key", "this version compacts primary-key tables only")
-    for work in (option_gates.COMPACT, option_gates.COMMIT):
-        option_gates.refuse(work, options.raw, context.address)
+    for work in (option_catalog.COMPACT, option_catalog.COMMIT):
+        option_catalog.refuse(work, options.raw, context.address)
     if options.bucket == POSTPONE_BUCKET:
         raise NotSupported(
             f"compaction of a table with bucket = {POSTPONE_BUCKET}",
@@ -120,7 +120,9 @@ def why_not_compactable(context: TableContext) -> str | None:
         check_compactable(context)
     except NotSupported as refusal:
         options = context.options.raw
-        named = [why for work in (option_gates.COMPACT, option_gates.COMMIT) for why in option_gates.refusals(work, options)]
+        named = [
+            why for work in (option_catalog.COMPACT, option_catalog.COMMIT) for why in option_catalog.refusals(work, options)
+        ]
         return named[0] if named else str(refusal)
     return None
 

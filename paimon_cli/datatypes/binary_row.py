@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from paimon_cli.datatypes.calendar_time import Timestamp
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataType
-from paimon_cli.datatypes.decimals import decimal_of, unscaled_value
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.internal_values import Timestamp, decimal_of, unscaled_value
 from paimon_cli.errors import NotSupported
 
 _NUMBERS = {

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.canonical_form import calendar_texts, canonical_json
+from paimon_cli.datatypes.canonical_json import calendar_texts, canonical_json
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, DataType
 from paimon_cli.datatypes.values import values_from_arrow
 

@@ -11,18 +11,6 @@ from paimon_cli.datatypes.data_type import MAX_LENGTH, DataField, DataType
 from paimon_cli.datatypes.type_text import check_field_names, parse_type_text
 from paimon_cli.errors import UsageError
 
-__all__ = [
-    "DataField",
-    "DataType",
-    "check_field_names",
-    "field_from_json",
-    "field_to_json",
-    "parse_sql_type",
-    "parse_type",
-    "type_to_json",
-    "type_to_sql",
-]
-
 
 @lru_cache(maxsize=1024)
 def _parse_text(text: str) -> DataType:

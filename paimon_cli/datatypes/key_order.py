@@ -1,16 +1,88 @@
-"""The total order of primary keys (FORMAT.md, section 7.3), vectorised: each key column becomes one int64 word per row.
+"""The total order of primary keys, vectorised: each key column becomes one int64 word per row (FORMAT.md, section 7.3).
 
-Strings and binaries compare by unsigned bytes, FLOAT and DOUBLE as Java's `compare` (-0.0 < 0.0, NaN greatest).
+Strings and binaries compare by unsigned bytes, FLOAT and DOUBLE as Java's `compare` (-0.0 < 0.0, NaN greatest). Serialised keys
+of many files become words as well, without decoding them one by one.
+
+Sorting rows by several words, stably, is the kernel of every merge, flush and compaction. NumPy's plain sort of integers is
+vectorised and about five times as fast as its stable argsort, thirty times as fast as `lexsort`. So words are joined where they
+fit into 63 bits, with the row number in the lowest bits: a plain sort is then stable, and its result holds the order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from paimon_cli.datatypes.binary_row import header_size
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataType
+
+WORD_BITS = 63
+"""Without the sign."""
+RADIX_BITS = 16
+"""Words so narrow NumPy sorts by their digits, two to three times as fast again: buckets, partitions, tasks."""
+FEW_DESCENTS = 3
+"""So few ascending runs are merged faster than sorted: `kind="stable"` finds them."""
+
+
+def stable_order(words: Sequence[np.ndarray]) -> np.ndarray:
+    """Row numbers (int64) in ascending order of the int64 words (most significant first); equal rows keep their order."""
+    joined = _joined(words)
+    order = _order(joined[-1])
+    for word in reversed(joined[:-1]):
+        order = order[_order(word[order])]
+    return order
+
+
+def _order(word: np.ndarray) -> np.ndarray:
+    descents = np.count_nonzero(word[1:] < word[:-1])
+    if descents == 0:
+        return np.arange(len(word))
+    row_bits = _row_bits(word)
+    low, value_bits = _span(word)
+    if descents <= FEW_DESCENTS or value_bits + row_bits > WORD_BITS:
+        return np.argsort(word, kind="stable")
+    if value_bits <= RADIX_BITS:
+        return np.argsort((word - low).astype(np.uint16), kind="stable")
+    packed = (word - low) << row_bits
+    packed |= np.arange(len(word))
+    packed.sort()
+    packed &= (1 << row_bits) - 1
+    return packed
+
+
+def _joined(words: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Fewer words that order rows in the same way: neighbours share one where the row number still fits beside them."""
+    if len(words) == 1 or len(words[0]) == 0:
+        return [*words[:1]]
+    room = WORD_BITS - _row_bits(words[0])
+    joined: list[np.ndarray] = []
+    free_bits = 0
+    for word in words:
+        low, bits = _span(word)
+        if joined and bits <= free_bits:
+            joined[-1] = (joined[-1] << bits) | (word - low)
+            free_bits -= bits
+        else:
+            # A word of full width is left as it is: its differences from the least value could leave 64 bits.
+            joined.append(word - low if bits <= room else word)
+            free_bits = max(0, room - bits)
+    return joined
+
+
+def _row_bits(word: np.ndarray) -> int:
+    return (len(word) - 1).bit_length()
+
+
+def _span(word: np.ndarray) -> tuple[int, int]:
+    """The least value, and how many bits the differences from it need."""
+    low = int(word.min())
+    return low, (int(word.max()) - low).bit_length()
+
 
 Key = tuple[Any, ...]
 """One key as comparable Python values; keys of one table compare with `<`."""
@@ -22,20 +94,12 @@ def comparable(column: pa.Array) -> pa.Array:
     if pa.types.is_boolean(t):
         return column.cast(pa.int8())
     if pa.types.is_floating(t):
-        return _float_order(column)
+        return pa.array(_ordered_floats(column.to_numpy(zero_copy_only=False).astype(np.float64)))
     if pa.types.is_date32(t) or pa.types.is_time32(t):
         return column.view(pa.int32())
     if pa.types.is_timestamp(t):
         return column.view(pa.int64())
     return column
-
-
-def _float_order(column: pa.Array) -> pa.Array:
-    """IEEE bits bent so that integer order is Java's order; every NaN becomes the canonical, greatest one."""
-    values = column.to_numpy(zero_copy_only=False).astype(np.float64)
-    bits = np.where(np.isnan(values), np.float64("nan"), values).view(np.int64)
-    bits = np.where(np.isnan(values), np.int64(0x7FF8000000000000), bits)
-    return pa.array(np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits), pa.int64())
 
 
 def order_words(columns: Sequence[pa.Array]) -> list[np.ndarray]:
@@ -109,3 +173,97 @@ def comparable_key(values: Sequence[Any]) -> Key:
 def _float_rank(value: float) -> int:
     bits = int(np.float64(value).view(np.int64)) if value == value else 0x7FF8000000000000
     return bits ^ 0x7FFFFFFFFFFFFFFF if bits < 0 else bits
+
+
+_Ints = npt.NDArray[np.int64]
+WordsAt = Callable[[_Ints | int], _Ints]
+"""The eight bytes at an offset of each row, little-endian; zeros behind its end."""
+
+_ARITY_SIZE = 4
+_NARROW = {"TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32, "DATE": np.int32, "TIME": np.int32}
+_MOST_COLUMNS = 56
+"""So many have their null bits in the first eight bytes, behind the row kind."""
+_LONGEST = 256
+_LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], dtype=np.uint64)
+_SIGN = np.uint64(1 << 63)
+
+
+def key_words(words_at: WordsAt, lengths: _Ints, types: Sequence[DataType]) -> list[_Ints] | None:
+    """Columns of words, the first one deciding first, that order as the rows do. `lengths`: bytes of each row.
+
+    None where a row is not a plain key (nulls, another arity, a value outside of it), or a type or length is not provided for.
+    """
+    arity = int.from_bytes(len(types).to_bytes(4, "big"), "little")
+    slots = _ARITY_SIZE + header_size(len(types))
+    if len(types) > _MOST_COLUMNS or (lengths < slots + 8 * len(types)).any():
+        return None
+    if (words_at(0) & 0xFFFFFFFF != arity).any() or (words_at(_ARITY_SIZE).view(np.uint64) >> np.uint64(8)).any():
+        return None
+    columns: list[_Ints] = []
+    for place, t in enumerate(types):
+        words = _column_words(words_at, lengths, slots + 8 * place, t)
+        if words is None:
+            return None
+        columns += words
+    return columns
+
+
+def ranks(columns: Sequence[_Ints]) -> _Ints:
+    """One integer a row that orders as the columns of words do, and is equal where they are."""
+    deciding = [column for column in columns if (column != column[:1]).any()]
+    if len(deciding) <= 1:
+        return deciding[0] if deciding else np.zeros(len(columns[0]) if columns else 0, dtype=np.int64)
+    order = np.lexsort(deciding[::-1])
+    steps = np.zeros(len(order), dtype=bool)
+    for column in deciding:
+        ordered = column[order]
+        steps[1:] |= ordered[1:] != ordered[:-1]
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = np.cumsum(steps)
+    return found
+
+
+def _column_words(words_at: WordsAt, lengths: _Ints, slot: int, t: DataType) -> list[_Ints] | None:
+    words = words_at(slot)
+    if t.root in _NARROW:
+        return [words.astype(_NARROW[t.root]).astype(np.int64)]
+    if t.root == "BOOLEAN":
+        return [(words & 0xFF != 0).astype(np.int64)]
+    if t.root == "BIGINT" or (t.root in TIMESTAMP_ROOTS | {"DECIMAL"} and t.is_compact):
+        return [words]
+    if t.root == "FLOAT":
+        return [_ordered_floats(words.astype(np.int32).view(np.float32).astype(np.float64))]
+    if t.root == "DOUBLE":
+        return [_ordered_floats(words.view(np.float64))]
+    if t.root in TIMESTAMP_ROOTS:
+        begins = _ARITY_SIZE + (words >> 32)
+        return None if _outside(begins, 8, lengths) else [words_at(begins), words & 0xFFFFFFFF]
+    if t.root in STRING_ROOTS or t.root in BINARY_ROOTS:
+        return _bytes_words(words_at, lengths, slot, words)
+    return None
+
+
+def _ordered_floats(values: npt.NDArray[np.float64]) -> _Ints:
+    """IEEE bits bent so that integer order is Java's order; every NaN becomes the canonical, greatest one."""
+    bits = np.where(np.isnan(values), np.int64(0x7FF8000000000000), values.view(np.int64))
+    return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
+
+
+def _bytes_words(words_at: WordsAt, lengths: _Ints, slot: int, words: _Ints) -> list[_Ints] | None:
+    """Big-endian words of the bytes, then their number: it tells a shorter value from the same one followed by zeros."""
+    marks = words.view(np.uint64) >> np.uint64(56)
+    inline = marks >= 0x80
+    sizes = np.where(inline, (marks & np.uint64(0x7F)).view(np.int64), words & 0xFFFFFFFF)
+    begins = np.where(inline, slot, _ARITY_SIZE + (words >> 32))
+    longest = int(sizes.max(initial=0))
+    if longest > _LONGEST or _outside(begins, sizes, lengths):
+        return None
+    found = []
+    for offset in range(0, longest, 8):
+        kept = words_at(begins + offset).view(np.uint64) & _LOW_BYTES[np.clip(sizes - offset, 0, 8)]
+        found.append((kept.byteswap() ^ _SIGN).view(np.int64))
+    return [*found, sizes]
+
+
+def _outside(begins: _Ints, sizes: _Ints | int, lengths: _Ints) -> bool:
+    return bool(((begins < 0) | (begins + sizes > lengths)).any())

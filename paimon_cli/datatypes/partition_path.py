@@ -9,11 +9,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from paimon_cli.datatypes.calendar_time import Timestamp, clock_text, date_text, sql_time_text
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.internal_values import Timestamp, clock_text, date_text, sql_time_text
 from paimon_cli.datatypes.java_float_text import java_double_text, java_float_text
-from paimon_cli.datatypes.java_text import is_java_blank
+from paimon_cli.datatypes.type_text import is_java_blank
 from paimon_cli.errors import NotSupported
 
 DEFAULT_PARTITION_NAME = "__DEFAULT_PARTITION__"

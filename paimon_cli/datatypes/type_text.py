@@ -1,19 +1,33 @@
-"""Reads type texts such as `DECIMAL(10, 2) NOT NULL` (FORMAT.md, section 2.2; Java DataTypeJsonParser).
-
-Schema files spell nested types as JSON objects; only what a user types may also say `ARRAY<INT>`, `MAP<K, V>` and `ROW<a INT>`.
-"""
+"""Parses type texts such as `DECIMAL(10, 2) NOT NULL` (FORMAT.md, section 2; Java DataTypeJsonParser)."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
 from paimon_cli.datatypes.data_type import MAX_DECIMAL_PRECISION, MAX_LENGTH, MAX_TIME_PRECISION, DataField, DataType
-from paimon_cli.datatypes.java_text import is_java_blank, is_java_whitespace
 from paimon_cli.errors import UsageError
+
+_CONTROL_SPACES = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x1f")
+_NO_BREAK_SPACES = frozenset("\u00a0\u2007\u202f")
+_ASCII_PRINTABLE = frozenset(map(chr, range(0x21, 0x7F)))
+
+
+def is_java_whitespace(char: str) -> bool:
+    """Java's `Character.isWhitespace`: unlike Python's `isspace` without U+0085 and the no-break spaces."""
+    if char in _ASCII_PRINTABLE:
+        return False
+    return char in _CONTROL_SPACES or (char not in _NO_BREAK_SPACES and unicodedata.category(char) in ("Zs", "Zl", "Zp"))
+
+
+def is_java_blank(text: str) -> bool:
+    """Whether `text` is empty or white space only, by Java's rule."""
+    return all(map(is_java_whitespace, text))
+
 
 _TOKEN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|[(),<>:]|[^\s(),<>'`:]+|\S")
 _PLAIN = {

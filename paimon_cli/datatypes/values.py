@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type, timestamp_unit
-from paimon_cli.datatypes.calendar_time import Timestamp
 from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.errors import NotSupported
 
 __all__ = ["Timestamp", "values_from_arrow", "values_to_arrow"]

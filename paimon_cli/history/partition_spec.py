@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_cli.datatypes.canonical_form import from_canonical
-from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.canonical_json import from_canonical
+from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 

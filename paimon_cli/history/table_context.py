@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
-from paimon_cli.datatypes.field_types import DataType
+from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.partition_path import partition_path
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.known_files import KnownFiles
@@ -17,9 +17,8 @@ from paimon_cli.history.table_history import TableHistory
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options import option_gates
-from paimon_cli.options.column_names import renamed_in_options, without_sequence_fields
-from paimon_cli.options.table_options import TableOptions
+from paimon_cli.options import option_catalog
+from paimon_cli.options.table_options import TableOptions, renamed_in_options, without_sequence_fields
 from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, SystemClock
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -62,7 +61,7 @@ class TableContext(TableHistory):
             storage, root = storage_for_url(url, storage_options, confined=True)
         schema = schema or SchemaHistory(storage, TableLayout(root, branch)).latest()
         options = TableOptions(schema.options).with_overrides(dynamic_options or {})
-        option_gates.refuse(option_gates.OPEN, options.raw, root)
+        option_catalog.refuse(option_catalog.OPEN, options.raw, root)
         clock, names, trace = clock or SystemClock(), names or RandomNames(), trace or NoTrace()
         return TableContext(root, storage, schema, options, clock, names, branch=branch, trace=trace)
 

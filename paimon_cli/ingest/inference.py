@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.datatypes.arrow_types import type_from_arrow
-from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS
-from paimon_cli.datatypes.field_types import DataField, DataType
+from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataField, DataType
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.bad_cells import converted
 from paimon_cli.ingest.csv_rows import csv_batches

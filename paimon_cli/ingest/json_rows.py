@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pajson
 
-from paimon_cli.datatypes.canonical_form import from_canonical
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, NESTED_ROOTS
-from paimon_cli.datatypes.field_types import DataField, DataType, type_to_sql
+from paimon_cli.datatypes.canonical_json import from_canonical
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, NESTED_ROOTS, DataField, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.ingest.bad_cells import BadCell, BadCells, shown

@@ -12,10 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.casts.default_value import with_default
+from paimon_cli.casts.column_cast import with_default
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NESTED_ROOTS, NEWER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS
-from paimon_cli.datatypes.field_types import DataField, DataType, type_to_sql
+from paimon_cli.datatypes.data_type import (
+    BINARY_ROOTS,
+    FLOATING_ROOTS,
+    NESTED_ROOTS,
+    NEWER_ROOTS,
+    STRING_ROOTS,
+    TIMESTAMP_ROOTS,
+    DataField,
+    DataType,
+)
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, SHORT, UPDATE_BEFORE
 from paimon_cli.datatypes.values import Timestamp, values_to_arrow
 from paimon_cli.errors import BadInput, NotSupported, UsageError

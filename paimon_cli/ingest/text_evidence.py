@@ -9,8 +9,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.data_type import MAX_DECIMAL_PRECISION, MAX_LENGTH
-from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.data_type import MAX_DECIMAL_PRECISION, MAX_LENGTH, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.bad_cells import BadCells, shown
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import NOT_FINITE, NUMBER, TIMESTAMP, parse_text

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.canonical_form import from_canonical
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, STRING_ROOTS
-from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.canonical_json import from_canonical
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, STRING_ROOTS, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported
 from paimon_cli.ingest.bad_cells import BadCell, BadCells, attempt, require

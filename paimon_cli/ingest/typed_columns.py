@@ -10,8 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, STRING_ROOTS, TIMESTAMP_ROOTS
-from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.data_type import (
+    BINARY_ROOTS,
+    FLOATING_ROOTS,
+    INTEGER_ROOTS,
+    MAX_LENGTH,
+    STRING_ROOTS,
+    TIMESTAMP_ROOTS,
+    DataType,
+)
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.bad_cells import BadCell, BadCells, WrongType, attempt, bad_cells, require
 
 MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS = 3, 6, 9

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.binary_row import deserialize_row
-from paimon_cli.datatypes.field_types import DataField
+from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.key_order import comparable
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.metadata.data_file import DataFileMeta, SimpleStats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from paimon_cli.bucket.stored_rows import stored_row_count
+from paimon_cli.bucket.data_file_reader import stored_row_count
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version

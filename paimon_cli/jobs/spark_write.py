@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
-from paimon_cli.datatypes.stable_order import stable_order
+from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.errors import PaimonError
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.jobs.spark_errors import carrying_errors

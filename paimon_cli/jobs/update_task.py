@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
-from paimon_cli.casts.default_value import with_default
+from paimon_cli.casts.column_cast import with_default
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER
 from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
@@ -67,7 +67,7 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) ->
 
     The splits hold whole keys in ascending order, so the changed rows are sorted, one per key, as a file needs them.
     """
-    check_writable(context)
+    check_writable(context.schema, context.options)
     names = DataFileNames(context, task.file_stamp)
     writer = DataFileWriter(context, task.partition, task.bucket, level=0, source=SOURCE_APPEND, names=names)
     rows = 0

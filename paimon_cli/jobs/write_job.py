@@ -27,7 +27,7 @@ from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options import option_gates
+from paimon_cli.options import option_catalog
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -154,8 +154,8 @@ def check_writable_table(context: TableContext) -> None:
     if not context.schema.primary_keys:
         raise NotSupported("writing a table without a primary key", "this version writes primary-key tables only")
     merge_engine(context.schema, options)
-    for work in (option_gates.WRITE, option_gates.COMMIT):
-        option_gates.refuse(work, options.raw, context.address)
+    for work in (option_catalog.WRITE, option_catalog.COMMIT):
+        option_catalog.refuse(work, options.raw, context.address)
 
 
 def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:

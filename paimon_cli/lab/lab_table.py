@@ -14,8 +14,9 @@ import pyarrow as pa
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
-from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.datatypes.canonical_json import canonical_rows
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.key_order import null_first_words
+from paimon_cli.datatypes.key_order import null_first_words, stable_order
 from paimon_cli.datatypes.row_kind import DELETE, INSERT
-from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.errors import BadInput
 from paimon_cli.lsm.aggregation import no_retraction
 from paimon_cli.lsm.aggregators.aggregator import Aggregator

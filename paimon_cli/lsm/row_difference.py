@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.key_order import comparable, group_starts
+from paimon_cli.datatypes.key_order import comparable, group_starts, stable_order
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.errors import BadInput
 from paimon_cli.lsm.aggregators.collected_values import identity
 from paimon_cli.lsm.sorted_rows import SortedRows

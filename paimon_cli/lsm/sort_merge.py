@@ -20,8 +20,8 @@ from paimon_cli.datatypes.key_order import (
     key_at,
     null_first_words,
     order_words,
+    stable_order,
 )
-from paimon_cli.datatypes.stable_order import stable_order
 from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.sorted_rows import MergeEngine, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND

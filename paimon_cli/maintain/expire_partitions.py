@@ -8,7 +8,7 @@ from typing import Any
 
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import fresh_identity
-from paimon_cli.datatypes.canonical_form import canonical_json
+from paimon_cli.datatypes.canonical_json import canonical_json
 from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import DataConflict, UsageError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from paimon_cli.datatypes.calendar_time import MILLIS_OF_DAY, epoch_day
+from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY, epoch_day
 from paimon_cli.errors import UsageError
 
 _DEFAULT = re.compile(r"([+-]?\d{1,10})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)

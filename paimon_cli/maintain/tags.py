@@ -15,7 +15,7 @@ from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.file_names import is_plain_name
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.tag import Tag, snapshot_text, tag_text
-from paimon_cli.options import option_gates
+from paimon_cli.options import option_catalog
 from paimon_cli.storage.clock_and_names import local_wall_clock
 from paimon_cli.storage.directories import keep_deleted
 from paimon_cli.storage.storage import PutOutcome
@@ -27,7 +27,7 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
     `UsageError` if the name is taken or cannot be one, `NotFound` if the snapshot is not there.
     """
     check_tag_name(name)
-    option_gates.refuse(option_gates.TAG, context.options.raw, context.address)
+    option_catalog.refuse(option_catalog.TAG, context.options.raw, context.address)
     if context.tags.content(name) is not None:
         raise UsageError(f"tag '{name}' exists", hint=f"paimon-cli tags replace {context.layout.argument} {shlex.quote(name)}")
     text, holder = snapshot_and_holder(context, snapshot_id)

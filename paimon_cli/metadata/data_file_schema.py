@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type
-from paimon_cli.datatypes.field_types import DataField, DataType
+from paimon_cli.datatypes.data_type import DataField, DataType
 from paimon_cli.metadata.table_schema import TableSchema
 
 KEY_PREFIX = "_KEY_"

@@ -1,20 +1,21 @@
-"""Every option that Paimon knows and what this version makes of it; the table itself is a packaged data file.
+"""Every option that Paimon knows, what this version makes of it, and the gates that refuse a table because of an option.
 
-`options ls`, the checks of keys and the gates that refuse a table (`options.option_gates`) all ask here. Engines keep options of
-their own in tables, and so does this tool.
+The catalog itself is a packaged data file. A refusal is better than a wrong answer, or than a commit that other readers would
+miss; every place where work begins asks a gate.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from typing import Any
 
+from paimon_cli.errors import NotSupported
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 HONOURED, IN_PART, HARMLESS = "honoured", "honoured in part", "harmless"
@@ -116,3 +117,49 @@ def nearest_key(key: str, likeness: float) -> str | None:
     """A known key that looks like this one."""
     found = get_close_matches(key, [known for known, option in _BY_KEY.items() if not option.is_family], 1, likeness)
     return found[0] if found else None
+
+
+OPEN = "open"
+"""Whatever is done with the files of a table."""
+SCAN = "scan"
+"""Reading rows."""
+WRITE = "write"
+"""Making data files from rows."""
+COMPACT = "compact"
+"""Making data files from data files."""
+COMMIT = "commit"
+"""Publishing a snapshot."""
+TAG = "tag"
+"""Making a tag."""
+
+_DONE = {
+    OPEN: "table {} has the option {}",
+    SCAN: "cannot read table {} with {}",
+    WRITE: "cannot write table {} with {}",
+    COMPACT: "cannot compact table {} with {}",
+    COMMIT: "cannot commit to table {} with {}",
+    TAG: "cannot tag table {} with {}",
+}
+_MAY_BE_LEFT_OUT = (SCAN, COMMIT, TAG)
+"""Work whose option may be left out for once: the data files do not depend on it."""
+
+
+def refuse(at: str, options: Mapping[str, str], table: str) -> None:
+    """Raise `NotSupported` that names the first option for which this work is refused."""
+    for key, value, option in _refused(at, options):
+        hint = "use a Paimon engine that supports the option"
+        if at in _MAY_BE_LEFT_OUT:
+            hint = f"to go without it this once, add --option {key}={option.default or ''}"
+        raise NotSupported(_DONE[at].format(table, f"{key}={value}"), option.reason, hint, option=key)
+
+
+def refusals(at: str, options: Mapping[str, str]) -> list[str]:
+    """One sentence for each option for which this work would be refused."""
+    return [f"with {key}={value} {option.reason}" for key, value, option in _refused(at, options)]
+
+
+def _refused(at: str, options: Mapping[str, str]) -> Iterator[tuple[str, str, Option]]:
+    for key, value in options.items():
+        option = find_option(key)
+        if option is not None and not option.passes(at, value):
+            yield key, value, option

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.field_types import DataField
+from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.read.expressions import DECIMAL, WHOLE, Expression, as_kind, kind_of
 
 

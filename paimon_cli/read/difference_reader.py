@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from paimon_cli.bucket.merge_passes import merge_in_passes
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, RUN_BATCH_BYTES, read_bucket
+from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.row_kind import DELETE, INSERT
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles

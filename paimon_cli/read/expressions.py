@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS
-from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 
 WHOLE, DECIMAL, FLOATING, TEXT, BINARY = "whole number", "decimal number", "floating number", "text", "binary value"

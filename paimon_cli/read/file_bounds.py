@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 from paimon_cli.bucket.file_indexes import FileFilters
-from paimon_cli.casts.permission import keeps_values, same_type
+from paimon_cli.casts.column_cast import keeps_values, same_type
 from paimon_cli.datatypes.binary_row import deserialize_row
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS
-from paimon_cli.datatypes.field_types import DataField, DataType
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta, SimpleStats

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.canonical_json import canonical_rows
 from paimon_cli.datatypes.row_kind import SHORT
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext

@@ -13,10 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_cli.datatypes.calendar_time import Timestamp, parse_date, parse_time, parse_timestamp
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS
-from paimon_cli.datatypes.decimals import decimal_of
-from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.internal_values import Timestamp, decimal_of, parse_date, parse_time, parse_timestamp
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import UsageError
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, NESTED_ROOTS
-from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, NESTED_ROOTS, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from paimon_cli.datatypes.key_words import key_words, ranks
+from paimon_cli.datatypes.key_order import key_words, ranks
 from paimon_cli.history.live_columns import PlacedColumns
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import ColumnBuckets

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.canonical_json import canonical_rows
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.datatypes.row_kind import SHORT
 from paimon_cli.history.table_context import TableContext

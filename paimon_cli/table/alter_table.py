@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
-from paimon_cli.options.column_names import renamed_in_options
-from paimon_cli.options.table_options import TableOptions
+from paimon_cli.options.table_options import TableOptions, renamed_in_options
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
 from paimon_cli.table.column_changes import ColumnChanges
 from paimon_cli.table.create_table import writing_limits

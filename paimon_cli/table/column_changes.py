@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from paimon_cli.casts.column_cast import cast_of
-from paimon_cli.casts.permission import may_cast, same_type
-from paimon_cli.datatypes.field_types import DataField, DataType, type_to_sql
+from paimon_cli.casts.column_cast import cast_of, may_cast, same_type
+from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import boolean, read_option

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from paimon_cli.datatypes.field_types import DataType, type_to_sql
+from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import PaimonError, UsageError
 
 
@@ -10,7 +11,7 @@ def check_default(name: str, t: DataType, default: str | None) -> None:
     """UsageError for a text that is no value of the type."""
     if default is None:
         return
-    from paimon_cli.casts.default_value import default_column  # loads Arrow, which most of `create` does without
+    from paimon_cli.casts.column_cast import default_column  # loads Arrow, which most of `create` does without
 
     try:
         default_column(default, t)

@@ -10,7 +10,7 @@ from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options import option_gates
+from paimon_cli.options import option_catalog
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
 from paimon_cli.table.definition_check import check_definition
@@ -20,7 +20,7 @@ from paimon_cli.table.table_definition import TableDefinition, to_schema, with_k
 from paimon_cli.table.table_location import TableLocation
 from paimon_cli.table.table_site import check_site
 
-UNDONE_WORK = (option_gates.OPEN, option_gates.WRITE, option_gates.COMMIT)
+UNDONE_WORK = (option_catalog.OPEN, option_catalog.WRITE, option_catalog.COMMIT)
 PLAIN_PRECISION = 6
 """Digits of a TIMESTAMP that every file format holds."""
 
@@ -87,7 +87,7 @@ def _refuse_unwritable(name: str, schema: TableSchema) -> None:
 def writing_limits(schema: TableSchema) -> list[str]:
     """What this version cannot do with such a table, in words; the table itself is valid for other engines."""
     options = schema.options
-    limits = [sentence for work in UNDONE_WORK for sentence in option_gates.refusals(work, options)]
+    limits = [sentence for work in UNDONE_WORK for sentence in option_catalog.refusals(work, options)]
     if schema.primary_keys and (limit := engine_limit(schema)) is not None:
         limits.append(limit)
     if not schema.primary_keys:
@@ -106,7 +106,7 @@ def _limits_of_files(schema: TableSchema) -> list[str]:
     indexes = [key for key in schema.options if key.startswith("file-index.")]
     if formats == {"parquet"} and codecs == {"zstd"} and not special and not indexes:
         return []
-    from paimon_cli.bucket.writable_types import check_writable  # loads Arrow, which most tables are created without
+    from paimon_cli.bucket.data_file_writer import check_writable  # loads Arrow, which most tables are created without
 
     try:
         check_writable(schema, options)

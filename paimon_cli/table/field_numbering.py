@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
-from paimon_cli.datatypes.field_types import DataField, DataType
+from paimon_cli.datatypes.data_type import DataField, DataType
 
 Fields = tuple[DataField, ...]
 

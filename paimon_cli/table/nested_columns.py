@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from paimon_cli.datatypes.field_types import DataField, DataType, type_to_sql
+from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 
 Fields = tuple[DataField, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paimon_cli.datatypes.canonical_form import canonical_json
+from paimon_cli.datatypes.canonical_json import canonical_json
 from paimon_cli.history.table_context import TableContext
 
 

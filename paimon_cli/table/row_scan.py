@@ -12,7 +12,7 @@ from paimon_cli.datatypes.data_type import MAX_LENGTH, DataField, DataType
 from paimon_cli.datatypes.row_kind import SHORT
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
-from paimon_cli.options import option_gates
+from paimon_cli.options import option_catalog
 from paimon_cli.read.increment_range import AUTO, IncrementRange, asked_increment
 from paimon_cli.read.increments import increment_context, plan_increment
 from paimon_cli.read.predicate import Predicate, parse_predicate
@@ -132,7 +132,7 @@ class RowScan:
 
 def plan_rows(table: Table, request: ReadRequest) -> RowScan:
     """Find the snapshot, check columns and predicate against its schema, plan. Raises NotFound and UsageError."""
-    option_gates.refuse(option_gates.SCAN, table.context.options.raw, table.context.address)
+    option_catalog.refuse(option_catalog.SCAN, table.context.options.raw, table.context.address)
     increment = request.increment
     if increment is None and (request.snapshot, request.tag, request.as_of) == (None, None, None):
         increment = _increment_by_option(table.context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_cli.datatypes.field_types import DataType
+from paimon_cli.datatypes.data_type import DataType
 
 Path = tuple[str, ...]
 """A column, or a field inside of one: names of ROW fields, `element` of ARRAY and MULTISET, `value` of MAP."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_cli.datatypes.field_types import DataField, parse_sql_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.table.sql_tokens import END, NUMBER, STRING, WORD, SqlTokens
 
 _BEHIND_TYPE = ("NOT", "NULL", "COMMENT", "PRIMARY", "AS", "METADATA", "GENERATED", "DEFAULT")

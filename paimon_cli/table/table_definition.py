@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from paimon_cli.datatypes.field_types import DataField
+from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.table.field_numbering import numbered

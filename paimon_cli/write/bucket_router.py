@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.bucket_hash import encode_rows, row_buckets
-from paimon_cli.datatypes.stable_order import stable_order
+from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET

@@ -12,8 +12,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import check_writable
-from paimon_cli.datatypes.key_order import order_words
-from paimon_cli.datatypes.stable_order import stable_order
+from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.storage.read_ahead import ReadAhead
@@ -57,7 +56,7 @@ def write_rows(
     `tallies` gets what was found in each split. With several `threads` input is decoded ahead, and buckets are sorted, written
     and compacted side by side in the end.
     """
-    check_writable(plan.context)
+    check_writable(plan.context.schema, plan.context.options)
     tallies.update((number, Tally()) for number in range(len(plan.splits)))
     batches = (batch for number, split in enumerate(plan.splits) for batch in plan.incoming.read(split, tallies[number]))
     with TableWriter(plan, threads) as writer:

@@ -10,8 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
-from paimon_cli.bucket.merge_passes import OpenRun, merge_in_passes
-from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, SpilledRun
+from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, OpenRun, SpillDirectory, SpilledRun, merge_in_passes
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.merge_engine import merge_engine

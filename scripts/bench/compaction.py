@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, CompactionTask, plan_bucket
-from paimon_cli.datatypes.field_types import DataField, parse_sql_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.local_engine import LocalEngine

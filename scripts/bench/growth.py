@@ -22,7 +22,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.field_types import DataField, parse_sql_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.local_engine import LocalEngine

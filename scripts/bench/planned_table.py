@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paimon_cli.datatypes.binary_row import serialize_row
-from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.metadata.data_file import ADD, DataFileMeta, ManifestEntry, ManifestFileMeta, SimpleStats
 from paimon_cli.metadata.manifest_file import encode_manifests
 from paimon_cli.metadata.manifest_list import encode_manifest_list

@@ -26,7 +26,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from paimon_cli.datatypes.field_types import DataField, parse_sql_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.spark_engine import SparkEngine

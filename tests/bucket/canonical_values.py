@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from paimon_cli.datatypes.calendar_time import Timestamp, date_text, epoch_day, time_text, timestamp_text
-from paimon_cli.datatypes.field_types import DataType
+from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.internal_values import Timestamp, date_text, epoch_day, time_text, timestamp_text
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 FIRST, LAST = epoch_day(1678, 1, 1), epoch_day(2262, 1, 1)

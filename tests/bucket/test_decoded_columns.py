@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket.decoded_columns import check_decoded
+from paimon_cli.bucket.data_file_reader import check_decoded
 
 BINARIES = {
     "ascii": [b"a", b"", None, b"longer than twelve bytes"],

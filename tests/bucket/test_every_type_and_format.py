@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from paimon_cli.datatypes.calendar_time import Timestamp, timestamp_text
+from paimon_cli.datatypes.internal_values import Timestamp, timestamp_text
 from tests.bucket.canonical_values import values
 from tests.tables import compact, make_table, rows, write
 

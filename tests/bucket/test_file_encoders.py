@@ -188,7 +188,7 @@ def test_refused_before_any_work(
 ) -> None:
     context = make_table(tmp_path / "t", {"id": "INT NOT NULL", **columns}, ["id"], options=options)
     with pytest.raises(error, match=said):
-        check_writable(context)
+        check_writable(context.schema, context.options)
 
 
 def test_a_far_timestamp_is_not_written_to_orc(tmp_path: Path) -> None:

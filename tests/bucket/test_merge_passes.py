@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paimon_cli.bucket.merge_passes import OpenRun, merge_in_passes
-from paimon_cli.bucket.spilled_runs import SpillDirectory
+from paimon_cli.bucket.spilled_runs import OpenRun, SpillDirectory, merge_in_passes
 from paimon_cli.lsm.deduplicate import Deduplicate, KeepAllVersions
 from paimon_cli.lsm.sorted_rows import MergeEngine
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from paimon_cli.bucket.orc_columns import orc_column
+from paimon_cli.bucket.orc_file import orc_column
 
 ROW = pa.struct([pa.field("r", pa.int64(), nullable=False)])
 VISIBLE = pa.StructArray.from_arrays([pa.array([5, 1, 2])], fields=list(ROW), mask=pa.array([True, False, False]))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from paimon_cli.bucket import orc_process
+from paimon_cli.bucket import orc_file
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.errors import StorageUnavailable
 from tests.cli.calling import Run
@@ -42,9 +42,9 @@ class Watched(io.BytesIO):
 
 @pytest.fixture(autouse=True)
 def no_processes_of_others() -> Iterator[None]:
-    orc_process.end_idle()
+    orc_file.end_idle()
     yield
-    orc_process.end_idle()
+    orc_file.end_idle()
 
 
 def content() -> bytes:
@@ -58,13 +58,13 @@ def test_same_rows() -> None:
     assert (file.nrows, file.nstripes, file.schema) == (3, 1, orc.ORCFile(io.BytesIO(content())).schema)
     assert file.read_stripe(0).to_pylist() == ROWS.to_pylist()
     assert file.read_stripe(0, columns=["s"]).to_pylist() == ROWS.select(["s"]).to_pylist()
-    assert len(orc_process._idle) == 1, "one process answered all"
+    assert len(orc_file._idle) == 1, "one process answered all"
 
 
 def test_threads_have_a_process_each() -> None:
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda _: OrcFile(io.BytesIO(content())).read_stripe(0).num_rows, range(8)))
-    assert found == [3] * 8 and 1 <= len(orc_process._idle) <= 2
+    assert found == [3] * 8 and 1 <= len(orc_file._idle) <= 2
 
 
 def test_the_process_imports_nothing_from_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,34 +90,34 @@ def test_what_is_no_orc_file_ends_its_process() -> None:
     for damaged in (b"", b"ORC", content()[:-9], bytes(300)):
         with pytest.raises(pa.ArrowInvalid):
             OrcFile(io.BytesIO(damaged))
-        assert not orc_process._idle
+        assert not orc_file._idle
 
 
 def test_a_process_killed_while_it_waits() -> None:
     file = OrcFile(io.BytesIO(content()))
-    os.kill(orc_process._idle[0]._child.pid, signal.SIGKILL)
+    os.kill(orc_file._idle[0]._child.pid, signal.SIGKILL)
     assert file.read_stripe(0).num_rows == 3
 
 
 def test_whatever_ends_every_process_is_told() -> None:
     source = Watched(content())
-    started: list[orc_process.OrcProcess] = []
-    start = orc_process._started
+    started: list[orc_file.OrcProcess] = []
+    start = orc_file._started
     source.on_read = lambda: os.kill(started[-1]._child.pid, signal.SIGABRT)  # type: ignore[method-assign]
     with (
-        mock.patch.object(orc_process, "_started", lambda: started.append(start()) or started[-1]),  # type: ignore[func-returns-value]
+        mock.patch.object(orc_file, "_started", lambda: started.append(start()) or started[-1]),  # type: ignore[func-returns-value]
         pytest.raises(pa.ArrowInvalid, match="SIGABRT, SIGABRT"),
     ):
         OrcFile(source)
-    assert not orc_process._idle
+    assert not orc_file._idle
 
 
 def test_errors_of_the_storage_stay_what_they_are() -> None:
     with pytest.raises(StorageUnavailable, match="the store is away"):
         OrcFile(Watched(content()))
-    with mock.patch.object(orc_process.sys, "executable", "/bin/false"), pytest.raises(StorageUnavailable, match="exit code 1"):
+    with mock.patch.object(orc_file.sys, "executable", "/bin/false"), pytest.raises(StorageUnavailable, match="exit code 1"):
         OrcFile(io.BytesIO(content()))
-    with mock.patch.object(orc_process.sys, "executable", "/no/python"), pytest.raises(StorageUnavailable, match="No such file"):
+    with mock.patch.object(orc_file.sys, "executable", "/no/python"), pytest.raises(StorageUnavailable, match="No such file"):
         OrcFile(io.BytesIO(content()))
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from paimon_cli.bucket import orc_rows
-from paimon_cli.bucket.orc_columns import orc_column
+from paimon_cli.bucket.orc_file import orc_column
 from paimon_cli.bucket.orc_rows import BATCH_ROWS, LOST, OrcRows
-from paimon_cli.datatypes.calendar_time import Timestamp, timestamp_text
+from paimon_cli.datatypes.internal_values import Timestamp, timestamp_text
 from paimon_cli.errors import NotSupported
 from paimon_cli.history.table_state import bucket_files
 from tests.tables import compact, make_table, rows, write

@@ -15,8 +15,7 @@ import pytest
 from pyroaring import BitMap
 
 from paimon_cli.bucket import merged_rows
-from paimon_cli.bucket.merged_rows import merge_section, read_bucket
-from paimon_cli.bucket.record_expiry import RecordExpiry
+from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section, read_bucket
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files

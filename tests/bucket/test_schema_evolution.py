@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket.schema_evolution import column_sources, evolved
+from paimon_cli.bucket.data_file_reader import column_sources, evolved
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import DataField, DataType
 from paimon_cli.datatypes.field_types import parse_sql_type

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from paimon_cli.datatypes.binary_row import serialize_row
-from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext

@@ -23,7 +23,8 @@ from paimon_cli.commit.own_commits import OwnCommits, users_behind
 from paimon_cli.commit.removed_files import who_removed
 from paimon_cli.commit.snapshot_changes import SnapshotChanges, append_changes, compact_changes, overwrite_changes
 from paimon_cli.commit.snapshot_publish import publish
-from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import CommitUnknown, Conflict, FilesConflict, Refused, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext

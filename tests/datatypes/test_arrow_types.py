@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type, type_from_arrow
-from paimon_cli.datatypes.field_types import DataField, parse_type, type_to_sql
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type, type_to_sql
 from paimon_cli.errors import NotSupported
 
 

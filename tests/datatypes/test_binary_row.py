@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.datatypes.binary_row import deserialize_row, encode_row, row_hash, serialize_row
-from paimon_cli.datatypes.canonical_form import canonical_json, from_canonical
-from paimon_cli.datatypes.field_types import DataType, parse_type
+from paimon_cli.datatypes.canonical_json import canonical_json, from_canonical
+from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.row_kind import SHORT
 from tests.vectors import load
 

@@ -11,9 +11,10 @@ import pytest
 
 from paimon_cli.datatypes.binary_row import encode_row, row_hash, serialize_row
 from paimon_cli.datatypes.bucket_hash import bucket_of, encode_rows, hash_rows
-from paimon_cli.datatypes.calendar_time import Timestamp
-from paimon_cli.datatypes.canonical_form import from_canonical
-from paimon_cli.datatypes.field_types import DataType, parse_type
+from paimon_cli.datatypes.canonical_json import from_canonical
+from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.java_json import dump_java_json

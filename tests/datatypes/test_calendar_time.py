@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from paimon_cli.datatypes.calendar_time import (
+from paimon_cli.datatypes.internal_values import (
     Timestamp,
     civil_date,
     date_text,

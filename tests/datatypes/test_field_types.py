@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_cli.datatypes.field_types import DataField, DataType, parse_sql_type, parse_type, type_to_json, type_to_sql
+from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.field_types import parse_sql_type, parse_type, type_to_json, type_to_sql
 from paimon_cli.errors import UsageError
 from tests.vectors import load
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.datatypes.hidden_nulls import retyped, without_hidden_nulls
+from paimon_cli.datatypes.arrow_types import retyped, without_hidden_nulls
 
 ATOMIC = [pa.int32(), pa.string(), pa.bool_(), pa.decimal128(20, 2), pa.date32()]
 NESTED = [pa.list_(pa.int64()), pa.map_(pa.string(), pa.int32())]

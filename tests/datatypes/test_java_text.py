@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paimon_cli.datatypes.java_text import is_java_blank, is_java_whitespace
+from paimon_cli.datatypes.type_text import is_java_blank, is_java_whitespace
 
 
 def test_where_java_and_python_differ():

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
-from paimon_cli.datatypes.calendar_time import Timestamp
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.datatypes.key_order import comparable_key
-from paimon_cli.datatypes.key_words import key_words, ranks
+from paimon_cli.datatypes.internal_values import Timestamp
+from paimon_cli.datatypes.key_order import comparable_key, key_words, ranks
 from paimon_cli.metadata.byte_ranges import ByteRanges
 
 SPECIAL = [0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1.5, -1.5]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paimon_cli.datatypes.stable_order import stable_order
+from paimon_cli.datatypes.key_order import stable_order
 
 I64 = np.iinfo(np.int64)
 VALUES = (

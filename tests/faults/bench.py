@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact
 from paimon_cli.jobs.local_engine import LocalEngine

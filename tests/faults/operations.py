@@ -14,7 +14,8 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import CompactionTask
-from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout

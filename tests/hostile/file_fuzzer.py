@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from paimon_cli.bucket import orc_process
+from paimon_cli.bucket import orc_file
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.errors import PaimonError
@@ -86,7 +86,7 @@ def mutated(content: bytes, others: Sequence[bytes], chance: random.Random) -> b
     return bytes(data)
 
 
-@mock.patch.object(orc_process, "put_away", lambda process, error: orc_process._idle.append(process))
+@mock.patch.object(orc_file, "put_away", lambda process, error: orc_file._idle.append(process))
 def fuzz(specimens: Sequence[Specimen], count: int, seed: int) -> FuzzFigures:
     """`count` mutated files, spread over the specimens. A failure names specimen, seed and number, to make it again.
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.datatypes.canonical_json import canonical_rows
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.ingest.rows import IncomingRows, plan_sources
 from paimon_cli.ingest.splits import RawRows, SourceSplit

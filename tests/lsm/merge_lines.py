@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.canonical_form import canonical_rows, from_canonical
+from paimon_cli.datatypes.canonical_json import canonical_rows, from_canonical
 from paimon_cli.datatypes.row_kind import SHORT
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.lsm.merge_engine import merge_engine

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.canonical_form import canonical_column, from_canonical
+from paimon_cli.datatypes.canonical_json import canonical_column, from_canonical
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.values import values_to_arrow

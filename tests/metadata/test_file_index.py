@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from paimon_cli.bucket.file_indexes import index_hashes
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.canonical_form import from_canonical
+from paimon_cli.datatypes.canonical_json import from_canonical
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.datatypes.index_hash import index_hashes
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.bloom_filter import BloomFilter

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from paimon_cli.datatypes.field_types import DataField, parse_type, type_to_json
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type, type_to_json
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from tests.vectors import load

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import NotSupported
-from paimon_cli.options import option_gates
+from paimon_cli.options import option_catalog
 from paimon_cli.options.option_catalog import (
     HARMLESS,
     HONOURED,
@@ -25,7 +25,7 @@ from paimon_cli.options.table_options import TableOptions
 from tests.vectors import load
 
 KEYS = Path(__file__).parent / "paimon_option_keys.tsv"
-READING, WRITING = {option_gates.OPEN, option_gates.SCAN}, {"write", "compact", "commit", "tag"}
+READING, WRITING = {option_catalog.OPEN, option_catalog.SCAN}, {"write", "compact", "commit", "tag"}
 
 
 def listed_keys() -> list[tuple[str, str]]:
@@ -120,9 +120,9 @@ def test_the_nearest_key_is_one_that_can_be_typed() -> None:
 )
 def test_work_is_refused_by_the_option_that_stands_in_its_way(at: str, options: dict[str, str], named: str) -> None:
     with pytest.raises(NotSupported) as refused:
-        option_gates.refuse(at, options, "t")
+        option_catalog.refuse(at, options, "t")
     assert f"{named}=" in refused.value.what and refused.value.why == find_option(named).reason
-    assert refused.value.details == {"option": named} and len(option_gates.refusals(at, options)) == 1
+    assert refused.value.details == {"option": named} and len(option_catalog.refusals(at, options)) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ def test_work_is_refused_by_the_option_that_stands_in_its_way(at: str, options: 
     ],
 )
 def test_what_stands_in_no_way_is_let_through(at: str, options: dict[str, str]) -> None:
-    option_gates.refuse(at, options, "t")
+    option_catalog.refuse(at, options, "t")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.canonical_json import canonical_rows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.canonical_json import canonical_rows
 from paimon_cli.datatypes.row_kind import SHORT
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext

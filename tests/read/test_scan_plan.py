@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.datatypes.arrow_types import arrow_field
-from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.datatypes.data_type import NESTED_ROOTS
-from paimon_cli.datatypes.field_types import DataField, DataType, parse_type
+from paimon_cli.datatypes.canonical_json import canonical_rows
+from paimon_cli.datatypes.data_type import NESTED_ROOTS, DataField, DataType
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.predicate import Predicate, parse_predicate

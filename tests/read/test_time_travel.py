@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.datatypes.field_types import DataField, parse_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_schema import TableSchema

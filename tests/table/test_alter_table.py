@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.datatypes.field_types import DataField, parse_sql_type, type_to_sql
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_sql_type, type_to_sql
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.storage_for_url import storage_for_url

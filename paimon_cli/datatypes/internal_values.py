@@ -1,8 +1,9 @@
-"""Dates, times and timestamps as Paimon keeps them, and their ISO texts, for any year (Java LocalDate, Timestamp)."""
+"""Dates, times, timestamps and decimals as Paimon keeps them, and their ISO texts, for any year (Java Timestamp, Decimal)."""
 
 from __future__ import annotations
 
 import re
+from decimal import Decimal, localcontext
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -103,3 +104,16 @@ def parse_timestamp(text: str) -> Timestamp:
 def clock_text(second_of_day: int) -> str:
     """`HH:MM:SS`."""
     return f"{second_of_day // 3600:02d}:{second_of_day // 60 % 60:02d}:{second_of_day % 60:02d}"
+
+
+def unscaled_value(value: Decimal, scale: int) -> int:
+    """The integer that a DECIMAL stands for at `scale`; the value must be exact there."""
+    with localcontext() as context:
+        context.prec = 80
+        return int(value.scaleb(scale))
+
+
+def decimal_of(unscaled: int, scale: int) -> Decimal:
+    """The DECIMAL value with all digits of its scale."""
+    digits = tuple(map(int, str(abs(unscaled))))
+    return Decimal((int(unscaled < 0), digits, -scale))
