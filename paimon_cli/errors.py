@@ -40,10 +40,10 @@ def _rebuild(kind: type[PaimonError], what: str, why: str, hint: str, details: d
 
 @contextlib.contextmanager
 def cleaning_up(failure: BaseException | None = None) -> Iterator[None]:
-    """Around the removal of files behind a failure, or behind a commit that stands.
+    """Context of a clean-up after a failure, or after a commit that succeeded.
 
-    What goes wrong in it leaves orphans. It must not take the place of the failure, which decides what the user has to do and
-    whether the job tries again; the failure's details tell of it.
+    An error in the clean-up leaves orphans. It must not replace the original failure, which decides what the user has to do and
+    whether the job tries again; it is added to the details of that failure.
     """
     try:
         yield
@@ -71,7 +71,7 @@ class NotFound(PaimonError):
 
 
 class Conflict(PaimonError):
-    """Somebody else's commit contradicts ours; the job must start again from the latest snapshot."""
+    """Another commit contradicts this one; the job must start again from the latest snapshot."""
 
     code, exit_code = "PC-CONFLICT", 5
 
@@ -83,13 +83,13 @@ class FilesConflict(Conflict):
 
 
 class DataConflict(Conflict):
-    """Somebody wrote where this job writes, after the snapshot that the job had read."""
+    """Another commit wrote where this job writes, after the snapshot that the job had read."""
 
     code = "PC-CONFLICT-DATA"
 
 
 class StorageUnavailable(PaimonError):
-    """The storage does not answer, a lock was not had, or the commit's retries are spent."""
+    """The storage does not answer, a lock could not be acquired, or all retries of a commit are spent."""
 
     code, exit_code = "PC-UNAVAILABLE", 6
 
@@ -113,7 +113,7 @@ class PartialSuccess(PaimonError):
 
 
 class DamagedFile(PaimonError):
-    """A table file is missing or does not hold what its metadata says."""
+    """A table file is missing or does not match its metadata."""
 
     code, exit_code = "PC-DAMAGED", 10
 

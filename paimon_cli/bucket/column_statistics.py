@@ -17,7 +17,7 @@ from paimon_cli.datatypes.values import Timestamp, values_from_arrow
 from paimon_cli.metadata.data_file import SimpleStats
 
 KEY_STATS_LENGTH = 128
-"""Key columns are cut to this many code points whatever the table's mode says."""
+"""Statistics of key columns are cut to this many code points, whatever the stats mode of the table."""
 
 NO_MIN_MAX = frozenset({"BINARY", "VARBINARY", "ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR"})
 """Types without bounds: old readers expect none for bytes, nested columns have none in the footer."""

@@ -143,12 +143,12 @@ READ_BUFFER_BYTES = 256 << 10
 
 SYSTEM_COLUMNS = {SEQUENCE_NUMBER: pa.int64(), VALUE_KIND: pa.int8()}
 FAR_TIME = "out of range for nanosecond resolution"
-"""What Arrow says of ORC timestamps that it cannot hold."""
+"""Part of Arrow's message for ORC timestamps that it cannot hold."""
 COMPRESSION_SUFFIXES = frozenset({"gz", "zst", "snappy", "lz4", "bz2"})
 
 
 def file_format(file_name: str) -> str:
-    """The format by which a file must be read, whatever the table's option says: the end of its name."""
+    """The format of a data file, by the end of its name; the options of the table do not matter."""
     parts = file_name.split(".")
     return parts[-2] if parts[-1] in COMPRESSION_SUFFIXES and len(parts) > 2 else parts[-1]
 

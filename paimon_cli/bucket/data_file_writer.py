@@ -163,7 +163,7 @@ class DataFileWriter:
         return tuple(self._files)
 
     def abort(self) -> None:
-        """Remove every file of this writer, finished or not, as far as the storage lets us."""
+        """Delete every file of this writer, finished or not. Failures to delete are ignored."""
         if self._open is not None:
             self._open.discard()
             self._open = None
@@ -252,7 +252,7 @@ class _OpenDataFile:
         return replace(file, extra_files=(*file.extra_files, self._name + SUFFIX))
 
     def discard(self) -> None:
-        """Let go of the file; the storage may be what failed, so nothing it says counts any more."""
+        """Close the file without finishing it. The storage may be what failed, so its errors are ignored."""
         self._pending = []
         for handle in (self._encoder, self._sink):
             with contextlib.suppress(OSError, StorageUnavailable):

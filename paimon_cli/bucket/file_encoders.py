@@ -1,4 +1,4 @@
-"""The three formats of data files behind one face: rows in, bytes and column statistics out (FORMAT.md, section 7.2)."""
+"""Writers for Parquet, ORC and Avro with one interface: rows in, bytes and column statistics out (FORMAT.md, section 7.2)."""
 
 from __future__ import annotations
 

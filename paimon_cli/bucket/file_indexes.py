@@ -103,7 +103,7 @@ def _byte_hashes(column: pa.Array) -> Hashes:
 
 
 def _stripes(words: Hashes, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Hashes:
-    """What 32 bytes at a time make of the values that have so many."""
+    """The state after all full stripes of 32 bytes; values shorter than that keep the start state."""
     state = np.full(len(starts), _P5)
     long = np.flatnonzero(lengths >= _STRIPE)
     if not len(long):

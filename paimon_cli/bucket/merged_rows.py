@@ -183,7 +183,7 @@ def batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
 
 
 def without_retractions(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Drop -U and -D rows; whatever a manifest says of a file's deletes, the kind column decides."""
+    """Drop -U and -D rows by the kind column; the delete count in the manifest is not trusted."""
     kinds = batch.column(VALUE_KIND).to_numpy() & 1
     return batch.filter(pa.array(kinds == 0)) if np.any(kinds) else batch
 

@@ -94,7 +94,7 @@ def keeps_values(source: DataType, target: DataType) -> bool:
 
 
 def _scale_and_digits(t: DataType) -> tuple[int, int]:
-    """Digits behind and before the point; those of a TIMESTAMP before it are always enough."""
+    """Digits after and before the decimal point; a TIMESTAMP always has enough before it."""
     precision, scale = t.precision or 0, t.scale or 0
     return (scale, precision - scale) if t.root == "DECIMAL" else (precision, 0)
 

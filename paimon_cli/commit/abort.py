@@ -1,4 +1,4 @@
-"""What an abort deletes: files that commit messages made and that no snapshot names (FORMAT.md, section 10.2)."""
+"""Deletes the files of a failed commit: those that its messages created and no snapshot names (FORMAT.md, section 10.2)."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def created_files(context: TableContext, messages: Sequence[CommitMessage]) -> l
 
 
 def files_named_since(context: TableContext, messages: Sequence[CommitMessage]) -> set[str]:
-    """Names of all files that came into the table behind the oldest snapshot that a message's writer saw.
+    """Names of all files that were added to the table after the oldest snapshot that a writer of the messages read.
 
-    If that snapshot has expired, the files alive at the oldest one that is left count too.
+    If that snapshot has expired, the live files of the oldest remaining snapshot count too.
     """
     seen = [message.read_snapshot_id for message in messages]
     begin = min((number for number in seen if number is not None), default=0) if None not in seen else 0

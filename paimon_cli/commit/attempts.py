@@ -1,4 +1,4 @@
-"""How often, and after which waits, a commit that lost the race is tried again (FORMAT.md, section 10.2)."""
+"""The attempts of a commit: how often it is tried, and the waits in between (FORMAT.md, section 10.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _JITTER = 0.2
 class Attempts:
     """1, 2, ... with a growing wait in between, until `commit.max-retries` or `commit.timeout` is spent.
 
-    As in Java there is one attempt more than retries, and the time is looked at before a wait, not behind it.
+    As in Java there is one attempt more than retries, and the timeout is checked before a wait, not after it.
     """
 
     def __init__(self, context: TableContext) -> None:
@@ -39,7 +39,7 @@ class Attempts:
         return self._context.clock.now_millis() - self._begin
 
     def spent(self) -> StorageUnavailable:
-        """The error behind the last attempt, with all figures."""
+        """The error after the last attempt, with all figures."""
         options = self._context.options
         limits = f"commit.max-retries={options.commit_max_retries}"
         if options.commit_timeout is not None:

@@ -1,11 +1,11 @@
-"""Has somebody written where we write since we read? Paimon never asks (FORMAT.md, section 10.3).
+"""The data conflict check: did another commit write where this one writes since it read? (FORMAT.md, section 10.3)
 
-Unasked, a read-modify-write undoes commits that it never saw, and rows of two writers of a bucket get overlapping sequence
-numbers, so that the later commit may lose. Compactions change no rows: beside a write they are no conflict, and two of
-them meet in the check of files.
+Paimon has no such check. Without it, a read-modify-write undoes commits that it never saw, and two writers of a bucket can draw
+overlapping sequence numbers, so that the later commit may lose. Compactions change no rows and are no data conflict; two of them
+conflict in the check of files.
 
-What counts as the same place is the granularity: a whole partition, a bucket, the key ranges of the files in it, or the
-very keys. The finer it is, the fewer commits are refused, and the more has to be read to decide.
+The granularity decides what counts as the same place: a partition, a bucket, the key ranges of the files in it, or single keys.
+The finer it is, the fewer commits are refused, and the more has to be read to decide.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Place = tuple[bytes, int]
 
 @dataclass(frozen=True)
 class Foreign:
-    """A file that somebody else's snapshot added or deleted; `key`: the key in it that is in the way, if that was looked for."""
+    """A file that another commit added or deleted; `key`: the conflicting key in it, if keys were compared."""
 
     snapshot: Snapshot
     entry: ManifestEntry
@@ -47,7 +47,7 @@ class Written(Protocol):
     """Where a commit writes, at one granularity."""
 
     def meets(self, entry: ManifestEntry) -> bool:
-        """Whether that file of somebody else may lie in the same place, as far as manifests tell."""
+        """Whether a file of another commit may be in the same place, as far as manifests show."""
         ...
 
     def first_in_the_way(self, suspects: Iterator[Foreign]) -> Foreign | None:
@@ -64,7 +64,7 @@ def check_of_messages(
 ) -> CheckData:
     """For the append halves of messages, at the granularity of `commit.data-conflict-check`.
 
-    `read_snapshot_id` None: nothing had been committed when the job began, so that every commit since then counts.
+    `read_snapshot_id` None: the table was empty when the job began, so every commit since then counts.
     """
     granularity = context.options.commit_data_conflict_check
     written = [message for message in messages if message.has_append]
@@ -164,7 +164,7 @@ class WrittenKeys(WrittenRanges):
         return None if shared is None else replace(theirs[shared.file_name], key=shared.key)
 
     def _gone_or_damaged(self, error: DamagedFile, suspects: Iterable[Foreign]) -> SnapshotGone | DamagedFile:
-        """Files of others may have been replaced and expired since: that is no damage, but nothing can be told any more."""
+        """Files of other commits may have been replaced and expired since: no damage, but then the check cannot decide."""
         paths = {self._context.data_file_path(s.entry.partition, s.entry.bucket, s.entry.file) for s in suspects}
         path = error.details.get("path")
         if path not in paths or self._context.storage.exists(path):
@@ -173,7 +173,7 @@ class WrittenKeys(WrittenRanges):
 
 
 def _disjoint(ranges: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """The same keys as ranges that do not meet, ascending."""
+    """The ranges merged into disjoint ones, ascending."""
     found: list[tuple[Any, Any]] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1]:
@@ -184,7 +184,7 @@ def _disjoint(ranges: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 
 class DataConflictCheck:
-    """Looks at each snapshot behind the read one, once however many attempts the commit takes."""
+    """Checks each snapshot after the one that was read, once, however many attempts the commit takes."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
-"""Do the files of the latest snapshot still allow these changes? (FORMAT.md, section 10.3; Java ConflictDetection)
+"""The files conflict check: do the live files of the latest snapshot allow these changes? (FORMAT.md, section 10.3)
 
-Every contradiction raises `FilesConflict`: the job has to start again from the latest snapshot, repeating the commit is no use.
+A contradiction raises `FilesConflict`: the job has to start again from the latest snapshot, since trying the commit again cannot
+help.
 """
 
 from __future__ import annotations

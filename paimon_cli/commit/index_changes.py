@@ -1,4 +1,4 @@
-"""The next index manifest: the previous one with a commit's changes (FORMAT.md, section 4.5; Java IndexManifestFileHandler)."""
+"""Makes the next index manifest from the previous one and the changes of a commit (FORMAT.md, section 4.5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def apply_index_changes(
     """Deletes first, then each new file replaces the one in its place.
 
     A place is (partition, bucket, type), or one file where vectors of many files share a bucket. Raises `FilesConflict` if
-    a file to delete is not the current one: somebody else changed the index since it was read.
+    a file to delete is not the current one, because another commit changed the index since it was read.
     """
     current = {_place(context, entry): entry for entry in previous}
     for entry in changes.deleted_indexes:

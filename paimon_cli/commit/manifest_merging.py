@@ -15,13 +15,13 @@ from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry, ManifestFi
 from paimon_cli.metadata.partition_range import may_hold_any
 
 _OUTWEIGHS = 2
-"""A manifest with so many times the entries of all behind it is left alone by minor compactions."""
+"""Minor compactions leave a manifest alone that has this many times the entries of all manifests after it."""
 
 
 def merge_manifests(
     context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
 ) -> list[ManifestFileMeta]:
-    """The same live files in fewer manifests, oldest first."""
+    """Manifests with the same live files, usually fewer, oldest first."""
     full = _full_compaction(context, manifests, writer)
     return _minor_compaction(context, manifests, writer) if full is None else full
 
@@ -87,10 +87,10 @@ def _minor_compaction(
 def _light_end_folded(
     context: TableContext, batch: Sequence[ManifestFileMeta], fewest: int, writer: MetadataWriter
 ) -> list[ManifestFileMeta]:
-    """The newest of the batch in one, if they are at least `fewest`; what has far more entries than all behind it stays.
+    """Fold the newest manifests of the batch, if they are at least `fewest`; heavier ones before them stay.
 
-    Java rewrites the whole batch, up to a manifest's full size for each 30 commits. Here a batch begins with a few manifests that
-    stay, each heavier than all behind it, and an entry is rewritten as often as its manifest grows by half.
+    Java rewrites the whole batch, up to the full size of a manifest every 30 commits. Here a manifest stays if it has more than
+    twice the entries of all manifests after it, so that an entry is rewritten only when its manifest grows by half.
     """
     begin, weight = len(batch), 0
     while begin and (not weight or _entry_count(batch[begin - 1 : begin]) <= _OUTWEIGHS * weight):

@@ -1,4 +1,4 @@
-"""Writes the manifest files of one commit, under names that nobody else uses, and remembers every one of them."""
+"""Writes the manifest files of one commit under unique names and records their paths."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MetadataWriter:
         return [self._manifest(content, inside) for content, inside in files]
 
     def copied_manifests(self, columns: PlacedColumns) -> list[ManifestFileMeta]:
-        """The same of entries that stand in other manifests: their bytes are copied where they are as we would write them."""
+        """Manifests with entries of other manifests; their bytes are copied if they have the form that we write."""
         target = self._context.options.manifest_target_file_size
         if not all(piece.records.is_ours for piece in columns.pieces):
             return self.manifests([columns.entry(row) for row in range(len(columns))])

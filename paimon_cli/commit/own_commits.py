@@ -1,6 +1,6 @@
-"""Was this very commit made before, by an earlier run or by a twin of this process? (exactly once, FORMAT.md, section 10.2)
+"""Finds out whether a repeatable commit was already made, by an earlier run or a concurrent twin (FORMAT.md, section 10.2).
 
-The snapshots tell, and behind them what they remember of those that have expired (`metadata/commit_users`).
+Snapshots show it, and for expired ones the users that later snapshots have recorded (`metadata/commit_users`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from paimon_cli.metadata.commit_users import MOST_USERS, CommitUsers
 from paimon_cli.metadata.snapshot import Snapshot
 
 _LOOK_BACK = 32
-"""Snapshots of other tools behind which a commit that is never repeated still looks for what ours remembered."""
+"""How many snapshots of other tools a commit that is never repeated goes back to find recorded users."""
 
 
 class OwnCommits:
@@ -26,11 +26,12 @@ class OwnCommits:
     def made_before(self) -> bool:
         """Whether this user has committed the identifier, or a higher one (Java filterCommitted).
 
-        The newest snapshot of the user tells, or the newest one that remembers the users of expired snapshots. Beyond a gap, or
-        below EARLIEST, a snapshot proves nothing: nobody has built on it. Raises `Refused` if it cannot be told.
+        The newest snapshot of the user decides, or the newest one that has recorded the users of expired snapshots. A snapshot
+        below a gap, or below EARLIEST, proves nothing, because no other was built on it. Raises `Refused` if nothing can be
+        known.
 
-        An identity whose APPEND was published counts as made even if its COMPACT was not: the rows are there, and what the
-        compaction would have merged can be merged again. Snapshots without an identifier of their own say nothing.
+        A commit whose APPEND was published counts as made even if its COMPACT was not: the rows are there, and what the
+        compaction would have merged can be merged again. Snapshots with the identifier of batch commits do not count.
         """
         identity = self._identity
         if not identity.is_repeatable:
@@ -75,10 +76,10 @@ class OwnCommits:
             )
 
     def made_meanwhile(self, latest: Snapshot | None, kind: str) -> bool:
-        """The same of the snapshots up to `latest` that are new since the last look, by user, identifier and kind.
+        """Whether a snapshot up to `latest`, new since the last check, has this user, identifier and kind.
 
-        Raises `Conflict` if it cannot be told, or if a later identifier was committed: whoever repeats that one would not find it
-        behind ours.
+        Raises `Conflict` if that cannot be known, or if the user has committed a higher identifier: a repetition of that commit
+        would not be recognised after ours.
         """
         if latest is None or not self._identity.is_repeatable:
             return False
@@ -121,9 +122,9 @@ class OwnCommits:
 
 
 def users_behind(context: TableContext, latest: Snapshot | None, identity: CommitIdentity) -> CommitUsers | None:
-    """What a snapshot of this identity on top of `latest` has to remember; None if nobody has noted any users so far.
+    """The users that a snapshot of this identity on top of `latest` records; None if no users have been recorded so far.
 
-    Commits that are never repeated only hand on what they find near by; the first repeatable one looks through all snapshots.
+    Commits that are never repeated only carry on what they find nearby; the first repeatable commit reads all snapshots.
     """
     users, passed = _remembered(context, latest, None if identity.is_repeatable else _LOOK_BACK)
     if users is None:
@@ -135,7 +136,7 @@ def users_behind(context: TableContext, latest: Snapshot | None, identity: Commi
 
 
 def _remembered(context: TableContext, latest: Snapshot | None, most: int | None) -> tuple[CommitUsers | None, list[Snapshot]]:
-    """The newest note, and the snapshots behind it, newest first; the beginning of the table, or of what is left, is one, too."""
+    """The newest record of users and the snapshots after it, newest first; else an empty record from the oldest snapshot."""
     passed: list[Snapshot] = []
     for snapshot in context.snapshots.unbroken(latest):
         users = CommitUsers.from_properties(snapshot.properties)

@@ -1,4 +1,4 @@
-"""Everything of a snapshot but its publication: manifests, lists, index manifest, totals (FORMAT.md, section 10.2)."""
+"""Prepares a snapshot up to its publication: manifests, lists, index manifest, totals (FORMAT.md, section 10.2)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def prepare_snapshot(
         commit_user=identity.user,
         commit_identifier=identity.identifier,
         commit_kind=changes.kind,
-        # Never before its predecessor, whatever the clocks of the writers say: time travel searches by bisection.
+        # Never before its predecessor, even if the clocks of writers disagree: time travel searches by bisection.
         time_millis=max(now, latest.time_millis) if latest else now,
         total_record_count=delta_count + (latest.total_record_count if latest else 0),
         delta_record_count=delta_count,

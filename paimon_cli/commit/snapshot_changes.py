@@ -1,4 +1,4 @@
-"""What one snapshot is to change: commit messages as manifest entries (FORMAT.md, section 10.2)."""
+"""The changes of one snapshot: commit messages as manifest entries (FORMAT.md, section 10.2)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def compact_changes(messages: Sequence[CommitMessage]) -> SnapshotChanges:
 def overwrite_changes(
     context: TableContext, messages: Sequence[CommitMessage], replaced: Callable[[bytes], bool], latest: Snapshot | None
 ) -> SnapshotChanges:
-    """Delete whatever lives in the replaced partitions at `latest` and add the new files (FORMAT.md, section 10.5).
+    """Delete all live files of the replaced partitions at `latest` and add the new files (FORMAT.md, section 10.5).
 
     Raises `UsageError` if a new file lies in a partition that is not replaced.
     """

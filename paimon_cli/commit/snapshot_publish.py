@@ -1,6 +1,6 @@
-"""Publish a snapshot: put it if its number is free, and find out who won if the answer is not plain (FORMAT.md, section 10.4).
+"""Publishes a snapshot with put-if-absent, and finds out who won if the answer is unclear (FORMAT.md, section 10.4).
 
-Losing the answer to a successful put is common on object stores, so the file itself is the only witness.
+On object stores the answer to a successful put may get lost, so only the file itself shows what happened.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _TRIES = 5
 
 
 def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = None) -> bool:
-    """True if the snapshot is now part of the table's history, False if its number belongs to somebody else.
+    """True if the snapshot is now part of the table's history, False if another commit has its number.
 
-    `base`: the one before, on which it was built; if a roll-back has put another in its place, ours is withdrawn (False).
+    `base`: the snapshot that it was built on. If a rollback has replaced that one, ours is withdrawn (False).
 
-    Raises `CommitUnknown` if the storage does not let us find out; then nothing may be deleted. `StorageUnavailable` and
+    Raises `CommitUnknown` if the outcome cannot be found out; then nothing may be deleted. `StorageUnavailable` and
     `Refused` mean that it was not published.
     """
     path, content = context.layout.snapshot(snapshot.id), snapshot.to_json().encode()
@@ -49,13 +49,13 @@ def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None = N
 
 
 def announce(context: TableContext, snapshot: Snapshot) -> None:
-    """Point the LATEST hint at the snapshot. Readers do without it, so a failure is none of the commit."""
+    """Write the LATEST hint. Readers do not need it, so a failure does not fail the commit."""
     with contextlib.suppress(StorageUnavailable), context.trace.timed("hint", file="LATEST", snapshot=snapshot.id):
         context.storage.overwrite(context.layout.latest_hint, str(snapshot.id).encode())
 
 
 def _read_back(context: TableContext, path: str, content: bytes) -> bytes | None:
-    """What has that name; None if the storage does not say, or shows no more than a beginning of our own content."""
+    """The content of the file; None if it cannot be read, or is an incomplete copy of ours."""
     try:
         published = context.storage.read_bytes(path)
     except (FileNotFoundError, StorageUnavailable):
@@ -71,15 +71,15 @@ def _is_in_history(context: TableContext, snapshot: Snapshot, base: Snapshot | N
 
 
 def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
-    """False if others took and expired this number while we were slow, so that our file brought a dead number back to life.
+    """False if the number was taken and expired by others before our put, so that our file resurrected it.
 
-    As long as the predecessor is there, nobody has expired our number: expiry goes upwards.
+    While the predecessor exists, our number cannot have expired: expiry starts at the oldest snapshot.
     """
     before = snapshot.id - 1
     try:
         found = context.snapshots.find(before) if before else None
     except DamagedFile:
-        return True  # there is one; whose it was cannot be told
+        return True  # it exists, but it cannot be read
     if found is not None:
         return base is None or found == base or _withdrawn(context, snapshot)
     if before and _is_rolled_back(context, before):
@@ -105,13 +105,13 @@ def _continues_history(context: TableContext, snapshot: Snapshot, base: Snapshot
 
 
 def _is_rolled_back(context: TableContext, before: int) -> bool:
-    """Expiry leaves no older snapshot than the one that it took; a roll-back does, and says so in its hint."""
+    """Expiry leaves no snapshot older than the ones that it deletes; a rollback does, and its LATEST hint shows it."""
     hint = context.snapshots.latest_hint()
     return hint is not None and hint < before and context.storage.exists(context.layout.snapshot(hint))
 
 
 def _withdrawn(context: TableContext, snapshot: Snapshot) -> bool:
-    """Always False: what our snapshot was built on was rolled back while we were slow, so it must not stay."""
+    """Delete our snapshot, because the one that it was built on was rolled back. Always False."""
     if context.storage.exists(context.layout.snapshot(snapshot.id + 1)):
         raise _unknown(context, snapshot, "the history was rolled back meanwhile, and another commit already builds on this one")
     context.storage.delete(context.layout.snapshot(snapshot.id))
@@ -119,10 +119,10 @@ def _withdrawn(context: TableContext, snapshot: Snapshot) -> bool:
 
 
 def _has_expired_in_its_turn(context: TableContext, snapshot: Snapshot) -> bool:
-    """Our successor has expired. Expiry would have taken our file before it, unless we put it there behind its back.
+    """Whether our snapshot expired in its turn, after its successor was published; False if our file came after that expiry.
 
-    Where our file is gone, too, what is left of the history has to show that it was built on ours: an expiry also removes files
-    that came back from the dead.
+    Expiry would have deleted our file before its successor. If our file is gone too, the remaining history must show that it was
+    built on ours, because expiry also removes resurrected snapshots.
     """
     path = context.layout.snapshot(snapshot.id)
     if context.storage.exists(path):

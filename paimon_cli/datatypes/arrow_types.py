@@ -104,7 +104,7 @@ def _from_arrow(t: pa.DataType, new_ids: Iterator[int]) -> DataType:
     if pa.types.is_decimal(t) and 1 <= t.precision <= MAX_DECIMAL_PRECISION and 0 <= t.scale <= t.precision:
         return DataType("DECIMAL", precision=t.precision, scale=t.scale)
     if pa.types.is_time(t):
-        # values are kept as millis of day whatever the precision says
+        # values are kept as millis of the day, whatever the precision
         return DataType("TIME", precision=min(_DIGITS[t.unit], 3))
     if pa.types.is_timestamp(t):
         return DataType("TIMESTAMP" if t.tz is None else "TIMESTAMP_LTZ", precision=_DIGITS[t.unit])

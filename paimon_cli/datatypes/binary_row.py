@@ -1,4 +1,4 @@
-"""BinaryRow bytes: keys, partitions and statistics in manifests, and what is hashed (FORMAT.md, section 5; Java BinaryRow)."""
+"""Encodes and decodes BinaryRows: keys, partitions and statistics in manifests, rows to be hashed (FORMAT.md, section 5)."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class _Part:
         self._append(slot, unscaled.to_bytes(size, "big", signed=True).ljust(16, b"\0"), size)
 
     def _append(self, slot: int, data: bytes, low: int) -> None:
-        """`data`, padded to 8 bytes, behind everything so far; the slot gets its offset and `low`."""
+        """Append `data`, padded to 8 bytes, to the variable part; the slot gets its offset and `low`."""
         _POINTER.pack_into(self.head, slot, low, len(self.head) + len(self.tail))
         self.tail += data + bytes(-len(data) % 8)
 

@@ -1,4 +1,4 @@
-"""Buckets of whole columns: BinaryRow bytes and their Murmur3 hashes, vectorised (FORMAT.md, sections 5.1 and 6.2).
+"""Bucket hashes of whole columns: BinaryRow bytes and their Murmur3 hashes, vectorised (FORMAT.md, sections 5.1 and 6.2).
 
 Each column contributes 64-bit words: the slot of every row, and what lies in the variable part.
 """
@@ -198,7 +198,7 @@ def _buffer_of_offsets(array: pa.Array) -> _Ints:
 
 
 def _any_word(data: pa.Buffer | None, begin: int, end: int) -> _Words:
-    """Item i holds the 8 bytes from byte `begin + i` on, zeros behind `end`."""
+    """Item i holds the 8 bytes from byte `begin + i` on, with zeros after `end`."""
     padded = np.zeros(end - begin + 9, dtype=np.uint8)
     if data is not None:
         padded[: end - begin] = np.frombuffer(data, dtype=np.uint8)[begin:end]

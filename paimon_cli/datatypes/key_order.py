@@ -177,12 +177,12 @@ def _float_rank(value: float) -> int:
 
 _Ints = npt.NDArray[np.int64]
 WordsAt = Callable[[_Ints | int], _Ints]
-"""The eight bytes at an offset of each row, little-endian; zeros behind its end."""
+"""The eight bytes at an offset of each row, little-endian, with zeros after the end of the row."""
 
 _ARITY_SIZE = 4
 _NARROW = {"TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32, "DATE": np.int32, "TIME": np.int32}
 _MOST_COLUMNS = 56
-"""So many have their null bits in the first eight bytes, behind the row kind."""
+"""The most fields whose null bits fit into the first eight bytes, after the row kind."""
 _LONGEST = 256
 _LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], dtype=np.uint64)
 _SIGN = np.uint64(1 << 63)
@@ -250,7 +250,7 @@ def _ordered_floats(values: npt.NDArray[np.float64]) -> _Ints:
 
 
 def _bytes_words(words_at: WordsAt, lengths: _Ints, slot: int, words: _Ints) -> list[_Ints] | None:
-    """Big-endian words of the bytes, then their number: it tells a shorter value from the same one followed by zeros."""
+    """Big-endian words of the bytes, then the length, which distinguishes a value from the same one followed by zeros."""
     marks = words.view(np.uint64) >> np.uint64(56)
     inline = marks >= 0x80
     sizes = np.where(inline, (marks & np.uint64(0x7F)).view(np.int64), words & 0xFFFFFFFF)

@@ -1,6 +1,6 @@
-"""Directory texts of partitions (FORMAT.md, section 1.2; Java PartitionPathUtils, InternalRowPartitionComputer).
+"""The directory names of partitions (FORMAT.md, section 1.2; Java PartitionPathUtils, InternalRowPartitionComputer).
 
-Readers never list directories: a file is found only if its directory is spelled exactly as the writer spelled it.
+Readers never list directories: they find a file only if they spell its directory exactly as its writer did.
 """
 
 from __future__ import annotations

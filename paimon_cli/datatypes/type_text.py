@@ -52,7 +52,7 @@ class _Token(NamedTuple):
 
 
 def parse_type_text(text: str, *, sql: bool = False) -> DataType:
-    """The type that `text` names, keywords in any case. `sql` also takes `ARRAY<...>` and its kin.
+    """The type that `text` names, keywords in any case. `sql` also allows `ARRAY<...>`, `MAP<...>` and `ROW<...>`.
 
     Raises `UsageError` that names the position and what was found there.
     """

@@ -1,4 +1,4 @@
-"""The branches of a table: directories with a history of their own (FORMAT.md, section 1.5; Java FileSystemBranchManager)."""
+"""The branches of a table, each a directory with its own history (FORMAT.md, section 1.5; Java FileSystemBranchManager)."""
 
 from __future__ import annotations
 

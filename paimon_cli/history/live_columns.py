@@ -1,6 +1,6 @@
-"""The live files of a snapshot as columns: what plans over very many files work on (FORMAT.md, section 4.6).
+"""The live files of a snapshot as columns, for plans over very many files (FORMAT.md, section 4.6).
 
-Of files that nothing more is asked about no objects are made.
+Objects are made only for the files that are read.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def live_columns(
 
 
 def folded_columns(pieces: Iterable[EntryColumns]) -> PlacedColumns:
-    """Each ADD dropped together with its later DELETE, and what is said twice; a DELETE of something older stays."""
+    """Drops each ADD together with its later DELETE, and duplicates. A DELETE of an older ADD stays."""
     whole = placed_columns(pieces)
     _, groups, counts = np.unique(_identity_hashes(whole), return_inverse=True, return_counts=True)
     left: dict[tuple[object, ...], tuple[int, int]] = {}

@@ -1,4 +1,4 @@
-"""Manifests of snapshots, read and folded into the files that are alive (FORMAT.md, section 4.6)."""
+"""Reads the manifests of snapshots and folds them into live files (FORMAT.md, section 4.6)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ KeepManifest = Callable[[ManifestFileMeta], bool]
 KeepEntry = Callable[[ManifestEntry], bool]
 
 _FEW = 4
-"""So many manifests are read one after the other."""
+"""Up to this many manifests are read one after the other."""
 _LISTS_KEPT = 8
 _GROUP_BYTES = 12 << 20
-"""So many bytes of manifests are decoded side by side: they unfold to some 20 times that."""
+"""Bytes of manifests that are decoded together; decoded they take about 20 times that."""
 
 
 class SnapshotGone(NotFound):
@@ -91,9 +91,9 @@ class ManifestReader:
     def columns(
         self, manifests: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None = None
     ) -> Iterator[EntryColumns]:
-        """The same entries as columns, some manifests to a piece, in order; files are fetched side by side.
+        """The entries of the manifests as columns, in order, several manifests in one piece; files are fetched in parallel.
 
-        With `partitions`, whoever asks for few, most entries of others are left out.
+        With `partitions`, most entries of other partitions are left out.
         """
         for pieces in self._decoded_groups(_groups(manifests), partitions):
             yield from pieces
@@ -101,7 +101,7 @@ class ManifestReader:
     def columns_of_each(
         self, manifests: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None = None
     ) -> Iterator[list[EntryColumns]]:
-        """The same manifest by manifest, the pieces of each in a list."""
+        """The entries of each manifest as a list of column pieces."""
         return self._decoded_groups([[meta] for meta in manifests], partitions)
 
     def _decoded_groups(
@@ -149,7 +149,7 @@ class ManifestReader:
     def live_among(
         self, snapshot: Snapshot, manifests: Sequence[ManifestFileMeta], keep_entry: KeepEntry | None = None
     ) -> list[ManifestEntry]:
-        """The same of some manifests of the snapshot."""
+        """Live files among the entries of some manifests of the snapshot."""
         try:
             return live(self.entries(manifests), keep_entry)
         except DamagedFile as error:
@@ -160,7 +160,7 @@ class ManifestReader:
         return path, self._content(path, meta.file_size)
 
     def _content(self, path: str, size: int | None) -> bytes:
-        """`size` is what the metadata above says: a file that was cut between two blocks looks whole otherwise."""
+        """`size` comes from the metadata that names the file: a file that was cut between two blocks would look whole."""
         try:
             content = self.storage.read_bytes(path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The schemas of a table, each a file that is written once (FORMAT.md, section 2; Java SchemaManager)."""
+"""The schemas of a table; each is a file that never changes (FORMAT.md, section 2; Java SchemaManager)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SchemaHistory:
         return self.get(newest)
 
     def newest_readable(self) -> TableSchema | None:
-        """The newest schema whose file is whole, None if there is none: for whoever looks for damage."""
+        """The newest schema that can be read, None if there is none; for commands that look for damage."""
         for number in reversed(self.ids()):
             try:
                 return self.get(number)
@@ -64,7 +64,7 @@ class SchemaHistory:
         return self._read[schema_id]
 
     def commit(self, schema: TableSchema) -> bool:
-        """Publish a new schema; False if somebody else took its id. `CommitUnknown` if the storage does not tell."""
+        """Publish a new schema; False if another writer has taken its id. `CommitUnknown` if the outcome is unknown."""
         path = self.layout.schema(schema.id)
         content = schema.to_json().encode()
         if self.storage.put_if_absent(path, content) is PutOutcome.CREATED:

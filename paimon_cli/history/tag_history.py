@@ -1,4 +1,4 @@
-"""The tags of a table or branch: snapshots under a name, which stay when the snapshots have expired (FORMAT.md, section 13.2)."""
+"""The tags of a table or branch: named snapshots, which stay when the snapshots themselves expire (FORMAT.md, section 13.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data file's statistics say of its columns, against the values that are there (FORMAT.md, section 5.4)."""
+"""Checks the statistics of a data file against the values of its columns (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ColumnRanges:
         try:
             least, greatest = deserialize_row(stats.min_values, types), deserialize_row(stats.max_values, types)
         except ValueError:
-            return  # statistics of another arity say nothing, and readers do not prune by them
+            return  # statistics of another arity are ignored: readers do not prune by them
         counts = stats.null_counts if stats.null_counts is not None else (None,) * len(fields)
         for field, low, high, nulls in zip(fields, least, greatest, counts, strict=False):
             if nulls is not None and nulls != self._nulls[field.name] and field.type.root not in NESTED:
@@ -64,7 +64,7 @@ class ColumnRanges:
                 yield "PV037", f"column {field.name} holds values outside of {low!r} to {high!r}, which its {what} say"
 
     def _covers(self, field: DataField, low: Any, high: Any) -> bool:
-        """A bound that is NaN says nothing: writers that begin with one never leave it."""
+        """A bound that is NaN is no bound: some writers start with NaN and never replace it."""
         ends = self._ends.get(field.name)
         if ends is None:
             return True

@@ -92,7 +92,7 @@ def _fresh(version: Version) -> Iterator[IndexManifestEntry]:
 
 
 def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[Violation]:
-    """PV040 and PV043 for one index file; a missing one was said before."""
+    """PV040 and PV043 for one index file; a missing file has been reported by another check."""
     try:
         content = version.context.storage.read_bytes(version.index_path(entry))
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
 
 
 def hashes_of(context: TableContext, path: str) -> npt.NDArray[np.int32]:
-    """The key hashes of an index file (FORMAT.md, section 6.4); none if it is missing or cut off, which is said elsewhere."""
+    """The key hashes of an index file (FORMAT.md, section 6.4); empty if it is missing or cut off, which other checks report."""
     try:
         content = context.storage.read_bytes(path)
     except FileNotFoundError:

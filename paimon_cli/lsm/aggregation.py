@@ -17,7 +17,7 @@ from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 @dataclass(frozen=True)
 class Aggregation:
-    """`functions` by column, those of the key and of sequence fields too; `deaf`: columns that ignore retractions."""
+    """`functions`: by column, sequence fields included; `deaf`: columns that ignore retractions."""
 
     functions: Mapping[str, Aggregator]
     deaf: frozenset[str]

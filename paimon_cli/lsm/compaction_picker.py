@@ -74,7 +74,7 @@ def compaction_steps(
 
 
 def may_drop_deletes(output_level: int, highest_level: int) -> bool:
-    """Retractions may go only when nothing older can lie below the output (FORMAT.md, section 12)."""
+    """Whether retractions may be dropped: only if no older row can exist below the output (FORMAT.md, section 12)."""
     return output_level != 0 and output_level >= highest_level
 
 
@@ -88,7 +88,7 @@ class PickState:
 
 
 UNKNOWN = PickState()
-"""Of a bucket that nobody has looked at yet."""
+"""The state of a bucket for which nothing has been picked yet."""
 
 
 @dataclass(frozen=True)

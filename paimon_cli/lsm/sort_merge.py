@@ -32,7 +32,7 @@ LEAST_ROWS_OF_A_RUN = 8192
 PIECE_BYTES, MOST_ROWS_OF_A_PIECE = 8 << 20, 65536
 """What is gathered at a time where runs in memory are merged."""
 MOST_BYTES_AT_ONCE = 32 << 20
-"""So much may come together from many runs in one step of a merge; merged as one piece it takes some four times that."""
+"""Bytes of many runs that one step of a merge may gather; merging them as one piece takes about four times that."""
 
 
 def merge_sorted_runs(
@@ -70,10 +70,10 @@ def merge_sorted_runs(
 def merge_in_memory(
     batches: Sequence[pa.RecordBatch], key_columns: Sequence[str], engine: MergeEngine, rows_per_piece: int
 ) -> Iterator[pa.RecordBatch]:
-    """Like `merge_sorted_runs`, of runs that lie in memory, oldest first, and may hold a key several times.
+    """Like `merge_sorted_runs`, for runs in memory, oldest first, that may hold a key several times.
 
-    Batches come out after about `rows_per_piece` rows of input each, and no key spans two of them. The runs are cut where a
-    sample of their keys says, so that a piece is gathered while it is in the processor's cache.
+    Batches come out after about `rows_per_piece` rows of input each, and no key spans two of them. The runs are cut at
+    keys from a sample, so that a piece is gathered while it is in the processor's cache.
     """
     total = sum(batch.num_rows for batch in batches)
     if total <= rows_per_piece:

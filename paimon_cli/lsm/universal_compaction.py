@@ -1,4 +1,4 @@
-"""Which sorted runs of a bucket to compact: a pure function of their sizes and levels (FORMAT.md, section 12).
+"""Universal compaction: picks the sorted runs to compact, a pure function of their sizes and levels (FORMAT.md, section 12).
 
 Follows the main branch of Java's UniversalCompaction, EarlyFullCompaction and ForceUpLevel0Compaction. A pick is always
 a prefix of the runs, newest first, so that newer data never sinks below older data.

@@ -42,7 +42,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
         if content is not None and Tag.from_json(content, context.layout.tag(tag)):
             storage.overwrite(layout.tag(tag), content)
     storage.overwrite(layout.snapshot(snapshot.id), text)
-    # Whoever expires the snapshot, or deletes the tag, asks for branches when that file is gone: see `create_tag`.
+    # A job that expires the snapshot or deletes the tag reads the branches after deleting that file: see `create_tag`.
     if not storage.exists(holder):
         _delete(context, name)
         raise NotFound(f"the start of branch '{name}' was deleted meanwhile", f"{holder} was deleted")
@@ -58,7 +58,7 @@ def remove_branch(context: TableContext, name: str) -> None:
 
 
 def rename_branch(context: TableContext, name: str, new_name: str) -> None:
-    """Copy its few metadata files, then delete the old ones. `Conflict` if somebody committed to the branch meanwhile."""
+    """Copy its few metadata files, then delete the old ones. `Conflict` if a commit was made to the branch in the meantime."""
     check_branch_name(new_name)
     branches = context.branches
     if not branches.exists(name):

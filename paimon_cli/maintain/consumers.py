@@ -43,7 +43,7 @@ def check_consumer(context: TableContext, name: str) -> None:
 
 
 def expired_consumers(context: TableContext, older_than: int | None = None) -> list[Consumer]:
-    """Consumers that told nothing since `older_than` (epoch millis), else since `consumer.expiration-time` ago; none if unset."""
+    """Consumers without progress since `older_than` (epoch millis) or for `consumer.expiration-time`; none if both are unset."""
     own = context.options.consumer_expiration_time
     if older_than is None and own is None:
         return []
@@ -52,7 +52,7 @@ def expired_consumers(context: TableContext, older_than: int | None = None) -> l
 
 
 def expire_consumers(context: TableContext, older_than: int | None = None) -> list[Consumer]:
-    """Delete those; one that told something since the look is looked at again and stays."""
+    """Delete expired consumers. Each is checked again before, so that one with new progress stays."""
     gone = []
     for consumer in expired_consumers(context, older_than):
         if consumer in expired_consumers(context, older_than):

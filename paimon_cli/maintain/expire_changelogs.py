@@ -1,4 +1,4 @@
-"""Expiry of long-lived changelogs: the changes of snapshots that have gone before (FORMAT.md, section 13.4)."""
+"""Expiry of long-lived changelogs, which hold the changes of expired snapshots (FORMAT.md, section 13.4)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ChangelogPlan:
 
 
 def changelog_retention(context: TableContext) -> Retention:
-    """What the options `changelog.*` say; unset ones are those of snapshots."""
+    """The retention in the options `changelog.*`; unset ones take the value of the snapshot option."""
     options = context.options
     return Retention(
         options.changelog_num_retained_min,

@@ -1,4 +1,4 @@
-"""Partition expiry: an OVERWRITE commit that drops partitions whose time has passed (FORMAT.md, section 13.6)."""
+"""Partition expiry: one OVERWRITE commit that drops partitions that are past their time (FORMAT.md, section 13.6)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def plan_partitions(context: TableContext, older_than: int | None = None, limit:
 def expire_partitions(
     context: TableContext, older_than: int | None = None, limit: int | None = None
 ) -> tuple[PartitionPlan, CommitResult]:
-    """Plan and drop; again from the start if somebody wrote to a partition that was to go."""
+    """Plan and drop; start again if another commit wrote to a partition that was to be dropped."""
     for attempt in range(_TRIES):
         plan = plan_partitions(context, older_than, limit)
         if not plan.expired:
@@ -81,7 +81,7 @@ def expire_partitions(
 
 
 def drop_partitions(context: TableContext, partitions: Sequence[bytes], read_snapshot_id: int | None) -> CommitResult:
-    """Drop exactly what was seen: `DataConflict` if somebody wrote to one of them since that snapshot."""
+    """Drop these partitions; `DataConflict` if another commit wrote to one of them after that snapshot."""
     checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
     chosen = PartitionSpec.exactly(set(partitions))
     return Committer(checked).overwrite(

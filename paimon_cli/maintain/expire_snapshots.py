@@ -1,9 +1,9 @@
-"""Snapshot expiry: forget the oldest versions and delete the files that only they needed (FORMAT.md, section 13.1).
+"""Snapshot expiry: delete the oldest snapshots and the files that only they need (FORMAT.md, section 13.1).
 
-The order makes a crash harmless at any point. First everything that must be known is read. Then the snapshot files go,
-the oldest first, so that nobody can begin to read what is about to vanish. Only then are tags and branches asked (one that
-was made meanwhile is seen: whoever makes one looks afterwards whether its snapshot is still there) and files deleted. What
-a crash leaves behind are files that nobody names.
+The order of steps makes a crash harmless. First everything is read that is needed to decide. Then the snapshot files are deleted,
+oldest first, so that no reader can start on a snapshot whose files are about to go. Tags and branches are read after that, and
+files are deleted last. A tag or branch that is created in between is seen, because its creator checks afterwards that the
+snapshot still exists. A crash leaves files that no version names.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OnRead = Callable[[int], None]
 
 @dataclass(frozen=True)
 class ExpirySummary:
-    """Ids of the snapshots that went, how many files went with them, and their size in bytes as far as metadata tells it."""
+    """Ids of the expired snapshots, how many files were deleted, and their size in bytes as far as metadata knows it."""
 
     snapshots: tuple[int, ...] = ()
     data_files: int = 0
@@ -103,7 +103,7 @@ def expire_snapshots(context: TableContext, retention: Retention | None = None) 
 
 
 def plan_expiry(context: TableContext, retention: Retention, on_read: OnRead | None = None) -> ExpiryPlan | None:
-    """Read what goes; nothing is changed. None: nothing may go, or somebody else is expiring further than we would."""
+    """Read what would be deleted; changes nothing. None: nothing may expire, or another job is expiring further than we would."""
     expiring, resurrected = expiring_range(context, retention), tuple(context.snapshots.resurrected_ids())
     kept = context.snapshots.find(expiring.stop) if expiring else None
     if kept is not None:
@@ -114,7 +114,7 @@ def plan_expiry(context: TableContext, retention: Retention, on_read: OnRead | N
 
 
 def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFiles) -> ExpirySummary:
-    """Delete what the plan names and nobody needs by then. Without a plan only a missing EARLIEST hint is made, as Java does."""
+    """Delete what the plan names and no version needs. Without a plan, only write a missing EARLIEST hint, as Java does."""
     if plan is None:
         _make_missing_hint(context)
         return ExpirySummary()
@@ -145,7 +145,7 @@ def _make_missing_hint(context: TableContext) -> None:
 
 
 def point_at_earliest(context: TableContext, snapshot_id: int) -> None:
-    """Write the EARLIEST hint. Whoever reads it looks whether the snapshot is there, so a failure is none of the caller's."""
+    """Write the EARLIEST hint. Readers check that its snapshot exists, so a failure is ignored."""
     with contextlib.suppress(StorageUnavailable):
         context.storage.overwrite(context.layout.earliest_hint, str(snapshot_id).encode())
 
@@ -158,7 +158,7 @@ def doomed_now(context: TableContext, plan: ExpiryPlan) -> list[DoomedFile]:
 
 
 def _protections_now(context: TableContext) -> Protections:
-    """Tags are asked before branches: whoever makes a branch of a tag looks afterwards whether the tag is still there."""
+    """Tags are read before branches: a job that makes a branch of a tag checks afterwards that the tag still exists."""
     tags = tagged_snapshots(context)
     elsewhere = needed_by_other_branches(context)
     elsewhere.need_changelogs(context)
@@ -212,7 +212,7 @@ class _Reader:
     _indexes: set[str] = field(default_factory=set)
 
     def files_of(self, snapshot: Snapshot) -> tuple[list[ManifestEntry], list[DoomedFile]]:
-        """Changelog files, metadata. Those of a changelog that goes on living stay (Java SnapshotDeletion)."""
+        """Changelog files and metadata to delete; those of a changelog that is kept stay (Java SnapshotDeletion)."""
         outlives = self.context.options.changelogs_outlive_snapshots
         produces = self.context.options.changelog_producer != "none"
         lists = [] if outlives and not produces else manifest_lists(snapshot, changelog=not outlives)

@@ -1,7 +1,7 @@
-"""Orphan files: what lies in a table's directories and no version of any branch names (FORMAT.md, section 13.5).
+"""Orphan files: files in the directories of a table that no version of any branch names (FORMAT.md, section 13.5).
 
-Two lists: first the candidates, which must have an age, then what is used; so a commit in between makes its files used
-before it is asked for them. Before each portion is deleted all versions are looked at again.
+Candidates are listed first and must be old; what is in use is read afterwards, so that the files of a commit in between count as
+used. All versions are read again before each portion is deleted.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Orphans:
 
 
 def not_ahead_of_the_storage(context: TableContext) -> TableContext:
-    """The same context with a clock that is not ahead of the storage's, which gives files their age: a probe file tells.
+    """The context with a clock that is not ahead of the clock of the storage, as the time of a probe file shows.
 
-    On a machine whose clock is ahead, files of a commit that is on its way would look old.
+    On a machine whose clock is ahead, files of a commit in progress would look old.
     """
     directory = f"{context.layout.root}/{PROBE_PREFIX}{context.names.uuid()}"
     try:

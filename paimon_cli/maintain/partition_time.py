@@ -1,4 +1,4 @@
-"""The time that a partition stands for, from its values (FORMAT.md, section 13.6; Java PartitionTimeExtractor)."""
+"""The time that the values of a partition stand for (FORMAT.md, section 13.6; Java PartitionTimeExtractor)."""
 
 from __future__ import annotations
 

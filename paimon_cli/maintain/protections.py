@@ -34,7 +34,7 @@ def tagged_snapshots(context: TableContext) -> list[Snapshot]:
 
 @dataclass(frozen=True)
 class Consumer:
-    """A streaming reader's progress; `modified_millis` is when it last told."""
+    """The progress of a streaming reader; `modified_millis` is the time of its last update."""
 
     name: str
     next_snapshot: int
@@ -42,7 +42,7 @@ class Consumer:
 
 
 def consumers(context: TableContext) -> list[Consumer]:
-    """By name. `DamagedFile` for one that cannot be read: nobody knows then what it still needs."""
+    """All consumers by name. `DamagedFile` for one that cannot be read, because it is then unknown what it still needs."""
     found = []
     for status in context.storage.list_directory(context.layout.consumer_directory):
         if status.name.startswith(CONSUMER_PREFIX) and not status.is_directory:

@@ -1,4 +1,4 @@
-"""How much of the past stays: the options, and the range of snapshots that may go (FORMAT.md, section 13.1)."""
+"""Retention: how many snapshots stay and for how long, and which may expire (FORMAT.md, section 13.1)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Retention:
 
     @staticmethod
     def of(options: TableOptions) -> Retention:
-        """What the table's options `snapshot.num-retained.*`, `snapshot.time-retained`, `snapshot.expire.limit` say."""
+        """The retention in the options `snapshot.num-retained.*`, `snapshot.time-retained` and `snapshot.expire.limit`."""
         return Retention(
             options.snapshot_num_retained_min,
             options.snapshot_num_retained_max,
@@ -50,9 +50,9 @@ class Retention:
 
 
 def expiring_range(context: TableContext, retention: Retention) -> range:
-    """Ids of the snapshots that may go, the oldest first; the one at `range.stop` stays, and so do all behind it.
+    """Ids of the snapshots that may expire, oldest first; the one at `range.stop` and all later ones stay.
 
-    Java ExpireSnapshotsImpl: a snapshot is as old as its successor, since until then it was the table's present.
+    A snapshot is as old as its successor, because until then it was the latest (Java ExpireSnapshotsImpl).
     """
     latest, earliest = context.snapshots.latest_id(), context.snapshots.earliest_id()
     if latest is None or earliest is None:

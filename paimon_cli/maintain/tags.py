@@ -1,4 +1,4 @@
-"""Making, moving and deleting tags, and the files that only a deleted tag needed (FORMAT.md, section 13.2; Java TagManager)."""
+"""Creating, moving and deleting tags, and the files that only a deleted tag needed (FORMAT.md, section 13.2; Java TagManager)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
         raise UsageError(f"tag '{name}' exists", "another process has just created it")
     if outcome is PutOutcome.UNKNOWN and context.tags.content(name) != content:
         raise CommitUnknown(f"tag '{name}' may or may not have been created", "the storage gave no clear answer", path=path)
-    # Whoever expires the snapshot asks for tags when its file is gone: either it sees this tag, or we see that it is gone.
+    # Expiry reads the tags after deleting the snapshot file: either it sees this tag, or we see that the file is gone.
     try:
         is_held = context.storage.exists(holder)
     except StorageUnavailable as error:
@@ -112,7 +112,7 @@ def plan_removal(context: TableContext, names: Sequence[str]) -> TagRemoval:
 
 
 def doomed_with(context: TableContext, removal: TagRemoval) -> list[DoomedFile]:
-    """The files that nobody but these tags needs, as things stand now."""
+    """The files that only these tags need at the moment."""
     if not removal.data and not removal.metadata:
         return []
     needed = needed_by_other_branches(context)
@@ -125,7 +125,7 @@ def doomed_with(context: TableContext, removal: TagRemoval) -> list[DoomedFile]:
 
 
 def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles) -> int:
-    """Delete the tags, then what nobody needs any more; how many files went. What a crash leaves are orphans."""
+    """Delete the tags, then the files that no version needs any more; returns how many files. A crash leaves orphans."""
     for name in removal.names:
         context.storage.delete(context.layout.tag(name))
     keep_deleted(context.storage, context.layout.tag_directory)
@@ -182,7 +182,7 @@ def snapshot_and_holder(context: TableContext, snapshot_id: int | None) -> tuple
 
 
 def _tag_content(context: TableContext, text: bytes, retained_millis: int | None) -> bytes:
-    """What is not said is as `tag.default-time-retained` has it."""
+    """Without a time limit, that of `tag.default-time-retained`."""
     retained = context.options.tag_default_time_retained if retained_millis is None else retained_millis
     return text if retained is None else tag_text(text, local_wall_clock(context.clock.now_millis()), retained)
 

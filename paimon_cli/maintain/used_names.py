@@ -1,4 +1,4 @@
-"""Names of all files that any version of any branch uses: the second list of orphan cleaning (FORMAT.md, section 13.5)."""
+"""The names of all files that any version of any branch uses, which orphan cleaning keeps (FORMAT.md, section 13.5)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class VersionFile:
 
 @dataclass
 class UsedNames:
-    """Grows with every look; `job_of` tells by the stamp in a data file's name which snapshot's commit wrote it."""
+    """Grows with every `look`; `job_of` maps the stamp in the names of data files to the snapshot whose commit wrote them."""
 
     context: TableContext
     names: set[str] = field(default_factory=set)
@@ -34,9 +34,9 @@ class UsedNames:
     _versions: set[VersionFile] = field(default_factory=set)
 
     def look(self) -> int:
-        """Take in all versions that were not seen yet; how many there are now.
+        """Read all versions that were not seen yet; returns how many there are now.
 
-        `DamagedFile` if what a version names cannot be read although the version is there: then nobody knows what is used.
+        `DamagedFile` if something that an existing version names cannot be read: then it is unknown what is used.
         """
         versions = [version for branch in self._branches() for version in _versions(branch)]
         for version in versions:
@@ -91,7 +91,7 @@ class UsedNames:
 
 
 def stamp_of(name: str) -> str:
-    """What the files of one writer have in common: the UUID in the name, which stands behind the prefix."""
+    """What the names of one writer's files share: the UUID after the prefix."""
     parts = name.split("-")
     return "-".join(parts[1:6]) if len(parts) > 6 else name
 

@@ -20,7 +20,7 @@ class BloomFilter:
 
     @staticmethod
     def sized(items: int, false_positives: float) -> BloomFilter:
-        """An empty one for so many values and that share of wrong answers."""
+        """An empty filter for `items` values and that rate of false positives."""
         bits = int(-items * math.log(false_positives) / math.log(2) ** 2)
         bits += 8 - bits % 8
         functions = max(1, math.floor(bits / items * math.log(2) + 0.5))
@@ -52,7 +52,7 @@ class BloomFilter:
 
     @staticmethod
     def from_bytes(body: bytes) -> BloomFilter:
-        """`ValueError` for a body that is none."""
+        """The filter in a file index; `ValueError` for a malformed one."""
         functions = int.from_bytes(body[:4], "big")
         if len(body) < 5 or not 1 <= functions <= 1000:
             raise ValueError(f"{len(body)} bytes with {functions} hash functions are no bloom filter")

@@ -1,7 +1,7 @@
 """The highest commit identifier of each user, kept in snapshots after the users' own have expired (FORMAT.md, section 3.2).
 
-It stands in the snapshot's `properties`, which other readers hand on or ignore. Commits of others do not carry it on, so that
-it is looked for in the newest snapshots one after the other.
+It is kept in the snapshot's `properties`, which other tools ignore. Their commits do not carry it on, so it is searched for in
+the snapshots from the newest down.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dataclasses import dataclass, field, replace
 
 PROPERTY = "paimon-cli.commit-users"
 MOST_USERS = 256
-"""Users that are known by name, those who committed last; the others are known by a filter."""
+"""Users recorded by name, the most recent ones; older ones are in a Bloom filter."""
 _LONGEST_NAME = 64
 _FILTER_BYTES = 8192
-"""A filter takes 10,000 users before it takes 5 of 100 strangers for one of them; compressed, it is as small as it is empty."""
+"""With 10,000 users a filter mistakes 5 of 100 unknown users for known ones; while it is nearly empty it compresses well."""
 
 
 @dataclass(frozen=True)
 class CommitUsers:
-    """All repeatable commits from snapshot `since` on, 1 for all that there were.
+    """The repeatable commits from snapshot `since` on; 1 means all.
 
-    `highest`: the highest identifier by user, who committed last comes last. `others`: a Bloom filter of the users before those.
+    `highest`: the highest identifier by user, the most recent last. `others`: a Bloom filter of all older users.
     """
 
     since: int = 1
@@ -62,7 +62,7 @@ class CommitUsers:
 
     @staticmethod
     def from_properties(properties: Mapping[str, str] | None) -> CommitUsers | None:
-        """None if the snapshot remembers nothing, or nothing that can be read: then it counts as somebody else's."""
+        """None if the snapshot has no record of users, or an unreadable one: then it counts as a snapshot of another tool."""
         text = (properties or {}).get(PROPERTY)
         try:
             return None if text is None else _parsed(json.loads(text))
@@ -85,14 +85,14 @@ def _parsed(content: object) -> CommitUsers:
 
 
 def _name(user: str) -> str:
-    """Long names by their digest, so that the whole has a bound."""
+    """Long names are replaced by their digest, to limit the size of the record."""
     if len(user) <= _LONGEST_NAME:
         return user
     return "sha256:" + hashlib.sha256(user.encode(errors="surrogatepass")).hexdigest()
 
 
 def _bits(name: str) -> list[tuple[int, int]]:
-    """Four places in the filter, as byte and bit: 65,536 bits are as many as two bytes of a digest can say."""
+    """Four positions in the filter as byte and bit; two bytes of a digest address its 65,536 bits."""
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
     places = [int.from_bytes(digest[at : at + 2], "big") for at in range(0, 8, 2)]
     return [(place >> 3, 1 << (place & 7)) for place in places]

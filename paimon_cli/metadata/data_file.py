@@ -1,4 +1,4 @@
-"""What manifests say of files: data files, their statistics, manifest entries, index files (FORMAT.md, section 4)."""
+"""Metadata of files as manifests hold it: data files, statistics, manifest entries, index files (FORMAT.md, section 4)."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class DataFileMeta:
     write_cols: tuple[str, ...] | None = None
 
     def upgraded(self, level: int) -> DataFileMeta:
-        """The same file at another level: compaction without a rewrite."""
+        """The file at another level: an upgrade, without a rewrite."""
         return replace(self, level=level)
 
 
 def file_facts(prefix: str, files: Iterable[DataFileMeta]) -> dict[str, Any]:
-    """Names, rows and bytes of files, as a step of a trace tells them."""
+    """Names, rows and bytes of files for a step of a trace."""
     held = tuple(files)
     return {
         f"{prefix}files": [file.file_name for file in held],
@@ -77,7 +77,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What makes two entries speak of the same file (FORMAT.md, section 4.6)."""
+        """The identity of an entry: an ADD and a DELETE with the same one cancel out (FORMAT.md, section 4.6)."""
         f = self.file
         return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_file_index, f.external_path)
 

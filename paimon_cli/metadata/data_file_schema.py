@@ -62,7 +62,7 @@ def data_file_schema(schema: TableSchema) -> pa.Schema:
 
 
 def data_file_fields(schema: TableSchema) -> list[DataField]:
-    """The same columns as fields, the system columns with their reserved ids."""
+    """The columns of a data file as fields, system columns with their reserved ids."""
     if not schema.primary_keys:
         return list(schema.fields)
     keys = [replace(f, id=f.id + KEY_ID_OFFSET, name=KEY_PREFIX + f.name) for f in schema.fields_of(schema.trimmed_primary_keys)]

@@ -1,4 +1,4 @@
-"""Deletion vectors inside their index file: magic, length, bitmap, checksum (FORMAT.md, section 8)."""
+"""Decodes deletion vectors from an index file: magic, length, bitmap, checksum (FORMAT.md, section 8)."""
 
 from __future__ import annotations
 

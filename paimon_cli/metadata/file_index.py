@@ -11,7 +11,7 @@ _HEAD = struct.Struct(">qiii")
 _INT = struct.Struct(">i")
 
 Bodies = Mapping[str, Mapping[str, bytes | None]]
-"""Column -> index type -> body; None for an index without one (it says nothing of the column)."""
+"""Column -> index type -> body; None for an index without a body, which excludes nothing."""
 
 
 def encode_file_index(columns: Bodies) -> bytes:
@@ -31,7 +31,7 @@ def encode_file_index(columns: Bodies) -> bytes:
 
 
 def decode_file_index(data: bytes) -> dict[str, dict[str, bytes | None]]:
-    """`ValueError` that says what does not fit."""
+    """The indexes in a container; `ValueError` names what is malformed."""
     try:
         magic, version, head_length, count = _HEAD.unpack_from(data)
         if (magic, version) != (MAGIC, VERSION) or not 0 <= head_length <= len(data):

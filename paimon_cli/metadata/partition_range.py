@@ -36,7 +36,7 @@ class PartitionRange:
 
     @staticmethod
     def of(stats: SimpleStats, types: Sequence[DataType]) -> PartitionRange | None:
-        """None if the statistics say nothing: missing, or of another arity."""
+        """None if the statistics are missing or of another arity."""
         try:
             least, greatest = deserialize_row(stats.min_values, types), deserialize_row(stats.max_values, types)
         except ValueError:

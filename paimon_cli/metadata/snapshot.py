@@ -1,4 +1,4 @@
-"""Snapshot files: one version of a table (FORMAT.md, section 3.1; Java Snapshot)."""
+"""Snapshot files: the state of a table after one commit (FORMAT.md, section 3.1; Java Snapshot)."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class TableLayout:
 
     @property
     def argument(self) -> str:
-        """The table, and its branch, as one argument of a command that a message tells to run."""
+        """The table and its branch as one argument of a command in a hint."""
         return shlex.quote(self.root if self.branch == MAIN_BRANCH else f"{self.root}$branch_{self.branch}")
 
     @property

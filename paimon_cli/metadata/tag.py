@@ -1,4 +1,4 @@
-"""Tag files: the copy of a snapshot, and how long it is to be kept (FORMAT.md, sections 3.3 and 13.2; Java Tag)."""
+"""Tag files: a copy of a snapshot, and how long to keep it (FORMAT.md, sections 3.3 and 13.2; Java Tag)."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def tag_text(snapshot_text: bytes, created_millis: int, retained_millis: int) ->
 
 
 def snapshot_text(tag: bytes) -> bytes:
-    """The snapshot that a tag file is a copy of, with all that its writer wrote into it (Java Tag.trimToSnapshot).
+    """The text of the snapshot in a tag file, with every field that its writer wrote (Java Tag.trimToSnapshot).
 
-    `DamagedFile` if it is none.
+    `DamagedFile` if it holds no snapshot.
     """
     Snapshot.from_json(tag)
     content = json.loads(tag, parse_float=Decimal)

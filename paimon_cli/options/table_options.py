@@ -161,7 +161,7 @@ class TableOptions:
 
     @property
     def changelog_num_retained_min(self) -> int:
-        """As many as of snapshots, unless the table says more."""
+        """Option `changelog.num-retained.min`; unset, that of snapshots."""
         return TypedOption("changelog.num-retained.min", self.snapshot_num_retained_min, read.whole_number(1)).__get__(self)
 
     @property
@@ -183,7 +183,7 @@ class TableOptions:
 
     @property
     def hides_level_0(self) -> bool:
-        """Whether plain reads of a primary-key table leave out what no compaction has looked at (FORMAT.md, section 11.1)."""
+        """Whether plain reads of a primary-key table skip level 0 (FORMAT.md, section 11.1)."""
         return self.vectors_replace_merging or (not self.deletion_vectors_enabled and self.merge_engine == "first-row")
 
     @property

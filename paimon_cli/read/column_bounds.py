@@ -1,4 +1,4 @@
-"""What is known of a column's values before reading them: bounds and nulls, for pruning (FORMAT.md, section 5.4)."""
+"""What is known of the values of a column without reading them: bounds and nulls, for pruning (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ColumnBounds:
         return self.exact and self.low is not None and self.low == self.high
 
     def may_hold(self, *values: Any) -> bool:
-        """What the index says."""
+        """False only if the index rules out all of the values."""
         return self.holds is None or self.holds(values)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Which files tell how two snapshots differ, as splits that name the files of both (FORMAT.md, section 11.4)."""
+"""The difference of two snapshots as splits that name the files of both (FORMAT.md, section 11.4)."""
 
 from __future__ import annotations
 

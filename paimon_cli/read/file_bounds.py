@@ -1,4 +1,4 @@
-"""Bounds of columns from what manifests say of partitions and files (FORMAT.md, section 5.4), as the read schema sees them."""
+"""Bounds of columns in the read schema, from the metadata of partitions and files (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TableBounds:
         return lambda name: of_keys(name) or known.get(name)
 
     def of_indexed(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
-        """The same with the file's indexes, which are read when a condition first asks."""
+        """Bounds as `of_file`, with the indexes of the file, which are read when a condition first needs them."""
         of_file, filters = self.of_file(partition, file), FileFilters(self._context, partition, bucket, file)
         fields = self._context.schema.fields
         stored = dict(zip((f.name for f in fields), zip(fields, self._stored_fields(file, fields), strict=True), strict=True))
@@ -108,7 +108,7 @@ class TableBounds:
         return [by_id.get(field.id) for field in fields]
 
     def _decoded(self, stats: SimpleStats, rows: int, fields: Sequence[DataField], file_name: str) -> dict[str, ColumnBounds]:
-        """Bounds by column name; columns without any are left out. A row of another arity tells nothing."""
+        """Bounds by column name, without columns that have none. Statistics of another arity are ignored."""
         if {_arity(stats.min_values), _arity(stats.max_values)} != {len(fields)}:
             return {}
         types = [field.type for field in fields]

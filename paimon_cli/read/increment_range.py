@@ -1,4 +1,4 @@
-"""Which snapshots an increment lies between, and from what it is made (FORMAT.md, section 11.4; Java AbstractDataTableScan)."""
+"""The range of snapshots of an incremental read, and its mode (FORMAT.md, section 11.4; Java AbstractDataTableScan)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Position:
 
 @dataclass(frozen=True)
 class IncrementRange:
-    """Everything behind `begin` up to `end`."""
+    """The snapshots after `begin` up to `end`."""
 
     begin: Position
     end: Position

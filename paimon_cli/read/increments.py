@@ -1,4 +1,4 @@
-"""What changed between two snapshots, as splits that a reader reads like any others (FORMAT.md, section 11.4)."""
+"""The changes between two snapshots as splits (FORMAT.md, section 11.4)."""
 
 from __future__ import annotations
 

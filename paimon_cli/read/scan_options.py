@@ -1,4 +1,4 @@
-"""The table options that choose a snapshot: `scan.snapshot-id` and its kin (FORMAT.md, section 11.4; Java TimeTravelUtil)."""
+"""The table options that choose a snapshot, such as `scan.snapshot-id` (FORMAT.md, section 11.4; Java TimeTravelUtil)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class ScanOption:
-    """The one option that says what to read, and its value."""
+    """The one option that chooses what to read, and its value."""
 
     key: str
     value: str

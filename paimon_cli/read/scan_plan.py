@@ -1,4 +1,4 @@
-"""Which files of a snapshot a read must open, cut into splits that can be read apart (FORMAT.md, sections 11.1 and 11.2)."""
+"""Plans a read: the files of a snapshot that it must open, cut into splits (FORMAT.md, sections 11.1 and 11.2)."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ class _Planner:
     def _keep_section(self, bucket: BucketFiles, members: list[DataFileMeta]) -> bool:
         """Values drop a section only as a whole: an old row that matches may be hidden by a newer one that does not.
 
-        Engines that mix versions make rows that no file holds; for them only a lone file tells.
+        Engines that combine several versions make rows that no file holds; for them only a section of one file can be dropped.
         """
         if len(members) > 1 and self._context.options.merge_engine != "deduplicate":
             return True

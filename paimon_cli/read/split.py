@@ -1,4 +1,4 @@
-"""What one reader reads: files of one bucket that hold whole keys (FORMAT.md, sections 11.1 and 11.2)."""
+"""Splits: files of one bucket that hold whole keys and can be read independently (FORMAT.md, sections 11.1 and 11.2)."""
 
 from __future__ import annotations
 

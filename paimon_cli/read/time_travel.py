@@ -1,4 +1,4 @@
-"""Which snapshot the user means, and with which schema it reads (FORMAT.md, section 11.4)."""
+"""Time travel: which snapshot to read, and with which schema (FORMAT.md, section 11.4)."""
 
 from __future__ import annotations
 

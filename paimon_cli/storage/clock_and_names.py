@@ -27,7 +27,7 @@ class SystemClock:
 
 
 class BelatedClock:
-    """Another clock, so many millis behind it."""
+    """A clock that is behind another by a number of millis."""
 
     def __init__(self, clock: Clock, behind_millis: int) -> None:
         self._clock = clock
@@ -41,7 +41,7 @@ class BelatedClock:
 
 
 def local_wall_clock(now_millis: int) -> int:
-    """The fields of the local time as if they were UTC: so Java stores creation times (FORMAT.md, section 4.3)."""
+    """The local wall clock read as if it were UTC, as Java stores creation times (FORMAT.md, section 4.3)."""
     return now_millis + time.localtime(now_millis // 1000).tm_gmtoff * 1000
 
 

@@ -3,10 +3,10 @@
 The row carries its owner (`lock_owner`, a column that newer Java has and adds to older tables, as we do), so that a holder
 can tell whether the lock is still its own. It expires, by the clock of the database, `lock-acquire-timeout` after it was taken.
 
-What no lock can do: keep out a holder that lost it. A writer that is stopped between its last look at the row and its put,
-or whose put is on the way for longer than the lock lives, may still write when the next holder has it. `Lease.confirm`
-keeps that window small: it asks for the row right before the put, and refuses once half of the lock's life is over, so that
-a put has the other half to arrive. On a store with a proven primitive the put itself is exclusive and nothing of this remains.
+No lock can keep out a holder that has lost it. A writer that is suspended between its last check of the row and its put, or whose
+put takes longer than the lock lives, may still write while the next holder has the lock. `Lease.confirm` keeps that window small:
+it checks the row right before the put and refuses once half of the lock's life is over, so that the put has the other half to
+arrive. On a store with a proven put-if-absent the put itself is exclusive, and this risk does not exist.
 
 PostgreSQL keeps `acquired_at` in the time zone of the session: all clients must have the same one (PGTZ; Java's is that of
 its JVM), else locks look older or younger than they are.
@@ -33,7 +33,7 @@ _FIRST_SLEEP = 100
 _ROUNDING = 1_000
 """Millis: SQLite and MySQL count a lock's age in whole seconds."""
 _GRACE = 2 * _ROUNDING
-"""So much longer than it should a dead holder's row may live: waiters must not give up just before."""
+"""How long a row may outlive its expiry by rounding; waiters must not give up just before that."""
 
 
 class CommitLock:
@@ -56,9 +56,9 @@ class CommitLock:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Lease]:
-        """Take the lock, waiting as long as `lock-acquire-timeout` says; given back at the end of the block.
+        """Acquire the lock, waiting up to `lock-acquire-timeout`, and release it at the end of the block.
 
-        `StorageUnavailable`: it was not had, or the database does not answer.
+        `StorageUnavailable` if it could not be acquired or the database does not answer.
         """
         table, connection = self._connect()
         with contextlib.closing(connection):
@@ -101,7 +101,7 @@ class CommitLock:
 
 @dataclass
 class Lease:
-    """A lock that is had since `since` (epoch millis, just before its row was made); a put may begin within `usable_millis`."""
+    """A lock held from `since` on (epoch millis, just before its row was made); a put may begin within `usable_millis`."""
 
     settings: LockSettings
     table: LockTable
@@ -143,7 +143,7 @@ def held_locks(settings: LockSettings, name: str | None = None) -> list[HeldLock
 
 
 def break_lock(settings: LockSettings, lock: HeldLock) -> bool:
-    """Take a lock from its holder; whether it was still the one that had it."""
+    """Take a lock from its holder; returns whether it was still that holder's."""
     table = _lock_table(settings)
     with _database_errors(settings):
         return table.break_held(lock)

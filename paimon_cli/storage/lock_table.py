@@ -1,4 +1,4 @@
-"""The table `paimon_distributed_locks` in SQLite, PostgreSQL and MySQL (FORMAT.md, section 14.2)."""
+"""The lock table `paimon_distributed_locks` in SQLite, PostgreSQL and MySQL (FORMAT.md, section 14.2)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class LockTable:
         return connection
 
     def insert(self, connection: Connection, lock_id: str, owner: str, expiry_seconds: int) -> bool:
-        """False if somebody has the lock."""
+        """Insert the row; False if the lock is held."""
         row = {"lock_id": lock_id, "expire_time_seconds": expiry_seconds, OWNER: owner}
         try:
             connection.execute(insert(self._table).values(row))
@@ -96,7 +96,7 @@ class LockTable:
         connection.execute(delete(self._table).where(table.lock_id == lock_id, self._age > table.expire_time_seconds))
 
     def seconds_left(self, connection: Connection, lock_id: str) -> float:
-        """Until the present lock, whoever has it, expires; 0 if there is none."""
+        """Seconds until the current lock expires, whoever holds it; 0 if there is none."""
         table = self._table.c
         left = connection.execute(select(table.expire_time_seconds - self._age).where(table.lock_id == lock_id)).scalar()
         return 0.0 if left is None else float(left)
@@ -115,7 +115,7 @@ class LockTable:
         return bool(done.rowcount)
 
     def held(self, lock_id: str | None = None) -> list[HeldLock] | None:
-        """The rows, or that of one lock, oldest first; None where nobody has made the table yet. Changes nothing."""
+        """The rows, or that of one lock, oldest first; None if the table does not exist yet. Changes nothing."""
         with self._engine.connect() as connection:
             if not inspect(connection).has_table(NAME):
                 return None
@@ -142,7 +142,7 @@ class LockTable:
             self._unless_done(connection, lambda: connection.execute(statement))
 
     def _unless_done(self, connection: Connection, change: Callable[[], object]) -> None:
-        """Somebody else may make the same change at the same time."""
+        """Another client may make the same change at the same time."""
         try:
             change()
         except DBAPIError:

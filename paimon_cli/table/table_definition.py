@@ -12,7 +12,7 @@ from paimon_cli.table.field_numbering import numbered
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """Columns in order, their ids without meaning; `declared_null`: columns declared `NULL` in so many words."""
+    """Columns in order, with ids that mean nothing yet; `declared_null`: columns declared explicitly as `NULL`."""
 
     fields: tuple[DataField, ...]
     primary_keys: tuple[str, ...] = ()

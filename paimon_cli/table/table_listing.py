@@ -1,4 +1,4 @@
-"""Which databases and tables there are: of a warehouse, of one database, or below any directory (FORMAT.md, section 14.1)."""
+"""Lists databases and tables of a warehouse, of a database, or below any directory (FORMAT.md, section 14.1)."""
 
 from __future__ import annotations
 

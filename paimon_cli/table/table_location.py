@@ -1,4 +1,4 @@
-"""Where the table that the user names lives: a path, a URL, or `db.table` below a warehouse (FORMAT.md, section 14.1)."""
+"""Finds the table that the user names by a path, a URL, or `db.table` of a warehouse (FORMAT.md, section 14.1)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Warehouse:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def root_url(self, sought: str = "tables") -> str:
-        """Its URL; UsageError, which names what is `sought`, when nobody has said where the warehouse is."""
+        """Its URL; UsageError that names what is `sought` if no warehouse was given."""
         if self.url is None:
             raise UsageError(
                 f"no warehouse to look for {sought} in",
@@ -91,7 +91,7 @@ def find_warehouse(
 ) -> Warehouse:
     """The warehouse of `--warehouse`, else of the environment, else of `paimon.yaml` in `directory`.
 
-    The other keys of the file are catalog options, whoever names the warehouse; `options` (of `--option`) go before them.
+    The other keys of the file are catalog options, wherever the warehouse was named; `options` (of `--option`) override them.
     A jdbc catalog has the layout of a filesystem catalog, and a commit lock. UsageError on a file that is not a flat mapping.
     """
     variables = os.environ if environment is None else environment
@@ -144,7 +144,7 @@ def locate_table(
 
 
 def _one_branch(table: str, in_name: str | None, given: str | None) -> str:
-    """The branch of `$branch_b` and `--branch`, which may say the same twice; main if neither names one."""
+    """The branch of `$branch_b` and `--branch`, which may both name it; main if neither does."""
     if given is not None and given != MAIN_BRANCH:
         check_branch_name(given)
     if in_name is not None and given is not None and in_name != given:

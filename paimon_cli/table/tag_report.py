@@ -1,4 +1,4 @@
-"""Tags of a table: copies of snapshots under a name (FORMAT.md, section 13.2)."""
+"""The report about the tags of a table (FORMAT.md, section 13.2)."""
 
 from __future__ import annotations
 

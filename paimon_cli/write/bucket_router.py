@@ -1,4 +1,4 @@
-"""Where each row goes: its partition and, by the hash of its bucket key, its bucket (FORMAT.md, section 6)."""
+"""Routes rows to their partition and, by the hash of the bucket key, to their bucket (FORMAT.md, section 6)."""
 
 from __future__ import annotations
 

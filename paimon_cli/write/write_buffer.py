@@ -105,7 +105,7 @@ class WriteBuffer:
         return options.write_buffer_spillable and self.spill.size < options.write_buffer_spill_max_disk_size
 
     def given_back(self, size: int, *, flushed: bool = False, spilled_size: int | None = None) -> None:
-        """A bucket holds so many bytes less, since its rows went into a level-0 file or into a run on disk."""
+        """Release bytes of a bucket whose rows went into a level-0 file or into a run on disk."""
         with self._lock:
             self._held -= size
             self._flushes += flushed

@@ -31,7 +31,7 @@ def steps(history: ColumnHistory) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def last_valid(history: ColumnHistory, valid: np.ndarray) -> np.ndarray:
     """Of each key the last operation whose row is `valid`; -1 if there is none.
 
-    Most keys have a value near their end: a few steps back find it, and only then all operations are looked at.
+    Most keys have a value near their end, which a few steps back find; all operations are searched only after that.
     """
     found = np.where(history.sizes > 0, history.starts[1:] - 1, -1)
     searching = np.flatnonzero(history.sizes)
