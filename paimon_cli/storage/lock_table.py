@@ -31,7 +31,7 @@ NAME = "paimon_distributed_locks"
 OWNER = "lock_owner"
 
 _AGE = {
-    "sqlite": "CAST(strftime('%s', 'now') AS INTEGER) - CAST(strftime('%s', acquired_at) AS INTEGER)",
+    "sqlite": "(CAST(strftime('%s', 'now') AS INTEGER) - CAST(strftime('%s', acquired_at) AS INTEGER))",
     "postgresql": "EXTRACT(EPOCH FROM (LOCALTIMESTAMP - acquired_at))",
     "mysql": "TIMESTAMPDIFF(SECOND, acquired_at, NOW())",
     "mariadb": "TIMESTAMPDIFF(SECOND, acquired_at, NOW())",

@@ -7,17 +7,20 @@ import pickle
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import DBAPIError
 
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.storage.commit_lock import CommitLock, break_lock, held_locks
 from paimon_cli.storage.lock_database import open_database
 from paimon_cli.storage.lock_settings import LockSettings, lock_settings
+from paimon_cli.storage.lock_table import LockTable
 from scripts.nightly.race_put_if_absent import PROCESSES
 from tests.commit.commit_tables import SteppingClock
 
@@ -242,3 +245,200 @@ def test_after_a_kill_the_next_one_waits_for_the_expiry_at_most(database: dict[s
     with CommitLock(settings(database, "2 s"), TABLE).held() as lease:
         lease.confirm()
     assert time.monotonic() - begun < 2 + 2, "the expiry, and what databases round it up to"
+
+
+# ---- the table of locks, statement by statement -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lock_table(tmp_path: Path) -> LockTable:
+    return LockTable(open_database(LockSettings(f"jdbc:sqlite:{tmp_path}/locks.db")), 255)
+
+
+def aged(table: LockTable, **seconds: int) -> None:
+    """Locks of one owner by name, taken so many seconds ago, with a life of 10 s."""
+    with table.connect() as connection:
+        for name, age in seconds.items():
+            assert table.insert(connection, name, "me", 10)
+            taken = (
+                f"UPDATE paimon_distributed_locks SET acquired_at = datetime('now', '-{age} seconds') WHERE lock_id = '{name}'"
+            )
+            connection.execute(text(taken))
+
+
+def names(table: LockTable) -> list[str]:
+    return [lock.lock_id for lock in table.held() or ()]
+
+
+def test_only_locks_past_their_life_are_removed_and_only_the_one_asked_for(lock_table: LockTable) -> None:
+    aged(lock_table, old=30, older=40, young=5)
+    with lock_table.connect() as connection:
+        lock_table.remove_expired(connection, "young")
+        lock_table.remove_expired(connection, "old")
+    assert names(lock_table) == ["older", "young"]
+
+
+def test_locks_are_listed_from_the_oldest_on_with_their_ages(lock_table: LockTable) -> None:
+    assert lock_table.held() is None, "nobody has made the table"
+    aged(lock_table, b=20, a=20, c=40, d=3)
+    held = lock_table.held() or []
+    assert [(lock.lock_id, lock.owner, lock.life_seconds) for lock in held] == [(name, "me", 10.0) for name in "cabd"]
+    assert all(0 <= lock.age_seconds - age <= 2 for lock, age in zip(held, (40, 20, 20, 3), strict=True))
+    assert [lock.lock_id for lock in lock_table.held("b") or ()] == ["b"] and lock_table.held("x") == []
+
+
+def test_what_is_left_of_a_lock_and_how_old_it_is(lock_table: LockTable) -> None:
+    aged(lock_table, a=4, b=40)
+    with lock_table.connect() as connection:
+        assert 4 <= lock_table.seconds_left(connection, "a") <= 6 and lock_table.seconds_left(connection, "b") < 0
+        assert lock_table.seconds_left(connection, "x") == 0.0
+        age = lock_table.age_seconds(connection, "a", "me")
+        assert age is not None and 4 <= age <= 6
+        assert lock_table.age_seconds(connection, "a", "you") is None and lock_table.age_seconds(connection, "x", "me") is None
+
+
+def test_a_lock_is_given_back_by_its_owner_only(lock_table: LockTable) -> None:
+    aged(lock_table, a=1, b=1)
+    with lock_table.connect() as connection:
+        assert not lock_table.insert(connection, "a", "you", 10)
+        assert not lock_table.delete(connection, "a", "you") and not lock_table.delete(connection, "x", "me")
+        assert lock_table.delete(connection, "a", "me") and lock_table.insert(connection, "a", "you", 7)
+    assert sorted((lock.lock_id, lock.owner, lock.life_seconds) for lock in lock_table.held() or ()) == [
+        ("a", "you", 7.0),
+        ("b", "me", 10.0),
+    ]
+
+
+@pytest.mark.parametrize("changed", [{"lock_id": "x"}, {"owner": "you"}, {"owner": None}, {"life_seconds": 11.0}])
+def test_a_lock_is_broken_only_while_it_is_the_very_one_that_was_seen(lock_table: LockTable, changed: dict[str, Any]) -> None:
+    aged(lock_table, a=1)
+    (seen,) = lock_table.held() or ()
+    assert not lock_table.break_held(replace(seen, **changed)) and names(lock_table) == ["a"]
+    assert lock_table.break_held(seen) and names(lock_table) == []
+
+
+def test_a_lock_without_an_owner_is_broken_as_such(lock_table: LockTable) -> None:
+    aged(lock_table, a=1, b=1)
+    with lock_table.connect() as connection:
+        connection.execute(text("UPDATE paimon_distributed_locks SET lock_owner = NULL WHERE lock_id = 'a'"))
+    ownerless = next(lock for lock in lock_table.held() or () if lock.lock_id == "a")
+    assert ownerless.owner is None and lock_table.break_held(ownerless) and names(lock_table) == ["b"]
+
+
+@pytest.mark.parametrize("owner", [False, True], ids=["the column is missing", "it is as it should be"])
+def test_a_table_that_may_not_be_changed_is_used_only_if_it_needs_no_change(tmp_path: Path, owner: bool) -> None:
+    file = tmp_path / "locks.db"
+    make_java_table({"lock.enabled": "true", "uri": f"jdbc:sqlite:{file}"}, ", lock_owner VARCHAR(36)" if owner else "")
+    engine = create_engine(f"sqlite:///file:{file}?mode=ro&uri=true", isolation_level="AUTOCOMMIT")
+    table = LockTable(engine, 255)
+    if owner:
+        table.connect().close()
+        return
+    for _ in range(2):
+        with pytest.raises(DBAPIError, match="readonly"):
+            table.connect()
+    assert table.held() == [], "looking changes nothing, so it may"
+
+
+def test_a_table_that_cannot_be_made_is_no_table(tmp_path: Path) -> None:
+    file = tmp_path / "locks.db"
+    open_database(LockSettings(f"jdbc:sqlite:{file}")).connect().close()
+    file.touch()
+    table = LockTable(create_engine(f"sqlite:///file:{file}?mode=ro&uri=true", isolation_level="AUTOCOMMIT"), 255)
+    with pytest.raises(DBAPIError, match="readonly"):
+        table.connect()
+
+
+def test_a_change_that_somebody_else_makes_meanwhile_is_as_good(lock_table: LockTable, tmp_path: Path) -> None:
+    """Both see no table, then both make it; both see no column, then both add it."""
+    other = LockTable(open_database(LockSettings(f"jdbc:sqlite:{tmp_path}/locks.db")), 255)
+    with lock_table._engine.connect() as connection:
+        other.connect().close()
+        lock_table._unless_done(connection, lambda: lock_table._table.create(connection))
+        add = text("ALTER TABLE paimon_distributed_locks ADD COLUMN lock_owner VARCHAR(36)")
+        lock_table._unless_done(connection, lambda: connection.execute(add))
+    aged(lock_table, a=1)
+    assert names(other) == ["a"]
+
+
+# ---- waiting for a lock -------------------------------------------------------------------------------------------------
+
+
+class FixedNames:
+    """The longest jitter there may be."""
+
+    def uuid(self) -> str:
+        return "0" * 36
+
+    def jitter(self) -> float:
+        return 1.0
+
+
+def waiting(tmp_path: Path, timeout: str, most: str, life: str = "1 h") -> tuple[CommitLock, SteppingClock, LockSettings]:
+    """A lock that somebody else has for as long as that, and who waits for it on a clock of its own."""
+    options = {"lock.enabled": "true", "uri": f"jdbc:sqlite:{tmp_path}/locks.db", "lock-check-max-sleep": most}
+    held, mine = (lock_settings({**options, "lock-acquire-timeout": text}) for text in (life, timeout))
+    assert held is not None and mine is not None
+    table = LockTable(open_database(held), 255)
+    with table.connect() as connection:
+        table.insert(connection, "jdbc.shop.orders", "them", held.acquire_timeout // 1000)
+    clock = SteppingClock()
+    return CommitLock(mine, TABLE, clock, FixedNames()), clock, mine
+
+
+def test_waiters_ask_less_and_less_often_until_their_time_is_over(tmp_path: Path) -> None:
+    lock, clock, _ = waiting(tmp_path, "2 s", "500 ms")
+    with pytest.raises(StorageUnavailable, match=r"held it for the 2 s of waiting") as failure, lock.held():
+        pass
+    assert failure.value.details == {"lock_id": "jdbc.shop.orders"}
+    assert clock.sleeps[:5] == [0.1, 0.2, 0.4, 0.5, 0.5]
+    assert 4.0 < sum(clock.sleeps) <= 4.0 + 0.5, "two seconds beyond its own, in which a dead holder's row may still stand"
+
+
+def test_waiters_do_not_sleep_beyond_the_end_of_the_lock(tmp_path: Path) -> None:
+    lock, clock, mine = waiting(tmp_path, "8 s", "100 s", life="1 s")
+    sleeps = clock.sleeps
+    with pytest.raises(StorageUnavailable), lock.held():
+        pass
+    assert max(sleeps) <= 1.0 and min(sleeps) >= 0.1
+    assert [lock.owner for lock in held_locks(mine) or ()] == ["them"]
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [("1 ms", 1), ("1000 ms", 1), ("1001 ms", 2), ("8 min", 480)])
+def test_a_lock_lives_as_long_as_others_wait_for_it_in_whole_seconds(tmp_path: Path, timeout: str, seconds: int) -> None:
+    found = lock_settings({"lock.enabled": "true", "uri": f"jdbc:sqlite:{tmp_path}/locks.db", "lock-acquire-timeout": timeout})
+    assert found is not None
+    with CommitLock(found, TABLE, SteppingClock()).held() as lease:
+        assert [lock.life_seconds for lock in held_locks(found) or ()] == [seconds]
+        assert lease.usable_millis == seconds * 500
+
+
+def test_half_of_the_life_to_the_millisecond_is_too_late(tmp_path: Path) -> None:
+    clock = SteppingClock()
+    found = LockSettings(f"jdbc:sqlite:{tmp_path}/locks.db", acquire_timeout=20_000)
+    with CommitLock(found, TABLE, clock).held() as lease:
+        lease.confirm()
+        clock.now = lease.since + 9_999
+        lease.confirm()
+        clock.now = lease.since + 10_000
+        with pytest.raises(StorageUnavailable, match="it was held for 10 s before the commit began") as failure:
+            lease.confirm()
+        assert failure.value.details == {"lock_id": "jdbc.shop.orders"}
+        clock.now = lease.since - 1
+        with pytest.raises(StorageUnavailable):
+            lease.confirm()
+        clock.now = lease.since
+        lease.confirm()
+        assert lease.release() and lease.release(), "the answer is remembered"
+        with pytest.raises(StorageUnavailable, match="another writer took it over"):
+            lease.confirm()
+
+
+def test_a_database_that_is_away_when_the_lock_is_given_back_hides_nothing(tmp_path: Path) -> None:
+    found = LockSettings(f"jdbc:sqlite:{tmp_path}/locks.db")
+    with CommitLock(found, TABLE).held() as lease:
+        lease.connection.execute(text("DROP TABLE paimon_distributed_locks"))
+        assert lease.release() is False
+        with pytest.raises(StorageUnavailable, match="does not answer: no such table") as failure:
+            lease.confirm()
+    assert failure.value.hint == "check uri"

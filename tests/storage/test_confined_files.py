@@ -167,8 +167,9 @@ class TestWholeFiles:
                     self.write(f"{tmp_path}/{name}", replace=replace)
         with pytest.raises(UsageError, match="cannot write"):
             self.write(f"{tmp_path}/none/out.csv")
-        self.write(f"{tmp_path}/none/at/all/out.csv", b"x", make_parents=True)
-        assert self.content(f"{tmp_path}/none/at/all/out.csv") == b"x"
+        for name in ("out.csv", "beside.csv"):
+            self.write(f"{tmp_path}/none/at/all/{name}", b"x", make_parents=True)
+            assert self.content(f"{tmp_path}/none/at/all/{name}") == b"x"
 
     def test_links_stay_links(self, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir()
@@ -207,3 +208,18 @@ class TestWholeFiles:
             with pytest.raises(PaimonError, match="it is off"):
                 self.write(url, b"x", replace=replace)
             assert deleted == [url] * times
+
+    def test_the_temporary_file_lies_beside_the_real_one(self, tmp_path: Path) -> None:
+        (tmp_path / "real").mkdir()
+        (tmp_path / "link").symlink_to(tmp_path / "real" / "file")
+        with whole_file(f"{tmp_path}/link", {}, RandomNames()) as sink:
+            sink.write(b"x")
+            (temporary,) = (tmp_path / "real").iterdir()
+            assert temporary.name.startswith(".file.") and temporary.name.endswith(".tmp") and len(temporary.name) == 46
+
+    def test_a_store_is_asked_before_anything_is_sent(self) -> None:
+        url = "memory://whole-files-taken/out"
+        MemoryStorage().write_new(url, b"old")
+        with pytest.raises(UsageError, match="exists"), whole_file(url, {}, RandomNames()):
+            raise AssertionError("the block does not begin")
+        assert MemoryStorage().read_bytes(url) == b"old"

@@ -119,3 +119,89 @@ def test_redaction() -> None:
     assert redact("no jdbc in catalog-key", {"catalog-key": "jdbc"}) == "no jdbc in catalog-key"
     assert redact("GET /aS3c/RET+b", {"account_key": "S3c/RET+"}) == "GET /a***b"
     assert redact("pw=hunter2", {"jdbc.password": "hunter2"}) == "pw=***"
+
+
+@pytest.mark.parametrize(
+    "library", ["aiohttp", "gcsfs.retry", "adlfs", "azure.core.exceptions", "google.auth", "paramiko", "pyarrow", "requests"]
+)
+def test_errors_of_a_stores_library_are_failures_of_the_store(root: str, monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    error = type("HttpError", (Exception,), {"__module__": library})
+
+    def fail(self: object, path: str, *args: object) -> bytes:
+        raise error("502")
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", fail)
+    with pytest.raises(StorageUnavailable, match=r"the storage refused .*: HttpError: 502") as failure:
+        FsspecStorage(root).read_bytes(f"{root}/f")
+    assert failure.value.details == {"path": f"{root}/f"}
+
+
+def test_what_the_engine_itself_says_is_not_put_into_other_words(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: object, path: str, *args: object) -> bytes:
+        raise Refused("as it is")
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", fail)
+    with pytest.raises(Refused, match="as it is"):
+        FsspecStorage(root).read_bytes(f"{root}/f")
+
+
+def test_missing_files_are_named_without_user_info(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FileNotFoundError) as missing:
+        FsspecStorage(root).read_bytes(root.replace("memory://", "memory://me:pw@") + "/f")
+    assert str(missing.value) == f"{root}/f"
+
+
+def test_a_flat_store_gets_no_directories_and_no_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+    for name in ("makedirs", "mv", "pipe_file"):
+        monkeypatch.setattr(MemoryFileSystem, name, lambda self, *given, name=name, **named: asked.append(name))
+        monkeypatch.setattr(LocalFileSystem, name, lambda self, *given, name=name, **named: asked.append(name))
+    root = f"memory://{uuid.uuid4()}/t"
+    FsspecStorage(root).overwrite(f"{root}/LATEST", b"1")
+    assert asked == ["pipe_file"]
+    asked.clear()
+    FsspecStorage(f"local://{tmp_path}").overwrite(f"local://{tmp_path}/LATEST", b"1")
+    assert asked == ["makedirs", "pipe_file", "mv"]
+
+
+@pytest.mark.parametrize("protocol", ["memory", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "cos", "obs"])
+def test_flat_stores_are_known_by_their_scheme(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = f"memory://{uuid.uuid4()}/t"
+    storage = FsspecStorage(root)
+    storage._protocol = protocol
+
+    def fail(self: object, *given: object, **named: object) -> None:
+        raise AssertionError("no directory is made there")
+
+    monkeypatch.setattr(MemoryFileSystem, "makedirs", fail)
+    storage.write_new(f"{root}/d/f", b"1")
+    storage.overwrite(f"{root}/d/f", b"2")
+    assert storage.read_bytes(f"{root}/d/f") == b"2"
+
+
+def test_a_temporary_file_lies_beside_its_target_under_a_name_of_its_own(tmp_path: Path) -> None:
+    class Names:
+        def uuid(self) -> str:
+            return "0815"
+
+        def jitter(self) -> float:
+            return 0.0
+
+    storage = FsspecStorage(f"local://{tmp_path}", names=Names())
+    assert storage._temporary("local:///t/snapshot/LATEST") == "local:///t/snapshot/.LATEST.0815.tmp"
+    assert pickle.loads(pickle.dumps(FsspecStorage(f"local://{tmp_path}", {"auto_mkdir": True})))._options == {"auto_mkdir": True}
+
+
+def test_listings_are_never_taken_from_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import paimon_cli.storage.fsspec_storage as module
+
+    given: dict[str, object] = {}
+    original = module.url_to_fs
+
+    def opened(url: str, **options: object) -> object:
+        given.update(options)
+        return original(url, **options)
+
+    monkeypatch.setattr(module, "url_to_fs", opened)
+    FsspecStorage(f"local://{tmp_path}", {"auto_mkdir": True})
+    assert given == {"use_listings_cache": False, "auto_mkdir": True}

@@ -204,3 +204,65 @@ def test_rename_by_rest(web_hdfs: tuple[str, dict[str, bytes]]) -> None:
     assert storage.put_if_absent(f"{root}/snapshot-1", b"theirs") is EXISTS
     assert storage.put_if_absent(f"{root}/snapshot-13", b"theirs") is UNKNOWN
     assert files == {"/wh/t/snapshot-1": b"mine"}
+
+
+def test_the_name_node_is_asked_with_the_options_of_the_storage(node: NameNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    from paimon_cli.storage import libhdfs
+
+    library = FakeLibhdfs(node)
+    loaded: list[FakeLibhdfs] = []
+    monkeypatch.setattr(libhdfs, "_load", lambda: loaded.append(library) or library)
+    root = f"memory://{uuid.uuid4()}:9000/t/snapshot"
+    storage = HdfsStorage(root, {"user": "me", "kerb_ticket": "/tmp/ticket"})
+    assert loaded == [], "nothing is connected before the first commit"
+    for number in (1, 2):
+        assert storage.put_if_absent(f"{root}/snapshot-{number}", b"mine") is CREATED
+    assert library.settings["user"] == b"me" and library.settings["ticket"] == b"/tmp/ticket"
+    assert library.settings["port"] == 9000 and loaded == [library], "one connection for all"
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "settings"),
+    [
+        ("hdfs://you:pw@nn:1/wh", {}, {"host": b"nn", "port": 1, "user": b"you"}),
+        ("hdfs://you@nn/wh", {"user": "me"}, {"host": b"nn", "port": 0, "user": b"me"}),
+        ("hdfs://nn:8020/wh", {"kerb_ticket": "/t"}, {"host": b"nn", "port": 8020, "ticket": b"/t"}),
+    ],
+)
+def test_who_asks_which_name_node(node: NameNode, url: str, options: dict[str, str], settings: dict[str, Any]) -> None:
+    library = FakeLibhdfs(node)
+    LibhdfsRename(url, options, library)
+    assert library.settings == settings
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EEXIST])
+def test_a_target_that_exists_is_no_error(node: NameNode, code: int) -> None:
+    class Taken(FakeLibhdfs):
+        def hdfsRename(self, connection: int, source: bytes, target: bytes) -> int:
+            ctypes.set_errno(code)
+            return -1
+
+    assert LibhdfsRename("hdfs://nn/wh", {}, Taken(node))("a", "b") is False
+
+
+def test_any_other_error_of_a_rename_tells_nothing(node: NameNode) -> None:
+    class Broken(FakeLibhdfs):
+        def hdfsRename(self, connection: int, source: bytes, target: bytes) -> int:
+            ctypes.set_errno(errno.EACCES)
+            return -1
+
+    with pytest.raises(OSError, match="Permission denied") as failure:
+        LibhdfsRename("hdfs://nn/wh", {}, Broken(node))("a", "b")
+    assert (failure.value.errno, failure.value.filename) == (errno.EACCES, "b")
+
+
+def test_a_temporary_file_that_stays_does_not_change_the_outcome(node: NameNode, root: str) -> None:
+    class Sticky(HdfsStorage):
+        def delete(self, path: str) -> None:
+            raise StorageUnavailable("it stays")
+
+    storage = Sticky(root, rename=node.rename)
+    assert storage.put_if_absent(f"{root}/snapshot-1", b"mine") is CREATED
+    assert storage.put_if_absent(f"{root}/snapshot-1", b"theirs") is EXISTS
+    node.fails = "before"
+    assert storage.put_if_absent(f"{root}/snapshot-2", b"theirs") is UNKNOWN

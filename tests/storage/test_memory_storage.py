@@ -45,3 +45,31 @@ def test_a_file_of_changing_bytes_does_not_change() -> None:
     storage.write_new("t/f", data)
     data[:] = b"after "
     assert storage.read_bytes("t/f") == b"before"
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_directories_are_told_apart_by_their_whole_names(end: str) -> None:
+    storage = MemoryStorage(str(uuid.uuid4()))
+    for directory in ("t/X", "t/XX", "t/x", "t/X=/X", "t"):
+        storage.write_new(f"{directory}/f", b"1")
+    assert {entry.name for entry in storage.list_directory(f"t/X{end}")} == {"f"}
+    assert [entry.path for entry in storage.list_directory(f"t/X=/X{end}")] == ["t/X=/X/f"]
+    storage.delete_directory(f"t/X{end}")
+    assert not storage.exists(f"t/X{end}")
+    assert all(
+        storage.exists(f"{directory}/f") and storage.exists(f"{directory}{end}") for directory in ("t/XX", "t/x", "t/X=/X", "t")
+    )
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(FileNotFoundError, match="t/none"):
+        MemoryStorage(str(uuid.uuid4())).file_size("t/none")
+
+
+def test_a_writer_closed_twice_makes_its_file_once() -> None:
+    storage = MemoryStorage(str(uuid.uuid4()))
+    sink = storage.open_output("t/f")
+    sink.write(b"abc")
+    sink.close()
+    sink.close()
+    assert storage.read_bytes("t/f") == b"abc" and storage.file_size("t/f") == 3
