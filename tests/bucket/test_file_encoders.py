@@ -179,7 +179,8 @@ ALLOWED: list[tuple[dict[str, str], dict[str, str]]] = [
 
 @pytest.mark.parametrize(("options", "columns"), ALLOWED)
 def test_allowed_before_any_work(options: dict[str, str], columns: dict[str, str], tmp_path: Path) -> None:
-    check_writable(make_table(tmp_path / "t", {"id": "INT NOT NULL", **columns}, ["id"], options=options))
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", **columns}, ["id"], options=options)
+    check_writable(context.schema, context.options)
 
 
 @pytest.mark.parametrize(("options", "columns", "error", "said"), REFUSED)
