@@ -7,8 +7,6 @@ the merge engine sees in the last pass what it would have seen in a single one (
 from __future__ import annotations
 
 import itertools
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ import pyarrow as pa
 from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
 from paimon_cli.lsm.sorted_rows import MergeEngine
+from paimon_cli.storage.scratch import ScratchDirectory
 
 CODEC = "lz4"
 """Cheap enough that spilling is bound by the disk."""
@@ -47,7 +46,7 @@ class SpillDirectory:
     """
 
     def __init__(self) -> None:
-        self._directory: Path | None = None
+        self._directory: ScratchDirectory | None = None
         self._count = 0
         self._lock = threading.Lock()
         self.size = 0
@@ -66,9 +65,9 @@ class SpillDirectory:
     def _next_path(self) -> Path:
         with self._lock:
             if self._directory is None:
-                self._directory = Path(tempfile.mkdtemp(prefix="paimon-cli-spill-"))
+                self._directory = ScratchDirectory("spill")
             self._count += 1
-            return self._directory / f"run-{self._count}.arrows"
+            return self._directory.path / f"run-{self._count}.arrows"
 
     def _grow(self, size: int) -> None:
         with self._lock:
@@ -80,7 +79,7 @@ class SpillDirectory:
 
     def close(self) -> None:
         if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)  # temporary files: nobody misses them, or finds them
+            self._directory.remove()
             self._directory = None
 
     def __enter__(self) -> SpillDirectory:

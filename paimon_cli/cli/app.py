@@ -49,6 +49,7 @@ from paimon_cli.cli.command import HelpfulGroup
 from paimon_cli.cli.failure_report import report_failure
 from paimon_cli.cli.standard_streams import discard_stdout, flush_stderr, flush_stdout, prepare_streams
 from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
+from paimon_cli.jobs.stop_signals import end_as_interrupted
 
 INTERRUPTED = 130
 SYSTEM_MEMORY = ("ARROW_DEFAULT_MEMORY_POOL", "system")
@@ -154,6 +155,7 @@ def main() -> None:
     all output is written and closed by then, so that a finished read does not end in a crash.
     """
     prepare_streams()
+    end_as_interrupted()
     keep_pandas_out()
     os.environ.setdefault(*SYSTEM_MEMORY)
     try:

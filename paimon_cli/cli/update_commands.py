@@ -133,7 +133,7 @@ def _under_check(call: Call, granularity: ConflictGranularity | None) -> Call:
     from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 
     checked = call.with_check(granularity)
-    if checked.options.get(DATA_CONFLICT_CHECK) == ConflictGranularity.OFF.value:
+    if checked.options.get(DATA_CONFLICT_CHECK, "").lower() == ConflictGranularity.OFF.value:
         raise UsageError(
             "update and delete always run with the data conflict check",
             "without it they would undo commits made between their read and their own commit",

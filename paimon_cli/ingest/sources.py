@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import codecs
 import io
 import lzma
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -19,6 +17,7 @@ import pyarrow as pa
 
 from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.ingest.text_form import TEXT
+from paimon_cli.storage.scratch import ScratchDirectory
 from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
@@ -215,16 +214,17 @@ def _one_level(storage: Storage, directory: str, part: str) -> list[FileStatus]:
     return [e for e in entries if fnmatchcase(e.name, part) and (part.startswith(".") or not e.name.startswith("."))]
 
 
+_spools: list[ScratchDirectory] = []
+"""They live until the process ends."""
+
+
 def _spooled_stdin(chosen: str | None) -> SourceFile:
     """Standard input as a temporary file, because it is read twice (planning, then a task); removed when the process ends."""
     if chosen not in TEXT:
         raise UsageError("standard input needs --format csv or --format json", "it has no file name to derive the format from")
-    with tempfile.NamedTemporaryFile(prefix="paimon-cli-stdin-", suffix=f".{chosen}", delete=False) as spool:
-        atexit.register(_remove, spool.name)
-        shutil.copyfileobj(sys.stdin.buffer, spool)
-    return SourceFile(spool.name, "<stdin>", chosen, os.path.getsize(spool.name))
-
-
-def _remove(path: str) -> None:
-    if os.path.exists(path):
-        os.remove(path)
+    directory = ScratchDirectory("stdin")
+    _spools.append(directory)
+    spool = directory.path / f"input.{chosen}"
+    with open(spool, "wb") as sink:
+        shutil.copyfileobj(sys.stdin.buffer, sink)
+    return SourceFile(str(spool), "<stdin>", chosen, spool.stat().st_size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
+import functools
 import hashlib
 import os
 import re
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paimon_cli.errors import UsageError
+from paimon_cli.storage.scratch import ScratchDirectory
 
 OLDEST_JAVA = 17
 PROBE_SECONDS = 30
@@ -135,6 +136,9 @@ def _cache_directory(environment: Mapping[str, str]) -> Path:
     """The user's cache, or a temporary directory of this process."""
     if cache := user_cache(environment):
         return cache
-    directory = Path(tempfile.mkdtemp(prefix="paimon-cli-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
+    return _cache_of_process().path
+
+
+@functools.cache
+def _cache_of_process() -> ScratchDirectory:
+    return ScratchDirectory("java")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
@@ -18,6 +17,7 @@ from paimon_cli.jobs.spark_job import Reports, SparkJob
 from paimon_cli.jobs.spark_local_write import write_through_files
 from paimon_cli.jobs.spark_session import RunningSpark, SparkRequest, start_spark
 from paimon_cli.jobs.spark_write import WRITTEN, Report, Shuffle, check_places, shuffle_of, write_on_spark
+from paimon_cli.storage.scratch import ScratchDirectory
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -100,9 +100,9 @@ class SparkEngine:
 
     def _write_through_files(self, running: RunningSpark, shuffle: Shuffle, tallies: Tallies, progress: Progress) -> Written:
         place = scratch_directory(running.context.getConf().get("spark.local.dir", ""), os.environ)
-        with tempfile.TemporaryDirectory(prefix="paimon-cli-exchange-", dir=place, ignore_cleanup_errors=True) as directory:
+        with ScratchDirectory("exchange", place) as directory:
             try:
-                return check_places(write_through_files(self, shuffle, directory, tallies, progress))
+                return check_places(write_through_files(self, shuffle, str(directory), tallies, progress))
             finally:
                 progress.finish()
 

@@ -7,7 +7,6 @@ import os
 import re
 import site
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.class_archive import archive_options
 from paimon_cli.jobs.java_runtime import JavaRuntime, find_java, user_cache
 from paimon_cli.jobs.package_archive import write_package_archive
+from paimon_cli.storage.scratch import ScratchDirectory
 
 LOCAL_MASTER = "local[*]"
 LOG_PREFIX = re.compile(r"^[\d/]+ [\d:]+ (?:ERROR|WARN) ")
@@ -70,7 +70,7 @@ class SparkRequest:
 class RunningSpark:
     """A context and the temporary directory it owns. `is_ours` is false for a context this process had already."""
 
-    def __init__(self, context: SparkContext, directory: tempfile.TemporaryDirectory[str] | None) -> None:
+    def __init__(self, context: SparkContext, directory: ScratchDirectory | None) -> None:
         self.context = context
         self.is_ours = directory is not None
         self._directory = directory
@@ -92,7 +92,7 @@ class RunningSpark:
         except (Py4JError, OSError) as failure:
             log.debug("the JVM was gone before its session was stopped: %s", failure)
             _forget_jvm()
-        self._directory.cleanup()
+        self._directory.remove()
 
 
 def start_spark(request: SparkRequest) -> RunningSpark:
@@ -102,16 +102,16 @@ def start_spark(request: SparkRequest) -> RunningSpark:
     """
     if SparkContext._active_spark_context is not None:
         return RunningSpark(SparkContext._active_spark_context, None)
-    directory = tempfile.TemporaryDirectory(prefix="paimon-cli-spark-", ignore_cleanup_errors=True)
-    jvm_log = Path(directory.name) / "jvm.log"
+    directory = ScratchDirectory("spark")
+    jvm_log = directory.path / "jvm.log"
     try:
         java = find_java(os.environ)
-        confs = spark_confs(request, Path(directory.name), archive_options(java, user_cache(os.environ), request.verbose))
+        confs = spark_confs(request, directory.path, archive_options(java, user_cache(os.environ), request.verbose))
         with _environment(_spark_environment(request, java)):
             context = _spark_context(request, confs, jvm_log)
         context._accumulatorServer.handle_error = _report_broke_off  # type: ignore[method-assign]
         if not request.is_local:
-            context.addPyFile(str(write_package_archive(Path(directory.name))))
+            context.addPyFile(str(write_package_archive(directory.path)))
         return RunningSpark(context, directory)
     except (Py4JError, PySparkException, OSError) as error:
         raise StorageUnavailable(

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as exceptions, held back while something is done that should not be left half-way."""
+"""Signals that end a process, as exceptions: it can clean up, and hold them back while it does what must not stop half-way."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM: whoever supervises this process asks it to stop."""
 
 
+def end_as_interrupted() -> None:
+    """SIGTERM and SIGHUP raise `KeyboardInterrupt` in the main thread, as Ctrl-C does, unless they are ignored (nohup)."""
+    for number in _heeded(signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+
+
 class StopSignals:
-    """While entered, SIGINT raises `KeyboardInterrupt` and SIGTERM `Terminated` in the main thread, outside of `shield`."""
+    """While entered, signals raise in the main thread, outside of `shield`: SIGTERM `Terminated`, others `KeyboardInterrupt`."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -24,7 +30,7 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+            self._before = {n: signal.getsignal(n) for n in _heeded(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
             self._install()
         return self
 
@@ -55,3 +61,7 @@ class StopSignals:
         if not self._depth:
             raise stop
         self._waiting = stop
+
+
+def _heeded(*numbers: int) -> list[int]:
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]

@@ -10,7 +10,7 @@ _USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
 _QUERY = re.compile(r"(://[^\s?]+)\?\S+")
 _SECRET_KEY = re.compile(
     r"secret|passw|passphrase|token|credential|connection[-_.]?string|signature|\bsas\b|(?<![a-z])(pwd|auth)(?![a-z])"
-    r"|(access|account|api|private|storage|shared|encryption)[-_.]?key|^key$",
+    r"|authori[sz]ation|bearer|(access|account|api|private|storage|shared|encryption)[-_.]?key|^key$",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[A-Za-z]+|[0-9]+")

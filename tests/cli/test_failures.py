@@ -195,6 +195,22 @@ def test_signals_end_a_watch(tmp_path: Path, number: signal.Signals, code: int, 
     assert errors.strip() == said
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_write_without_temporary_files(tmp_path: Path, number: signal.Signals) -> None:
+    table, scratch = tmp_path / "t", tmp_path / "scratch"
+    make_table(table, {"k": "INT NOT NULL"}, ["k"])
+    scratch.mkdir()
+    command = [sys.executable, "-m", "paimon_cli", "write", str(table), "-", "--format", "json"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        while not list(scratch.glob("paimon-cli-stdin-*")) and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert process.stderr is not None and process.stderr.read() == "interrupted\n"
+    assert process.returncode == 130
+    assert list(scratch.iterdir()) == [] and not (table / "snapshot").exists()
+
+
 def test_groups_show_their_help_when_called_bare(run: Run) -> None:
     assert "show" in run("snapshots").out
     assert "Create, write, read" in run().out

@@ -79,6 +79,7 @@ def test_a_repeated_update_is_recognised(run: Run, players: Path) -> None:
         ("--set", "points = 1", "-w", "id = 1", "--data-conflict-check", "row"),
         ("--set", "points = 1", "-w", "id = 1", "--data-conflict-check", "off"),
         ("--set", "points = 1", "-w", "id = 1", "--option", "commit.data-conflict-check=off"),
+        ("--set", "points = 1", "-w", "id = 1", "--option", "commit.data-conflict-check=OFF"),
     ],
 )
 def test_updates_that_cannot_be_done(run: Run, players: Path, arguments: tuple[str, ...]) -> None:

@@ -129,7 +129,16 @@ def test_one_file_that_stays_keeps_no_other() -> None:
         *((key, True) for key in ("Access-Key", "jdbc.password", "passphrase", "fs.gs.token", "credentials", "sas", "key")),
         *(
             (key, True)
-            for key in ("connection_string", "account_key", "api-key", "private.key", "pwd", "user.auth", "Access-Key")
+            for key in (
+                "connection_string",
+                "account_key",
+                "api-key",
+                "private.key",
+                "pwd",
+                "user.auth",
+                "Access-Key",
+                "header.Authorization",
+            )
         ),
         *((key, False) for key in ("catalog-key", "primary-key", "author", "sassy", "forward", "keys", "monkey", "s3.region")),
     ],
