@@ -6,46 +6,12 @@ import atexit
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli import (
-    advise_command,
-    alter_command,
-    blame_command,
-    branch_commands,
-    catalog_commands,
-    changelog_commands,
-    compact_command,
-    consumer_commands,
-    create_command,
-    diff_command,
-    doctor_command,
-    drop_commands,
-    expire_command,
-    file_commands,
-    index_commands,
-    lab_commands,
-    lock_commands,
-    lsm_commands,
-    orphans_commands,
-    read_command,
-    repair_command,
-    rescale_command,
-    rollback_command,
-    schema_commands,
-    simulate_command,
-    snapshot_commands,
-    stage_commands,
-    tag_commands,
-    update_commands,
-    verify_command,
-    version_command,
-    write_command,
-)
-from paimon_cli.cli.command import HelpfulGroup
+from paimon_cli.cli.command_groups import CommandsOnDemand, HelpfulGroup
 from paimon_cli.cli.failure_report import report_failure
 from paimon_cli.cli.standard_streams import discard_stdout, flush_stderr, flush_stdout, prepare_streams
 from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
@@ -57,7 +23,11 @@ SYSTEM_MEMORY = ("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 class BoundedGroup(HelpfulGroup):
-    """The outermost group: turns every outcome into an exit code."""
+    """The outermost group: all commands, and every outcome as an exit code."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.commands = cast(Any, CommandsOnDemand())
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -105,47 +75,6 @@ def _root(
     ] = False,
 ) -> None:
     """Options that precede the command."""
-
-
-DATA, INSPECT, MAINTAIN, SAFETY, OTHER = "Data", "Inspect", "Maintain", "Safety", "Other"
-
-for _command in (create_command, write_command, update_commands, read_command, compact_command, drop_commands):
-    _command.register(app, DATA)
-app.add_typer(alter_command.alter, name="alter", rich_help_panel=DATA)
-app.add_typer(changelog_commands.changelog, name="changelog", rich_help_panel=DATA)
-for _command in (expire_command, rescale_command, rollback_command):
-    _command.register(app, MAINTAIN)
-app.add_typer(orphans_commands.orphans, name="orphans", rich_help_panel=MAINTAIN)
-app.add_typer(stage_commands.stage, name="stage", rich_help_panel=DATA)
-catalog_commands.register(app, INSPECT)
-for _name, _group in (
-    ("tables", catalog_commands.tables),
-    ("db", catalog_commands.databases),
-    ("snapshots", snapshot_commands.snapshots),
-    ("tags", tag_commands.tags),
-    ("branches", branch_commands.branches),
-    ("consumers", consumer_commands.consumers),
-    ("manifests", file_commands.manifests),
-    ("files", file_commands.files),
-    ("lsm", lsm_commands.lsm),
-    ("partitions", file_commands.partitions),
-    ("buckets", file_commands.buckets),
-    ("indexes", index_commands.indexes),
-    ("dv", index_commands.vectors),
-    ("schemas", schema_commands.schemas),
-    ("options", schema_commands.options),
-):
-    app.add_typer(_group, name=_name, rich_help_panel=INSPECT)
-blame_command.register(app, INSPECT)
-diff_command.register(snapshot_commands.snapshots)
-verify_command.register(app, SAFETY)
-repair_command.register(app, SAFETY)
-doctor_command.register(app, SAFETY)
-advise_command.register(app, SAFETY)
-app.add_typer(lock_commands.locks, name="locks", rich_help_panel=SAFETY)
-simulate_command.register(app, OTHER)
-app.add_typer(lab_commands.lab, name="lab", rich_help_panel=OTHER)
-version_command.register(app, OTHER)
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
+from paimon_cli.cli.command_groups import HelpfulGroup, PlainCommand
 from paimon_cli.cli.input_options import (
     ColumnNames,
     Delimiter,
@@ -162,28 +162,6 @@ class Call:
 
     def show(self, result: Listing | Item) -> None:
         show(result, self.output, self.view)
-
-
-class PlainCommand(TyperCommand):
-    """A command whose help shows value types for options, but not for flags and arguments."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        parameters: list[Any] = super().get_params(ctx)
-        for parameter in parameters:
-            if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
-                parameter.display_type_rich = _no_type
-        return parameters
-
-
-def _no_type(ctx: Any) -> str | None:
-    return None
-
-
-class HelpfulGroup(TyperGroup):
-    """A group of commands that shows its help when called bare."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args or ["--help"])
 
 
 def group(help_text: str) -> typer.Typer:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from paimon_cli.cli import diff_command
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import TableName
 from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
@@ -97,3 +98,6 @@ def show_snapshot(
     opened = call.open(table)
     details = snapshot_details(opened, opened.named_snapshot(snapshot))
     call.show(Item("Snapshot", opened.name, SNAPSHOT_DETAILS, details))
+
+
+diff_command.register(snapshots)

@@ -104,22 +104,33 @@ def _text(stream: BinaryIO, split: SourceSplit, form: TextForm) -> BinaryIO:
 
 
 def _column_names(first: list[str], split: SourceSplit, form: TextForm, by_position: Sequence[str]) -> list[str]:
-    what, hint = f"{split.name} has no usable header", "the first row must name the columns; if it does not: --no-header"
     if form.header and not form.columns:
-        repeated = sorted({name for name in first if first.count(name) > 1})
-        if repeated:
-            raise BadInput(what, f"column '{repeated[0]}' appears twice", hint, source=split.name)
-        return first
-    names = list(form.columns or by_position) or [f"c{number}" for number in range(1, len(first) + 1)]
+        names = [name or _name_of_position(number) for number, name in enumerate(first, 1)]
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            raise BadInput(
+                f"{split.name} has no usable header",
+                f"column '{repeated}' appears twice",
+                "give each column a name of its own with --columns; if the first row has no names at all: --no-header",
+                source=split.name,
+            )
+        return names
+    names = list(form.columns or by_position) or [_name_of_position(number) for number in range(1, len(first) + 1)]
     if len(names) != len(first):
         named = "--columns names" if form.columns else "the table has"
+        fitting = ",".join(names[: len(first)]) if len(first) < len(names) else "A,B,..."
         raise BadInput(
             f"{split.name} has {len(first)} columns, {named} {len(names)}",
             "without a header cells are taken by their position" if not form.header else "each column gets one name",
-            f"name what the file holds: --columns {','.join(names[: len(first)])}",
+            f"name all columns of the file: --columns {fitting}",
             source=split.name,
         )
     return names
+
+
+def _name_of_position(number: int) -> str:
+    """What a column without a name is called, such as the index that pandas and R write first."""
+    return f"c{number}"
 
 
 def _parsed(

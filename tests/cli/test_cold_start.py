@@ -100,3 +100,9 @@ def test_help_and_version_load_no_engine() -> None:
         program = PROGRAM.format(arguments=arguments, heavy=HEAVY)
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+def test_a_call_loads_its_own_command_only() -> None:
+    program = PROGRAM.format(arguments=["version"], heavy=("paimon_cli.cli.write_command", "paimon_cli.cli.lab_commands"))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -40,6 +40,7 @@ def values(type_text: Any, source: Path, **form: Any) -> list[Any]:
         ("a.csv", "1,a\n2,b\n", {"header": False}, ["a", "b"]),
         ("a.csv", "a,1\n", {"header": False, "column_names": "v,k"}, ["a"]),
         ("a.csv", "K,V\n1,a\n", {"column_names": "k,v"}, ["a"]),
+        ("a.csv", "v,v\n1,a\n", {"column_names": "k,v"}, ["a"]),
         ("a.csv", 'k,v\n1,NA\n2,"NA"\n3,\n4,""\n5,-\n', {"null_values": ["NA", "-"]}, [None, "NA", None, "", None]),
         ("a.json", '{"k":1,"v":"NA"}\n{"k":2,"v":"x"}\n', {"null_values": ["NA"]}, [None, "x"]),
         ("a.json", '\ufeff{"k":1,"v":"x"}\n', {}, ["x"]),

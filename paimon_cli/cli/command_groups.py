@@ -1,0 +1,125 @@
+"""Groups of commands. The outermost one loads each command when it is called: a call pays for its own, not for sixty others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+PANELS = {
+    "Data": {
+        "create": "create_command",
+        "write": "write_command",
+        "update": "update_commands",
+        "delete": "update_commands",
+        "read": "read_command",
+        "compact": "compact_command",
+        "truncate": "drop_commands",
+        "drop-partition": "drop_commands",
+        "drop": "drop_commands",
+        "alter": "alter_command.alter",
+        "changelog": "changelog_commands.changelog",
+        "stage": "stage_commands.stage",
+    },
+    "Maintain": {
+        "expire": "expire_command",
+        "rescale": "rescale_command",
+        "rollback": "rollback_command",
+        "orphans": "orphans_commands.orphans",
+    },
+    "Inspect": {
+        "describe": "catalog_commands",
+        "ls": "catalog_commands",
+        "list": "catalog_commands",
+        "blame": "blame_command",
+        "tables": "catalog_commands.tables",
+        "db": "catalog_commands.databases",
+        "snapshots": "snapshot_commands.snapshots",
+        "tags": "tag_commands.tags",
+        "branches": "branch_commands.branches",
+        "consumers": "consumer_commands.consumers",
+        "manifests": "file_commands.manifests",
+        "files": "file_commands.files",
+        "lsm": "lsm_commands.lsm",
+        "partitions": "file_commands.partitions",
+        "buckets": "file_commands.buckets",
+        "indexes": "index_commands.indexes",
+        "dv": "index_commands.vectors",
+        "schemas": "schema_commands.schemas",
+        "options": "schema_commands.options",
+    },
+    "Safety": {
+        "verify": "verify_command",
+        "repair": "repair_command",
+        "doctor": "doctor_command",
+        "advise": "advise_command",
+        "locks": "lock_commands.locks",
+    },
+    "Other": {
+        "simulate": "simulate_command",
+        "lab": "lab_commands.lab",
+        "version": "version_command",
+    },
+}
+"""Panel of the help -> command -> the module whose `register` adds it, or the group as `module.name`."""
+PLACES = {name: (place, panel) for panel, commands in PANELS.items() for name, place in commands.items()}
+
+
+class PlainHelp:
+    """Help that shows value types for options, but not for flags and arguments."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument":
+                parameter.display_type_rich = _no_type
+        return parameters
+
+
+def _no_type(ctx: Any) -> str | None:
+    return None
+
+
+class PlainCommand(PlainHelp, TyperCommand):
+    """A command with plain help."""
+
+
+class HelpfulGroup(PlainHelp, TyperGroup):
+    """A group of commands that shows its help when called bare."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args or ["--help"])
+
+
+class CommandsOnDemand(Mapping[str, Any]):
+    """Click commands by name, as a group holds them."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            place, panel = PLACES[name]
+            self._loaded |= _commands_at(name, place, panel)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(PLACES)
+
+    def __len__(self) -> int:
+        return len(PLACES)
+
+
+def _commands_at(name: str, place: str, panel: str) -> Mapping[str, Any]:
+    module_name, _, group_name = place.partition(".")
+    module = import_module(f"paimon_cli.cli.{module_name}")
+    app = typer.Typer(rich_markup_mode="rich")
+    if group_name:
+        app.add_typer(getattr(module, group_name), name=name, rich_help_panel=panel)
+    else:
+        module.register(app, panel)
+    return get_group(app).commands
