@@ -37,7 +37,7 @@ def load_vectors(context: TableContext, bucket: BucketFiles) -> BucketVectors:
             raise NotSupported(f"index file {index.file_name} of {context.url} lies outside of the table", why)
         path = context.layout.index(index.file_name)
         ranges = index.deletion_vector_ranges or ()
-        place = context.place_of(bucket.partition, bucket.bucket)
+        place = context.bucket_path(bucket.partition, bucket.bucket)
         content = context.known_index_files.content(path, functools.partial(_read, context, place, path, len(ranges)))
         for listed in ranges:
             vectors[listed.data_file_name] = decode_deletion_vector(content, listed.offset, listed.length, path)

@@ -18,10 +18,10 @@ from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, load_v
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, Place
+from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 FIRST_MILLIS = 1_000_000_000_000
@@ -110,7 +110,9 @@ def _merged_rows(
     for section in key_sections(bucket.files, context.key_of):
         lone = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
         names = lone if len(section) == 1 else needed
-        for batch in merge_section(context, *bucket.place, section, names, memory, oldest_first=bucket.files, vectors=vectors):
+        for batch in merge_section(
+            context, *bucket.bucket_id, section, names, memory, oldest_first=bucket.files, vectors=vectors
+        ):
             yield (batch if keep_kinds else without_retractions(batch)).select(list(columns))
 
 
@@ -148,7 +150,7 @@ def merge_section(
     rows = batch_rows(runs, memory or MERGE_BYTES)
 
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
-        stream = _run_rows(context, (partition, bucket), run, columns, rows, vectors)
+        stream = _run_rows(context, BucketId(partition, bucket), run, columns, rows, vectors)
         return stream if expiry is None else map(expiry.kept, stream)
 
     opened = [functools.partial(open_run, run) for run in runs]
@@ -164,14 +166,14 @@ def most_runs(context: TableContext, memory: int) -> int:
 
 def _run_rows(
     context: TableContext,
-    place: Place,
+    bucket_id: BucketId,
     run: SortedRun,
     columns: Sequence[str],
     batch_rows: int,
     vectors: BucketVectors,
 ) -> Iterator[pa.RecordBatch]:
     for file in run.files:
-        yield from _file_rows(context, place, file, columns, batch_rows, vectors)
+        yield from _file_rows(context, bucket_id, file, columns, batch_rows, vectors)
 
 
 def batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
@@ -193,19 +195,19 @@ def _unmarked_rows(context: TableContext, bucket: BucketFiles, columns: Sequence
     names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
     for file in bucket.files:
         if file.level > 0:
-            for batch in _file_rows(context, bucket.place, file, names, LARGEST_BATCH, vectors):
+            for batch in _file_rows(context, bucket.bucket_id, file, names, LARGEST_BATCH, vectors):
                 yield without_retractions(batch).select(list(columns))
 
 
 def _appended_rows(context: TableContext, bucket: BucketFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     vectors = load_vectors(context, bucket)
     for file in sorted(bucket.files, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0)):
-        yield from _file_rows(context, bucket.place, file, columns, LARGEST_BATCH, vectors)
+        yield from _file_rows(context, bucket.bucket_id, file, columns, LARGEST_BATCH, vectors)
 
 
 def _file_rows(
     context: TableContext,
-    place: Place,
+    bucket_id: BucketId,
     file: DataFileMeta,
     columns: Sequence[str],
     batch_rows: int,
@@ -214,7 +216,7 @@ def _file_rows(
     """The file's rows that are not marked deleted."""
     deleted = vectors.of(file.file_name)
     position = 0
-    for batch in read_data_file(context, *place, file, columns, batch_rows):
+    for batch in read_data_file(context, *bucket_id, file, columns, batch_rows):
         end = position + batch.num_rows
         yield batch if deleted is None else batch.filter(pa.array(deleted.live_mask(position, end)))
         position = end

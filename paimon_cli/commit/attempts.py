@@ -10,7 +10,7 @@ from paimon_cli.history.table_context import TableContext
 _JITTER = 0.2
 
 
-class Attempts:
+class RetryPolicy:
     """1, 2, ... with a growing wait in between, until `commit.max-retries` or `commit.timeout` is spent.
 
     As in Java there is one attempt more than retries, and the timeout is checked before a wait, not after it.
@@ -38,7 +38,7 @@ class Attempts:
         """Since the first attempt began."""
         return self._context.clock.now_millis() - self._begin
 
-    def spent(self) -> StorageUnavailable:
+    def exhausted(self) -> StorageUnavailable:
         """The error after the last attempt, with all figures."""
         options = self._context.options
         limits = f"commit.max-retries={options.commit_max_retries}"

@@ -9,7 +9,7 @@ from paimon_cli.errors import FilesConflict
 from paimon_cli.history.live_places import PartitionTotal, live_at
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, BucketId, ManifestEntry
 from paimon_cli.metadata.partition_range import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
 
@@ -72,7 +72,7 @@ def _holds_any(context: TableContext, values: Collection[tuple[Any, ...]]) -> Ke
 
 
 def _check_live_files(context: TableContext, latest: Snapshot, partitions: set[bytes], added: Sequence[ManifestEntry]) -> None:
-    live = live_at(context, latest, [(partition, 0) for partition in partitions])
+    live = live_at(context, latest, [BucketId(partition, 0) for partition in partitions])
     check_bucket_counts(context, [*sorted(live.totals), *totals_of(added)])
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.commit.attempts import Attempts
+from paimon_cli.commit.attempts import RetryPolicy
 from paimon_cli.commit.commit_cleanup import discard, discarded_on
 from paimon_cli.commit.data_conflict import OFF, CheckData, check_of_messages, check_of_partitions, unchecked
 from paimon_cli.commit.files_conflict import check_files
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.commit.metadata_writer import MetadataWriter
-from paimon_cli.commit.own_commits import OwnCommits
+from paimon_cli.commit.own_commits import Deduplication
 from paimon_cli.commit.prepared_snapshot import DeltaManifests, prepare_snapshot
 from paimon_cli.commit.snapshot_changes import (
     ChangesOn,
@@ -92,24 +92,24 @@ class Committer:
         messages: Sequence[CommitMessage],
         identity: CommitIdentity,
         *,
-        keep_partition: Callable[[bytes], bool],
+        replaced_partitions: Callable[[bytes], bool],
         watermark: int | None = None,
         read_snapshot_id: int | None = None,
     ) -> CommitResult:
-        """An OVERWRITE snapshot: the new files take the place of all that lives in the partitions that `keep_partition` selects.
+        """An OVERWRITE snapshot: the new files replace all live files of the partitions that `replaced_partitions` selects.
 
         What lives there is found out anew at every attempt, so files that others added meanwhile go too, unless the data
         conflict check is on: it looks from `read_snapshot_id` (else the messages') onwards. Compact halves follow as a COMPACT
         snapshot. Errors as `commit`.
         """
         read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
-        check = check_of_partitions(self._context, identity, keep_partition, read)
-        step = _Step(lambda latest: overwrite_changes(self._context, messages, keep_partition, latest), check)
+        check = check_of_partitions(self._context, identity, replaced_partitions, read)
+        step = _Step(lambda latest: overwrite_changes(self._context, messages, replaced_partitions, latest), check)
         return self._commit([step, *_compaction(compact_changes(messages))], identity, watermark)
 
     def _commit(self, steps: Sequence[_Step], identity: CommitIdentity, watermark: int | None) -> CommitResult:
-        own = OwnCommits(self._context, identity)
-        if own.made_before():
+        own = Deduplication(self._context, identity)
+        if own.already_committed():
             return CommitResult(already_committed=True)
         done = CommitResult()
         for step in steps:
@@ -122,16 +122,16 @@ class Committer:
                 break
         return done
 
-    def _publish(self, step: _Step, identity: CommitIdentity, own: OwnCommits, watermark: int | None) -> CommitResult:
+    def _publish(self, step: _Step, identity: CommitIdentity, own: Deduplication, watermark: int | None) -> CommitResult:
         context, writer = self._context, MetadataWriter(self._context)
         delta: DeltaManifests | None = None
-        attempts = Attempts(context)
+        attempts = RetryPolicy(context)
         for attempt in attempts:
             try:
                 with discarded_on(context, writer, PaimonError, KeyboardInterrupt):
                     latest = context.snapshots.latest()
                     changes = step.changes_on(latest)
-                    is_made = own.made_meanwhile(latest, changes.kind)
+                    is_made = own.committed_since_begin(latest, changes.kind)
                     if is_made or self._is_needless(changes):
                         discard(context, writer.written)
                         return CommitResult(attempts=attempt, already_committed=is_made)
@@ -150,7 +150,7 @@ class Committer:
                 return CommitResult((prepared.snapshot,), attempt)
             discard(context, prepared.files)
         discard(context, writer.written)
-        raise attempts.spent()
+        raise attempts.exhausted()
 
     def _check(self, step: _Step, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:
         added = sum(entry.kind == ADD for entry in changes.entries)
@@ -171,7 +171,7 @@ class Committer:
 
     def is_committed(self, identity: CommitIdentity) -> bool:
         """Whether an earlier run made this commit (Java filterCommitted); always False for identities that are never repeated."""
-        return OwnCommits(self._context, identity).made_before()
+        return Deduplication(self._context, identity).already_committed()
 
 
 def _compaction(compact: SnapshotChanges) -> list[_Step]:

@@ -21,7 +21,7 @@ from paimon_cli.errors import DamagedFile, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
@@ -29,9 +29,6 @@ OFF, PARTITION, BUCKET, RANGE, KEY = DATA_CONFLICT_CHECKS
 
 CheckData = Callable[[Snapshot | None], None]
 """Raises `DataConflict` if the changes must not go on top of that snapshot; asked again at every attempt."""
-
-Place = tuple[bytes, int]
-"""Partition and bucket."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +74,8 @@ def check_of_messages(
 
 def _written_by(context: TableContext, messages: Sequence[CommitMessage], granularity: str) -> Written:
     if granularity == BUCKET:
-        buckets = {(message.partition, message.bucket) for message in messages}
-        return WholePlaces(lambda entry: (entry.partition, entry.bucket) in buckets)
+        buckets = {message.bucket_id for message in messages}
+        return WholePlaces(lambda entry: entry.bucket_id in buckets)
     if not context.schema.primary_keys:
         raise UsageError(
             f"{DATA_CONFLICT_CHECK}={granularity} for a table without a primary key",
@@ -115,21 +112,21 @@ class WrittenRanges:
 
     def __init__(self, context: TableContext, messages: Iterable[CommitMessage]) -> None:
         self._context = context
-        self._files: dict[Place, list[DataFileMeta]] = {}
-        self._whole: set[Place] = set()
+        self._files: dict[BucketId, list[DataFileMeta]] = {}
+        self._whole: set[BucketId] = set()
         for message in messages:
-            place = (message.partition, message.bucket)
-            self._files.setdefault(place, []).extend((*message.new_files, *message.deleted_files))
+            bucket_id = message.bucket_id
+            self._files.setdefault(bucket_id, []).extend((*message.new_files, *message.deleted_files))
             if message.new_index_files or message.deleted_index_files or message.changelog_files:
-                self._whole.add(place)  # which keys these touch is written nowhere
-        self._ranges = {place: _disjoint(self._bounds(file) for file in files) for place, files in self._files.items()}
+                self._whole.add(bucket_id)  # which keys these touch is written nowhere
+        self._ranges = {bucket_id: _disjoint(self._bounds(file) for file in files) for bucket_id, files in self._files.items()}
 
     def meets(self, entry: ManifestEntry) -> bool:
-        place = (entry.partition, entry.bucket)
-        if place in self._whole:
+        bucket_id = entry.bucket_id
+        if bucket_id in self._whole:
             return True
         low, high = self._bounds(entry.file)
-        ranges = self._ranges.get(place, [])
+        ranges = self._ranges.get(bucket_id, [])
         nearest = bisect_left(ranges, low, key=itemgetter(1))
         return nearest < len(ranges) and bool(ranges[nearest][0] <= high)
 
@@ -144,21 +141,21 @@ class WrittenKeys(WrittenRanges):
     """A file is in the way if it holds a key that one of our files in the same bucket holds: the key columns are read."""
 
     def first_in_the_way(self, suspects: Iterator[Foreign]) -> Foreign | None:
-        by_place: dict[Place, list[Foreign]] = {}
+        by_place: dict[BucketId, list[Foreign]] = {}
         for suspect in suspects:
-            place = (suspect.entry.partition, suspect.entry.bucket)
-            if place in self._whole:
+            bucket_id = suspect.entry.bucket_id
+            if bucket_id in self._whole:
                 return suspect
-            by_place.setdefault(place, []).append(suspect)
-        found = (self._sharing(place, there) for place, there in by_place.items())
+            by_place.setdefault(bucket_id, []).append(suspect)
+        found = (self._sharing(bucket_id, there) for bucket_id, there in by_place.items())
         return next((foreign for foreign in found if foreign is not None), None)
 
-    def _sharing(self, place: Place, suspects: Sequence[Foreign]) -> Foreign | None:
+    def _sharing(self, bucket_id: BucketId, suspects: Sequence[Foreign]) -> Foreign | None:
         from paimon_cli.bucket.shared_keys import first_shared_key  # loads Arrow
 
         theirs = {suspect.entry.file.file_name: suspect for suspect in suspects}
         try:
-            shared = first_shared_key(self._context, *place, self._files[place], [s.entry.file for s in theirs.values()])
+            shared = first_shared_key(self._context, *bucket_id, self._files[bucket_id], [s.entry.file for s in theirs.values()])
         except DamagedFile as error:
             raise self._gone_or_damaged(error, theirs.values()) from error
         return None if shared is None else replace(theirs[shared.file_name], key=shared.key)
@@ -202,11 +199,11 @@ class DataConflictCheck:
         """Raise `DataConflict` for the first snapshot up to `latest` that wrote to our place, or that cannot be read any more."""
         newest = latest.id if latest else 0
         if newest < self._checked:
-            raise self._untold(f"the table was rolled back to snapshot {newest}")
+            raise self._undecided(f"the table was rolled back to snapshot {newest}")
         try:
             found = self._written.first_in_the_way(self._suspects(latest, newest))
         except SnapshotGone as gone:
-            raise self._untold(gone.what) from gone
+            raise self._undecided(gone.what) from gone
         if found is not None:
             raise self._conflict(found)
 
@@ -214,7 +211,7 @@ class DataConflictCheck:
         for number in range(self._checked + 1, newest + 1):
             snapshot = latest if number == newest else self._context.snapshots.find(number)
             if snapshot is None:
-                raise self._untold(f"snapshot {number} has expired")
+                raise self._undecided(f"snapshot {number} has expired")
             if snapshot.commit_kind in (APPEND, OVERWRITE) and not self._is_own(snapshot):
                 yield from (Foreign(snapshot, entry) for entry in self._delta(snapshot) if self._written.meets(entry))
             self._checked = number
@@ -223,7 +220,7 @@ class DataConflictCheck:
         try:
             return self._context.manifests.delta_entries(snapshot)
         except SnapshotGone as error:
-            raise self._untold(f"snapshot {snapshot.id} has expired") from error
+            raise self._undecided(f"snapshot {snapshot.id} has expired") from error
 
     def _is_own(self, snapshot: Snapshot) -> bool:
         """Commits of one user without identifiers are several jobs', so they are strangers to each other."""
@@ -251,7 +248,7 @@ class DataConflictCheck:
             **({"key": found.key} if found.key else {}),
         )
 
-    def _untold(self, why: str) -> DataConflict:
+    def _undecided(self, why: str) -> DataConflict:
         return DataConflict(
             f"cannot determine whether another commit wrote there after snapshot {self._read}, which this job had read",
             why,

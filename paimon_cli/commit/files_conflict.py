@@ -48,8 +48,8 @@ def _touched_files(context: TableContext, latest: Snapshot | None, changes: Snap
     """Live files of the buckets that change."""
     if changes.replaces_partitions:  # they were read from `latest` just now
         return LivePlaces([entry for entry in changes.entries if entry.kind == DELETE], set())
-    places = {(entry.partition, entry.bucket) for entry in changes.entries}
-    return live_at(context, latest, places) if latest is not None and places else LivePlaces([], set())
+    bucket_ids = {entry.bucket_id for entry in changes.entries}
+    return live_at(context, latest, bucket_ids) if latest is not None and bucket_ids else LivePlaces([], set())
 
 
 def _folded(
@@ -99,7 +99,7 @@ def _file_is_gone(
 
 def _conflict(context: TableContext, entry: ManifestEntry, what: str, why: str, **details: Any) -> FilesConflict:
     return FilesConflict(
-        f"data file {entry.file.file_name} of {context.place_of(entry.partition, entry.bucket)} {what}",
+        f"data file {entry.file.file_name} of {context.bucket_path(entry.partition, entry.bucket)} {what}",
         why,
         "run the job again: it will start from the latest snapshot",
         partition=context.partition_path_of(entry.partition).rstrip("/"),

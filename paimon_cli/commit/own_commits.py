@@ -15,7 +15,7 @@ _LOOK_BACK = 32
 """How many snapshots of other tools a commit that is never repeated goes back to find recorded users."""
 
 
-class OwnCommits:
+class Deduplication:
     """Looks at every snapshot once; identities that are never repeated find nothing."""
 
     def __init__(self, context: TableContext, identity: CommitIdentity) -> None:
@@ -23,7 +23,7 @@ class OwnCommits:
         self._identity = identity
         self._seen = 0
 
-    def made_before(self) -> bool:
+    def already_committed(self) -> bool:
         """Whether this user has committed the identifier, or a higher one (Java filterCommitted).
 
         The newest snapshot of the user decides, or the newest one that has recorded the users of expired snapshots. A snapshot
@@ -75,7 +75,7 @@ class OwnCommits:
                 commit_identifier=str(self._identity.identifier),
             )
 
-    def made_meanwhile(self, latest: Snapshot | None, kind: str) -> bool:
+    def committed_since_begin(self, latest: Snapshot | None, kind: str) -> bool:
         """Whether a snapshot up to `latest`, new since the last check, has this user, identifier and kind.
 
         Raises `Conflict` if that cannot be known, or if the user has committed a higher identifier: a repetition of that commit
@@ -87,11 +87,11 @@ class OwnCommits:
             snapshot = latest if number == latest.id else self._context.snapshots.find(number)
             self._seen = number
             if snapshot is None:
-                raise self._untold(number)
+                raise self._undecided(number)
             if not self._is_of_user(snapshot):
                 continue
             if snapshot.commit_identifier > self._identity.identifier:
-                raise self._overtaken(snapshot)
+                raise self._later_one_committed(snapshot)
             if (snapshot.commit_identifier, snapshot.commit_kind) == (self._identity.identifier, kind):
                 return True
         return False
@@ -99,7 +99,7 @@ class OwnCommits:
     def _is_of_user(self, snapshot: Snapshot) -> bool:
         return snapshot.commit_user == self._identity.user and snapshot.commit_identifier != BATCH_IDENTIFIER
 
-    def _untold(self, number: int) -> Conflict:
+    def _undecided(self, number: int) -> Conflict:
         user, identifier = self._identity.user, self._identity.identifier
         return Conflict(
             f"cannot determine whether commit {identifier} of user {user} was made meanwhile",
@@ -109,7 +109,7 @@ class OwnCommits:
             commit_user=user,
         )
 
-    def _overtaken(self, snapshot: Snapshot) -> Conflict:
+    def _later_one_committed(self, snapshot: Snapshot) -> Conflict:
         user, identifier = self._identity.user, self._identity.identifier
         return Conflict(
             f"commit {identifier} of user {user} was overtaken by commit {snapshot.commit_identifier}",

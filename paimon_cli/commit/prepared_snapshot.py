@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from paimon_cli.commit.attempts import Attempts
+from paimon_cli.commit.attempts import RetryPolicy
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.commit.index_changes import apply_index_changes
 from paimon_cli.commit.manifest_merging import merge_manifests
@@ -56,7 +56,7 @@ def prepare_snapshot(
     identity: CommitIdentity,
     watermark: int | None,
     writer: MetadataWriter,
-    attempts: Attempts,
+    attempts: RetryPolicy,
 ) -> PreparedSnapshot:
     """Write base list and index manifest of the snapshot on top of `latest`, in the present one of these attempts."""
     already = len(writer.written)
@@ -94,7 +94,7 @@ def prepare_snapshot(
     return PreparedSnapshot(snapshot, tuple(writer.written[already:]))
 
 
-def _properties(users: CommitUsers | None, attempts: Attempts) -> dict[str, str]:
+def _properties(users: CommitUsers | None, attempts: RetryPolicy) -> dict[str, str]:
     """What paimon-cli notes of a commit; others ignore it."""
     properties = {ATTEMPTS_PROPERTY: str(attempts.made), DURATION_PROPERTY: str(attempts.elapsed_millis)}
     return properties if users is None else {**properties, USERS_PROPERTY: users.to_text()}

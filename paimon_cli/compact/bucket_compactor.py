@@ -54,7 +54,7 @@ class WriterCompaction:
         name = paths.get(path)
         if name is None or name.startswith(stamped_prefix(context, self.file_stamp)) or context.storage.exists(path):
             return False
-        live = bucket_files(context, context.snapshots.latest(), buckets={task.bucket}).get(task.place)
+        live = bucket_files(context, context.snapshots.latest(), buckets={task.bucket}).get(task.bucket_id)
         return live is None or name not in {file.file_name for file in live.files}
 
 
@@ -71,7 +71,7 @@ def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Cal
     try:
         for step in task_steps(context, task):
             if isinstance(step, Upgrade) and not _must_lose_deletes(context, task, step.file):
-                place = context.place_of(task.partition, task.bucket)
+                place = context.bucket_path(task.partition, task.bucket)
                 context.trace.step(
                     "upgrade", bucket=place, file=step.file.file_name, from_level=step.file.level, level=task.output_level
                 )
@@ -108,7 +108,7 @@ def _rewrite(
 ) -> tuple[DataFileMeta, ...]:
     columns = merge_columns(context, context.schema.field_names)
     expiry = RecordExpiry.of(context)
-    place = context.place_of(task.partition, task.bucket)
+    place = context.bucket_path(task.partition, task.bucket)
     with context.trace.timed("rewrite", bucket=place, level=task.output_level, **file_facts("input_", rewrite.files)) as facts:
         for section in rewrite.sections:
             merged = merge_section(

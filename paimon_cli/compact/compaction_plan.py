@@ -20,15 +20,13 @@ from paimon_cli.lsm.compaction_picker import (
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, key_sections, sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes
-from paimon_cli.metadata.data_file import DataFileMeta, file_facts
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options import option_catalog
 from paimon_cli.storage.clock_and_names import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
 
-Place = tuple[bytes, int]
-"""Partition and bucket."""
 
 POSTPONED = "rows wait here unsorted until another Paimon engine moves them into buckets"
 
@@ -62,8 +60,8 @@ class CompactionTask:
     oldest_size: int = 0
 
     @property
-    def place(self) -> Place:
-        return self.partition, self.bucket
+    def bucket_id(self) -> BucketId:
+        return BucketId(self.partition, self.bucket)
 
     def with_memory(self, memory: int | None) -> CompactionTask:
         return self if memory is None else replace(self, memory=memory)
@@ -87,8 +85,8 @@ class LeftAlone:
     size: int = 0
 
     @property
-    def place(self) -> Place:
-        return self.partition, self.bucket
+    def bucket_id(self) -> BucketId:
+        return BucketId(self.partition, self.bucket)
 
     @property
     def runs_before(self) -> int:
@@ -139,7 +137,7 @@ def plan_bucket(
 
     `state` is what an earlier plan of this process remembered; the files tell of full compactions, too.
     """
-    with context.trace.timed("pick", bucket=context.place_of(bucket.partition, bucket.bucket), strategy=strategy) as facts:
+    with context.trace.timed("pick", bucket=context.bucket_path(bucket.partition, bucket.bucket), strategy=strategy) as facts:
         decision = _decide(context, bucket, strategy, snapshot_id, file_stamp, state)
         facts |= {"runs": decision.runs_before, "picked": isinstance(decision, CompactionTask), "reason": decision.reason}
         if isinstance(decision, CompactionTask):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone, Place
+from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone
 from paimon_cli.history.table_state import BucketFiles
-from paimon_cli.metadata.data_file import SOURCE_COMPACT
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId
 from paimon_cli.storage.clock_and_names import moment_of_wall_clock
 
 
@@ -25,16 +25,16 @@ UNLIMITED = RoundLimits()
 def within_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[Decision, ...]:
     """The same decisions, with tasks beyond the limits left alone. Buckets with most runs go first: reads gain most there."""
     turn = sorted((d for d in decisions if isinstance(d, CompactionTask)), key=lambda task: (-task.runs_before, task.size))
-    later: dict[Place, str] = {}
+    later: dict[BucketId, str] = {}
     size = count = 0
     for task in turn:
         if limits.max_buckets is not None and count >= limits.max_buckets:
-            later[task.place] = f"{task.reason}, but this round has its {limits.max_buckets} buckets (--max-buckets)"
+            later[task.bucket_id] = f"{task.reason}, but this round has its {limits.max_buckets} buckets (--max-buckets)"
         elif limits.max_bytes is not None and size + task.size > limits.max_bytes:
-            later[task.place] = f"{task.reason}, but {size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)"
+            later[task.bucket_id] = f"{task.reason}, but {size} + {task.size} bytes > {limits.max_bytes} (--max-bytes)"
         else:
             size, count = size + task.size, count + 1
-    return tuple(_postponed(d, later[d.place]) if d.place in later else d for d in decisions)
+    return tuple(_postponed(d, later[d.bucket_id]) if d.bucket_id in later else d for d in decisions)
 
 
 def _postponed(decision: Decision, reason: str) -> Decision:

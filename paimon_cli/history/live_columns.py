@@ -12,10 +12,9 @@ from functools import cached_property
 import numpy as np
 
 from paimon_cli.metadata.byte_ranges import ByteRanges
-from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, ManifestEntry
 from paimon_cli.metadata.manifest_columns import EntryColumns
 
-Place = tuple[bytes, int]
 KeepPartition = Callable[[bytes], bool]
 AddedFiles = Callable[[bytes, int], None]
 """Told how many files entries add to a partition, kept or not."""
@@ -73,7 +72,7 @@ class PlacedColumns:
         return self.pieces[piece].entry(row - int(self._starts[piece]))
 
     @cached_property
-    def rows_by_place(self) -> dict[Place, np.ndarray]:
+    def rows_by_place(self) -> dict[BucketId, np.ndarray]:
         """The entries of each (partition, bucket), ascending; places in the order of their first entries."""
         rows, starts = self._by_place
         groups = np.split(rows, starts[1:]) if len(rows) else []
@@ -81,13 +80,13 @@ class PlacedColumns:
         firsts = np.array([rows[0] for rows in groups], dtype=np.int64)
         return dict(zip(self._places_at(firsts), groups, strict=True))
 
-    def greatest_by_place(self, name: str) -> dict[Place, int]:
+    def greatest_by_place(self, name: str) -> dict[BucketId, int]:
         """The greatest number of each place."""
         rows, starts = self._by_place
         tops = np.maximum.reduceat(self.numbers(name)[rows], starts) if len(rows) else rows
         return dict(zip(self._places_at(rows[starts]), tops.tolist(), strict=True))
 
-    def newest_by_place(self, name: str) -> dict[Place, int]:
+    def newest_by_place(self, name: str) -> dict[BucketId, int]:
         """The number of the newest entry of each place."""
         rows, starts = self._by_place
         last = rows[np.append(starts[1:], len(rows)) - 1] if len(rows) else rows
@@ -121,9 +120,9 @@ class PlacedColumns:
         begins[1:] = (codes[1:] != codes[:-1]) | (buckets[1:] != buckets[:-1])
         return order, np.flatnonzero(begins)
 
-    def _places_at(self, rows: np.ndarray) -> Iterator[Place]:
+    def _places_at(self, rows: np.ndarray) -> Iterator[BucketId]:
         codes, buckets = self.codes[rows].tolist(), self.buckets[rows].tolist()
-        return zip([self.partitions[code] for code in codes], buckets, strict=True)
+        return map(BucketId, [self.partitions[code] for code in codes], buckets)
 
 
 @dataclass

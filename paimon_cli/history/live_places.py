@@ -9,8 +9,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.known_manifests import KnownManifest
 from paimon_cli.history.partition_entries import Identity, PartitionEntries
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import Place
-from paimon_cli.metadata.data_file import ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import BucketId, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.partition_range import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
 
@@ -29,9 +28,9 @@ class LivePlaces:
     totals: set[PartitionTotal]
 
 
-def live_at(context: TableContext, snapshot: Snapshot, places: Collection[Place]) -> LivePlaces:
+def live_at(context: TableContext, snapshot: Snapshot, bucket_ids: Collection[BucketId]) -> LivePlaces:
     """Reads only manifests that may hold those partitions and were not read before."""
-    partitions = {partition: context.partition_values(partition) for partition, _ in places}
+    partitions = {partition: context.partition_values(partition) for partition, _ in bucket_ids}
     manifests = context.manifests.manifests_of(snapshot)
 
     def may_hold(meta: ManifestFileMeta) -> bool:
@@ -39,26 +38,26 @@ def live_at(context: TableContext, snapshot: Snapshot, places: Collection[Place]
 
     try:
         if len(partitions) <= _MOST_PARTITIONS:
-            found = _live_of_known(context.known_manifests.read(manifests, partitions, may_hold), places)
+            found = _live_of_known(context.known_manifests.read(manifests, partitions, may_hold), bucket_ids)
             if found is not None:
                 return found
-        return _live_by_columns(context, [meta for meta in manifests if may_hold(meta)], places)
+        return _live_by_columns(context, [meta for meta in manifests if may_hold(meta)], bucket_ids)
     except DamagedFile as error:
         raise context.manifests.gone_or_damaged(snapshot, error) from error
 
 
-def _live_of_known(manifests: Sequence[KnownManifest], places: Collection[Place]) -> LivePlaces | None:
+def _live_of_known(manifests: Sequence[KnownManifest], bucket_ids: Collection[BucketId]) -> LivePlaces | None:
     """The set-wise fold of those places alone; None where it does not show which numbers of buckets live elsewhere."""
     entries: list[ManifestEntry] = []
     totals: set[PartitionTotal] = set()
-    for partition in dict.fromkeys(partition for partition, _ in places):
+    for partition in dict.fromkeys(partition for partition, _ in bucket_ids):
         parts = [manifest.entries(partition) for manifest in manifests]
         dead = _DeadByBucket(parts)
         alive = _live_totals(parts, dead)
         if alive is None:
             return None
         totals |= {(partition, total) for total in alive}
-        for bucket in [bucket for where, bucket in places if where == partition]:
+        for bucket in [bucket for where, bucket in bucket_ids if where == partition]:
             added = [entry for part in parts for entry in part.in_bucket(bucket).added]
             entries += [entry for entry in added if entry.identity not in dead[bucket]]
     return LivePlaces(entries, totals)
@@ -92,11 +91,13 @@ def _live_totals(parts: Sequence[PartitionEntries], dead: Mapping[int, frozenset
     return alive if unsure <= alive else None
 
 
-def _live_by_columns(context: TableContext, manifests: Sequence[ManifestFileMeta], places: Collection[Place]) -> LivePlaces:
+def _live_by_columns(
+    context: TableContext, manifests: Sequence[ManifestFileMeta], bucket_ids: Collection[BucketId]
+) -> LivePlaces:
     """The same of any number of partitions, files and DELETEs: every one of the partitions' entries is looked at."""
     from paimon_cli.history.live_columns import live_columns  # loads numpy, which commands on metadata do without
 
-    partitions = {partition for partition, _ in places}
+    partitions = {partition for partition, _ in bucket_ids}
     columns = live_columns(context.manifests.columns(manifests, partitions), partitions.__contains__)
-    rows = [row for place in places for row in columns.rows_by_place.get(place, ())]
+    rows = [row for bucket_id in bucket_ids for row in columns.rows_by_place.get(bucket_id, ())]
     return LivePlaces([columns.entry(row) for row in sorted(map(int, rows))], columns.totals())

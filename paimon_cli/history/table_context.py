@@ -128,7 +128,7 @@ class TableContext(TableHistory):
             self._partition_paths[partition] = path
         return self._partition_paths[partition]
 
-    def place_of(self, partition: bytes, bucket: int) -> str:
+    def bucket_path(self, partition: bytes, bucket: int) -> str:
         """'k=v/bucket-0': a bucket's directory below the table."""
         return self.layout.bucket_directory(self.partition_path_of(partition), bucket).removeprefix(f"{self.layout.root}/")
 

@@ -11,7 +11,7 @@ from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.known_manifests import MANY_ENTRIES
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 KeepPartition = Callable[[bytes], bool]
 AddedFiles = Callable[[bytes, int], None]
 """Told how many files the manifests that are read add to a partition, kept or not; maybe in several portions."""
-Place = tuple[bytes, int]
 
 
 @dataclass(frozen=True)
@@ -36,33 +35,33 @@ class BucketFiles:
     index_files: tuple[IndexFileMeta, ...] = ()
 
     @property
-    def place(self) -> Place:
-        return self.partition, self.bucket
+    def bucket_id(self) -> BucketId:
+        return BucketId(self.partition, self.bucket)
 
 
 @dataclass(frozen=True)
-class ColumnBuckets(Mapping[Place, BucketFiles]):
+class ColumnBuckets(Mapping[BucketId, BucketFiles]):
     """Buckets whose files become objects when a bucket is asked for; `columns` are those of all of them. Picklable."""
 
     columns: PlacedColumns
-    index_files: Mapping[Place, tuple[IndexFileMeta, ...]]
+    index_files: Mapping[BucketId, tuple[IndexFileMeta, ...]]
 
     @cached_property
-    def _rows(self) -> dict[Place, np.ndarray]:
+    def _rows(self) -> dict[BucketId, np.ndarray]:
         return self.columns.rows_by_place
 
-    def __getitem__(self, place: Place) -> BucketFiles:
-        entries = [self.columns.entry(row) for row in self._rows[place].tolist()]
+    def __getitem__(self, bucket_id: BucketId) -> BucketFiles:
+        entries = [self.columns.entry(row) for row in self._rows[bucket_id].tolist()]
         return BucketFiles(
-            *place, entries[-1].total_buckets, tuple(entry.file for entry in entries), self.index_files.get(place, ())
+            *bucket_id, entries[-1].total_buckets, tuple(entry.file for entry in entries), self.index_files.get(bucket_id, ())
         )
 
-    def totals(self, place: Place) -> tuple[int, int]:
+    def totals(self, bucket_id: BucketId) -> tuple[int, int]:
         """The number of buckets that its newest file was written for, and how many files it has; no objects are made."""
-        rows = self._rows[place]
+        rows = self._rows[bucket_id]
         return int(self.columns.numbers("total_buckets")[rows[-1]]), len(rows)
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[BucketId]:
         return iter(self._rows)
 
     def __len__(self) -> int:
@@ -77,7 +76,7 @@ def bucket_files(
     keep_manifest: KeepManifest | None = None,
     added: AddedFiles | None = None,
     partition_marks: Collection[bytes] | None = None,
-) -> Mapping[Place, BucketFiles]:
+) -> Mapping[BucketId, BucketFiles]:
     """Buckets with at least one live file; none for `snapshot` None, a table that nothing was committed to.
 
     `keep_manifest` may drop manifests by the partitions they hold. `partition_marks`: byte strings of which one occurs in every
@@ -104,13 +103,15 @@ def bucket_files(
             added(entry.partition, 1)
         return (keep_partition is None or keep_partition(entry.partition)) and (buckets is None or entry.bucket in buckets)
 
-    grouped: dict[Place, list[ManifestEntry]] = {}
+    grouped: dict[BucketId, list[ManifestEntry]] = {}
     for entry in context.manifests.live_among(snapshot, manifests, keep):
-        grouped.setdefault((entry.partition, entry.bucket), []).append(entry)
+        grouped.setdefault(entry.bucket_id, []).append(entry)
     indexes = _index_files(context, snapshot)
     return {
-        place: BucketFiles(*place, entries[-1].total_buckets, tuple(entry.file for entry in entries), indexes.get(place, ()))
-        for place, entries in grouped.items()
+        bucket_id: BucketFiles(
+            *bucket_id, entries[-1].total_buckets, tuple(entry.file for entry in entries), indexes.get(bucket_id, ())
+        )
+        for bucket_id, entries in grouped.items()
     }
 
 
@@ -118,17 +119,17 @@ def bucket_files(
 class CommittedState:
     """What a writer has to know of each bucket: its greatest sequence number, and what its newest file was written for."""
 
-    max_sequences: Mapping[Place, int]
-    total_buckets: Mapping[Place, int]
+    max_sequences: Mapping[BucketId, int]
+    total_buckets: Mapping[BucketId, int]
 
 
-def committed_state(buckets: Mapping[Place, BucketFiles]) -> CommittedState:
+def committed_state(buckets: Mapping[BucketId, BucketFiles]) -> CommittedState:
     """Of many buckets no files are made."""
     if isinstance(buckets, ColumnBuckets):
         columns = buckets.columns
         return CommittedState(columns.greatest_by_place("max_sequences"), columns.newest_by_place("total_buckets"))
-    tops = {place: max(file.max_sequence_number for file in bucket.files) for place, bucket in buckets.items()}
-    return CommittedState(tops, {place: bucket.total_buckets for place, bucket in buckets.items()})
+    tops = {bucket_id: max(file.max_sequence_number for file in bucket.files) for bucket_id, bucket in buckets.items()}
+    return CommittedState(tops, {bucket_id: bucket.total_buckets for bucket_id, bucket in buckets.items()})
 
 
 def expect_buckets(context: TableContext, asked: Collection[int], found: Iterable[BucketFiles]) -> None:
@@ -161,8 +162,8 @@ def _columns(
         raise context.manifests.gone_or_damaged(snapshot, error) from error
 
 
-def _index_files(context: TableContext, snapshot: Snapshot) -> dict[Place, tuple[IndexFileMeta, ...]]:
-    indexes: dict[Place, list[IndexFileMeta]] = {}
+def _index_files(context: TableContext, snapshot: Snapshot) -> dict[BucketId, tuple[IndexFileMeta, ...]]:
+    indexes: dict[BucketId, list[IndexFileMeta]] = {}
     for index in context.manifests.index_entries(snapshot):
-        indexes.setdefault((index.partition, index.bucket), []).append(index.index_file)
-    return {place: tuple(files) for place, files in indexes.items()}
+        indexes.setdefault(index.bucket_id, []).append(index.index_file)
+    return {bucket_id: tuple(files) for bucket_id, files in indexes.items()}

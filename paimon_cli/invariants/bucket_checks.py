@@ -16,9 +16,9 @@ def levels_are_disjoint(version: Version) -> Iterator[Violation]:
     if not version.context.schema.primary_keys:
         return
     key_of = version.context.key_of
-    for place in version.places:
+    for bucket_id in version.changed_buckets:
         levels: dict[int, list[ManifestEntry]] = {}
-        for entry in version.at(place):
+        for entry in version.at(bucket_id):
             if entry.file.level > 0:
                 levels.setdefault(entry.file.level, []).append(entry)
         for level, files in levels.items():
@@ -27,7 +27,7 @@ def levels_are_disjoint(version: Version) -> Iterator[Violation]:
             ordered = sorted((key_of(e.file.min_key), key_of(e.file.max_key), e.file.file_name) for e in files)
             for (_, reach, left), (low, _, right) in pairwise(ordered):
                 if low <= reach:
-                    yield Violation("PV020", version.bucket_directory(place), f"level {level}: {left} and {right} share keys")
+                    yield Violation("PV020", version.bucket_directory(bucket_id), f"level {level}: {left} and {right} share keys")
 
 
 def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
@@ -41,7 +41,7 @@ def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
 
 def bucket_counts_agree(version: Version) -> Iterator[Violation]:
     """PV022. Two counts in one partition: keys are looked for in the wrong bucket."""
-    for partition, found in version.bucket_totals().items():
+    for partition, found in version.bucket_counts().items():
         if len(found) > 1:
             where = version.context.layout.root + "/" + version.context.partition_path_of(partition)
             listed = " and ".join(map(str, sorted(found)))
@@ -59,12 +59,14 @@ def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violati
         return
     key_of = version.context.key_of
     for entry in version.delta:
-        place = (entry.partition, entry.bucket)
+        bucket_id = entry.bucket_id
         if entry.kind != ADD or entry.file.level != 0 or entry.is_postponed:
             continue
-        if before.highest_sequence(place) < entry.file.min_sequence_number:
+        if before.highest_sequence(bucket_id) < entry.file.min_sequence_number:
             continue
-        overlapping = [older for older in before.at(place) if older.file.max_sequence_number >= entry.file.min_sequence_number]
+        overlapping = [
+            older for older in before.at(bucket_id) if older.file.max_sequence_number >= entry.file.min_sequence_number
+        ]
         if not overlapping:
             continue
         low, high = key_of(entry.file.min_key), key_of(entry.file.max_key)

@@ -18,9 +18,9 @@ from paimon_cli.invariants import (
 )
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
-from paimon_cli.invariants.version import Place, Version
+from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, ManifestEntry
 
 TableCheck = Callable[[TableContext], Iterator[Violation]]
 HistoryCheck = Callable[[TableHistory], Iterator[Violation]]
@@ -139,25 +139,25 @@ def check_file(version: Version, entry: ManifestEntry, *, rows: bool) -> Iterato
         yield from checks
 
 
-def check_bucket(version: Version, place: Place, *, rows: bool) -> Iterator[Violation]:
+def check_bucket(version: Version, bucket_id: BucketId, *, rows: bool) -> Iterator[Violation]:
     """What holds of a bucket as a whole: its index files, and with `rows` the keys of all its files together."""
     for index in version.index_entries:
-        if (index.partition, index.bucket) == place and index.index_file.external_path is None:
+        if index.bucket_id == bucket_id and index.index_file.external_path is None:
             yield from index_checks.index_can_be_read(version, index)
     if rows:
         for check in (row_checks.one_unmarked_row_per_key, row_checks.hash_index_holds_every_key):
             try:
-                yield from check(version, place)
+                yield from check(version, bucket_id)
             except (DamagedFile, NotFound, NotSupported) as error:
                 yield Violation("PV031", str(error.details.get("path", version.path)), str(error))
 
 
 def check_rows(version: Version) -> Iterator[Violation]:
     """The dear group: reads every live data file."""
-    for place in sorted(version.places):
-        for entry in version.at(place):
+    for bucket_id in sorted(version.changed_buckets):
+        for entry in version.at(bucket_id):
             yield from check_file(version, entry, rows=True)
-        yield from check_bucket(version, place, rows=True)
+        yield from check_bucket(version, bucket_id, rows=True)
     yield from index_checks.hashes_are_in_one_bucket(version)
 
 

@@ -56,7 +56,7 @@ def _file_violations(
     version: Version, entry: ManifestEntry, stored: StoredFiles, missing: str, wrong_size: str
 ) -> Iterator[Violation]:
     file, path = entry.file, version.file_path(entry)
-    directory = version.bucket_directory((entry.partition, entry.bucket))
+    directory = version.bucket_directory(entry.bucket_id)
     for name in file.extra_files:
         if stored.size(directory, name) is None:
             yield Violation(missing, path, f"is named by snapshot {version.snapshot.id}, its extra file {name} is missing")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.version import Identity, Place, Version
+from paimon_cli.invariants.version import Identity, Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import ADD, BucketId, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.raw_manifest import RawManifest
 from paimon_cli.metadata.snapshot import Snapshot
 
@@ -41,11 +41,11 @@ class WalkedVersion(Version):
         super().__init__(walk.context, snapshot)
         self._walk = walk
         self._fresh: list[ManifestEntry] = []
-        self._places: set[Place] = set()
+        self._changed: set[BucketId] = set()
         self.before: FormerVersion | None = None
         self.new_manifests: list[ReadManifest] = []
-        self.lost: list[ManifestEntry] = []
-        self.smuggled: list[ManifestEntry] = []
+        self.missing_from_base: list[ManifestEntry] = []
+        self.unexpected_in_base: list[ManifestEntry] = []
         self.index_changed = False
         self.recognised = False
 
@@ -54,22 +54,22 @@ class WalkedVersion(Version):
         return self._fresh
 
     @property
-    def places(self) -> Collection[Place]:
-        return self._places
+    def changed_buckets(self) -> Collection[BucketId]:
+        return self._changed
 
     @property
     def row_count(self) -> int:
         return self._walk.row_count
 
-    def at(self, place: Place) -> Iterable[ManifestEntry]:
-        return self._walk.buckets.get(place, {}).values()
+    def at(self, bucket_id: BucketId) -> Iterable[ManifestEntry]:
+        return self._walk.buckets.get(bucket_id, {}).values()
 
     def holds(self, entry: ManifestEntry) -> bool:
-        return entry.identity in self._walk.buckets.get((entry.partition, entry.bucket), {})
+        return entry.identity in self._walk.buckets.get(entry.bucket_id, {})
 
-    def bucket_totals(self) -> dict[bytes, set[int]]:
-        totals = self._walk.totals
-        return {partition: {n for n in totals.get(partition, {}) if n > 0} for partition in {place[0] for place in self._places}}
+    def bucket_counts(self) -> dict[bytes, set[int]]:
+        counts, partitions = self._walk.bucket_counts, {bucket_id.partition for bucket_id in self._changed}
+        return {partition: {n for n in counts.get(partition, {}) if n > 0} for partition in partitions}
 
     def whole(self) -> Version:
         """All of it, not only what is new; to be taken before the walk goes on."""
@@ -78,8 +78,8 @@ class WalkedVersion(Version):
         version.__dict__["index_entries"] = self.index_entries
         return version
 
-    def changed_on_the_way(self, before: Version) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
-        return self.lost, self.smuggled
+    def base_differences(self, before: Version) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
+        return self.missing_from_base, self.unexpected_in_base
 
 
 class FormerVersion(Version):
@@ -90,20 +90,20 @@ class FormerVersion(Version):
         self.__dict__["index_entries"] = last.index_entries
         self._walk = walk
         self.put: set[Identity] = set()
-        self.taken: dict[Place, Bucket] = {}
-        self.tops: dict[Place, int] = {}
+        self.taken: dict[BucketId, Bucket] = {}
+        self.tops: dict[BucketId, int] = {}
 
-    def at(self, place: Place) -> Iterable[ManifestEntry]:
-        yield from self.taken.get(place, {}).values()
-        yield from (entry for i, entry in self._walk.buckets.get(place, {}).items() if i not in self.put)
+    def at(self, bucket_id: BucketId) -> Iterable[ManifestEntry]:
+        yield from self.taken.get(bucket_id, {}).values()
+        yield from (entry for i, entry in self._walk.buckets.get(bucket_id, {}).items() if i not in self.put)
 
     def holds(self, entry: ManifestEntry) -> bool:
-        place, identity = (entry.partition, entry.bucket), entry.identity
-        is_kept = identity in self._walk.buckets.get(place, {}) and identity not in self.put
-        return is_kept or identity in self.taken.get(place, {})
+        bucket_id, identity = entry.bucket_id, entry.identity
+        is_kept = identity in self._walk.buckets.get(bucket_id, {}) and identity not in self.put
+        return is_kept or identity in self.taken.get(bucket_id, {})
 
-    def highest_sequence(self, place: Place) -> int:
-        return self.tops.get(place, -1)
+    def highest_sequence(self, bucket_id: BucketId) -> int:
+        return self.tops.get(bucket_id, -1)
 
 
 class HistoryWalk:
@@ -111,11 +111,11 @@ class HistoryWalk:
 
     def __init__(self, context: TableContext) -> None:
         self.context = context
-        self.buckets: dict[Place, Bucket] = {}
+        self.buckets: dict[BucketId, Bucket] = {}
         self.row_count = 0
-        self.totals: dict[bytes, dict[int, int]] = {}
+        self.bucket_counts: dict[bytes, dict[int, int]] = {}
         """Files of each partition by the number of buckets that they were written for."""
-        self._tops: dict[Place, int] = {}
+        self._tops: dict[BucketId, int] = {}
         """The greatest sequence number that a bucket has had since it was last empty."""
         self._manifests: dict[str, ReadManifest] = {}
         self._order: list[str] = []
@@ -124,7 +124,7 @@ class HistoryWalk:
 
     def forget(self) -> None:
         """What comes next follows nothing."""
-        self.buckets, self.totals, self.row_count, self._last = {}, {}, 0, None
+        self.buckets, self.bucket_counts, self.row_count, self._last = {}, {}, 0, None
         self._manifests, self._order, self._tops = {}, [], {}
 
     def step(self, snapshot: Snapshot) -> WalkedVersion:
@@ -184,8 +184,8 @@ class HistoryWalk:
     def _begin(self, version: WalkedVersion, base: Sequence[str]) -> None:
         for entry in self._live(base).values():
             self._put(entry, version)
-        version._places.update(self.buckets)
-        version._places.update((entry.partition, entry.bucket) for entry in version.index_entries)
+        version._changed.update(self.buckets)
+        version._changed.update(entry.bucket_id for entry in version.index_entries)
 
     def _compare(self, version: WalkedVersion, base: Sequence[str], known: dict[str, ReadManifest], order: Sequence[str]) -> None:
         """Whether the manifests of the new base fold to what those of the version before did."""
@@ -200,8 +200,8 @@ class HistoryWalk:
             return
         actual = self._live(base)
         expected = {identity: entry for bucket in self.buckets.values() for identity, entry in bucket.items()}
-        version.lost = [expected[identity] for identity in expected.keys() - actual.keys()]
-        version.smuggled = [actual[identity] for identity in actual.keys() - expected.keys()]
+        version.missing_from_base = [expected[identity] for identity in expected.keys() - actual.keys()]
+        version.unexpected_in_base = [actual[identity] for identity in actual.keys() - expected.keys()]
 
     def _live(self, names: Sequence[str]) -> Entries:
         """The set-wise fold that readers make."""
@@ -210,17 +210,17 @@ class HistoryWalk:
         return {identity: entry for entry in added if (identity := entry.identity) not in deleted}
 
     def _touch(self, version: WalkedVersion, last: WalkedVersion) -> None:
-        places = {(entry.partition, entry.bucket) for entry in (*version.delta, *version.lost, *version.smuggled)}
+        bucket_ids = {entry.bucket_id for entry in (*version.delta, *version.missing_from_base, *version.unexpected_in_base)}
         if version.index_changed:
-            places |= {(entry.partition, entry.bucket) for entry in (*version.index_entries, *last.index_entries)}
-        version._places = places
+            bucket_ids |= {entry.bucket_id for entry in (*version.index_entries, *last.index_entries)}
+        version._changed = bucket_ids
         version.before = FormerVersion(self, last)
-        version.before.tops = {place: self._tops[place] for place in places if place in self._tops}
+        version.before.tops = {bucket_id: self._tops[bucket_id] for bucket_id in bucket_ids if bucket_id in self._tops}
 
     def _apply(self, version: WalkedVersion) -> None:
-        for entry in version.lost:
+        for entry in version.missing_from_base:
             self._take(entry, version)
-        for entry in version.smuggled:
+        for entry in version.unexpected_in_base:
             self._put(entry, version)
         deleted = {entry.identity for entry in version.delta if entry.kind != ADD}
         for entry in version.delta:
@@ -230,38 +230,38 @@ class HistoryWalk:
             if entry.kind == ADD and entry.identity not in deleted:
                 self._put(entry, version)
         if version.before is None:
-            version._places.update((entry.partition, entry.bucket) for entry in version.delta)
+            version._changed.update(entry.bucket_id for entry in version.delta)
             version._fresh = [entry for bucket in self.buckets.values() for entry in bucket.values()]
 
     def _put(self, entry: ManifestEntry, version: WalkedVersion) -> None:
-        place = (entry.partition, entry.bucket)
+        bucket_id = entry.bucket_id
         version._fresh.append(entry)
-        if self.buckets.setdefault(place, {}).setdefault(entry.identity, entry) is entry:
+        if self.buckets.setdefault(bucket_id, {}).setdefault(entry.identity, entry) is entry:
             self.row_count += entry.file.row_count
             self._count(entry, 1)
-            self._tops[place] = max(self._tops.get(place, -1), entry.file.max_sequence_number)
+            self._tops[bucket_id] = max(self._tops.get(bucket_id, -1), entry.file.max_sequence_number)
             if version.before is not None:
                 version.before.put.add(entry.identity)
 
     def _take(self, entry: ManifestEntry, version: WalkedVersion) -> None:
-        place = (entry.partition, entry.bucket)
-        bucket = self.buckets.get(place, {})
+        bucket_id = entry.bucket_id
+        bucket = self.buckets.get(bucket_id, {})
         taken = bucket.pop(entry.identity, None)
         if taken is None:
             return
         self.row_count -= taken.file.row_count
         self._count(taken, -1)
         if version.before is not None:
-            version.before.taken.setdefault(place, {})[entry.identity] = taken
+            version.before.taken.setdefault(bucket_id, {})[entry.identity] = taken
         if not bucket:
-            del self.buckets[place]
-            del self._tops[place]
+            del self.buckets[bucket_id]
+            del self._tops[bucket_id]
 
     def _count(self, entry: ManifestEntry, change: int) -> None:
-        totals = self.totals.setdefault(entry.partition, {})
-        totals[entry.total_buckets] = totals.get(entry.total_buckets, 0) + change
-        if not totals[entry.total_buckets]:
-            del totals[entry.total_buckets]
+        counts = self.bucket_counts.setdefault(entry.partition, {})
+        counts[entry.total_buckets] = counts.get(entry.total_buckets, 0) + change
+        if not counts[entry.total_buckets]:
+            del counts[entry.total_buckets]
 
 
 def merged_records(context: TableContext, meta: ManifestFileMeta, parts: Sequence[ReadManifest]) -> ReadManifest | None:

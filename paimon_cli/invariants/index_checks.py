@@ -10,9 +10,9 @@ import numpy.typing as npt
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.file_checks import StoredFiles
-from paimon_cli.invariants.version import Place, Version
+from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.metadata.data_file import IndexManifestEntry
+from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry
 from paimon_cli.metadata.deletion_vector_file import decode_deletion_vector
 from paimon_cli.metadata.snapshot import OVERWRITE
 
@@ -37,7 +37,7 @@ def index_files_exist(version: Version, stored: StoredFiles | None = None) -> It
 def vectors_are_not_dangling(version: Version) -> Iterator[Violation]:
     """PV016. A vector of a file that is gone marks nothing, and what it should have marked is visible again."""
     for entry in _fresh(version):
-        alive = {e.file.file_name for e in version.at((entry.partition, entry.bucket))}
+        alive = {e.file.file_name for e in version.at(entry.bucket_id)}
         for vector in entry.index_file.deletion_vector_ranges or ():
             if vector.data_file_name not in alive:
                 where = version.index_path(entry)
@@ -47,11 +47,11 @@ def vectors_are_not_dangling(version: Version) -> Iterator[Violation]:
 def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
     """PV039. Of two index files for one bucket readers take either; overlapping vectors cannot both be right."""
     seen: set[tuple[object, ...]] = set()
-    marked: set[tuple[Place, str]] = set()
+    marked: set[tuple[BucketId, str]] = set()
     unaware = not version.context.schema.primary_keys and version.context.options.bucket == -1
     for entry in _fresh(version):
-        index, place = entry.index_file, (entry.partition, entry.bucket)
-        kind = (place, index.index_type, index.file_name if unaware else "")
+        index, bucket_id = entry.index_file, entry.bucket_id
+        kind = (bucket_id, index.index_type, index.file_name if unaware else "")
         if kind in seen:
             yield Violation("PV039", version.index_path(entry), f"is the second {index.index_type} index of its bucket")
         seen.add(kind)
@@ -60,9 +60,9 @@ def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
             if vector.offset < end or vector.length < 0 or vector.offset + vector.length > index.file_size:
                 why = f"the vector of {vector.data_file_name} at byte {vector.offset} overlaps another, or the file's end"
                 yield Violation("PV039", version.index_path(entry), why)
-            if (place, vector.data_file_name) in marked:
+            if (bucket_id, vector.data_file_name) in marked:
                 yield Violation("PV039", version.index_path(entry), f"is the second to mark rows of {vector.data_file_name}")
-            marked.add((place, vector.data_file_name))
+            marked.add((bucket_id, vector.data_file_name))
             end = vector.offset + vector.length
 
 
@@ -71,24 +71,24 @@ def vectors_do_not_shrink(before: Version, version: Version) -> Iterator[Violati
     if version.snapshot.commit_kind == OVERWRITE:
         return
     now = {key: count for key, count in _cardinalities(version)}
-    for (place, name), count in _cardinalities(before):
-        left = now.get((place, name), 0)
-        is_less = (place, name) not in now or (left is not None and count is not None and left < count)
-        if is_less and any(entry.file.file_name == name for entry in version.at(place)):
+    for (bucket_id, name), count in _cardinalities(before):
+        left = now.get((bucket_id, name), 0)
+        is_less = (bucket_id, name) not in now or (left is not None and count is not None and left < count)
+        if is_less and any(entry.file.file_name == name for entry in version.at(bucket_id)):
             yield Violation(
                 "PV048", version.path, f"marks {left} rows of {name}, snapshot {before.snapshot.id} marked {count or 'some'}"
             )
 
 
-def _cardinalities(version: Version) -> Iterator[tuple[tuple[Place, str], int | None]]:
+def _cardinalities(version: Version) -> Iterator[tuple[tuple[BucketId, str], int | None]]:
     for entry in version.index_entries:
         for vector in entry.index_file.deletion_vector_ranges or ():
-            yield ((entry.partition, entry.bucket), vector.data_file_name), vector.cardinality
+            yield (entry.bucket_id, vector.data_file_name), vector.cardinality
 
 
 def _fresh(version: Version) -> Iterator[IndexManifestEntry]:
-    places = version.places
-    return (entry for entry in version.index_entries if (entry.partition, entry.bucket) in places)
+    bucket_ids = version.changed_buckets
+    return (entry for entry in version.index_entries if entry.bucket_id in bucket_ids)
 
 
 def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[Violation]:
@@ -103,7 +103,7 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
             said = entry.index_file.row_count
             yield Violation("PV043", version.index_path(entry), f"holds {found} hashes, its metadata says {said}")
         return
-    rows = {e.file.file_name: e.file.row_count for e in version.at((entry.partition, entry.bucket))}
+    rows = {e.file.file_name: e.file.row_count for e in version.at(entry.bucket_id)}
     for vector in entry.index_file.deletion_vector_ranges or ():
         path = version.index_path(entry)
         try:

@@ -88,9 +88,9 @@ def files_lie_inside(version: Version) -> Iterator[Violation]:
 
 def files_live_once(version: Version) -> Iterator[Violation]:
     """PV029. The same file at two levels, or with two lists of extra files, shows its rows twice."""
-    for place in version.places:
+    for bucket_id in version.changed_buckets:
         seen: set[str] = set()
-        for entry in version.at(place):
+        for entry in version.at(bucket_id):
             if entry.file.file_name in seen:
-                yield Violation("PV029", version.bucket_directory(place), f"holds {entry.file.file_name} twice")
+                yield Violation("PV029", version.bucket_directory(bucket_id), f"holds {entry.file.file_name} twice")
             seen.add(entry.file.file_name)

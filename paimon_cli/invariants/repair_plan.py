@@ -19,9 +19,9 @@ from paimon_cli.invariants.index_checks import index_can_be_read, index_files_ex
 from paimon_cli.invariants.lost_commits import LostCommit, lost_commits
 from paimon_cli.invariants.reference_checks import branches_are_readable, consumers_stand_somewhere
 from paimon_cli.invariants.row_checks import file_holds_its_rows
-from paimon_cli.invariants.version import Place, Version
+from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, parse_hint
 
@@ -53,7 +53,7 @@ class RepairPlan:
     hints: dict[str, int] = field(default_factory=dict)
     resurrected: list[int] = field(default_factory=list)
     missing_snapshots: list[int] = field(default_factory=list)
-    messages: dict[Place, CommitMessage] = field(default_factory=dict)
+    messages: dict[BucketId, CommitMessage] = field(default_factory=dict)
     lost: list[LostCommit] = field(default_factory=list)
 
     @property
@@ -176,25 +176,25 @@ def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_
 
     A damaged file may come back from somewhere, so it is left out on demand only; then every file is read.
     """
-    for place in sorted(version.places):
-        entries = list(version.at(place))
-        dead = [e.file for e in entries if _is_missing(version, place, e.file)] if DEAD_FILES in wanted else []
+    for bucket_id in sorted(version.changed_buckets):
+        entries = list(version.at(bucket_id))
+        dead = [e.file for e in entries if _is_missing(version, bucket_id, e.file)] if DEAD_FILES in wanted else []
         if DAMAGED_FILES in wanted:
             damaged = {e.file.file_name: why for e in entries if (why := _damage(version, e, leave_out_damaged))}
-            _plan_damaged_files(version, place, plan, damaged, leave_out_damaged)
+            _plan_damaged_files(version, bucket_id, plan, damaged, leave_out_damaged)
             dead += [e.file for e in entries if leave_out_damaged and e.file.file_name in damaged]
         for file in dead:
             loss = f"{file.row_count} rows of level {file.level}, sequence numbers {file.min_sequence_number} to "
             loss += f"{file.max_sequence_number}; older values of their keys may become visible again"
-            path = version.context.data_file_path(*place, file)
-            kind, state = (DEAD_FILES, "missing") if _is_missing(version, place, file) else (DAMAGED_FILES, "damaged")
+            path = version.context.data_file_path(*bucket_id, file)
+            kind, state = (DEAD_FILES, "missing") if _is_missing(version, bucket_id, file) else (DAMAGED_FILES, "damaged")
             plan.steps.append(RepairStep(kind, path, f"leave the {state} file out of a new snapshot", loss))
         alive = {e.file.file_name for e in entries} - {file.file_name for file in dead}
-        old, new = _without_dangling(version, plan, place, alive) if VECTORS in wanted or dead else ([], [])
+        old, new = _without_dangling(version, plan, bucket_id, alive) if VECTORS in wanted or dead else ([], [])
         if dead or old:
             total = next((e.total_buckets for e in entries), version.context.options.bucket)
-            plan.messages[place] = CommitMessage(
-                *place,
+            plan.messages[bucket_id] = CommitMessage(
+                *bucket_id,
                 total,
                 deleted_files=tuple(dead),
                 deleted_index_files=tuple(old),
@@ -203,8 +203,8 @@ def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_
             )
 
 
-def _is_missing(version: Version, place: Place, file: DataFileMeta) -> bool:
-    return file.external_path is None and not version.context.storage.exists(version.context.data_file_path(*place, file))
+def _is_missing(version: Version, bucket_id: BucketId, file: DataFileMeta) -> bool:
+    return file.external_path is None and not version.context.storage.exists(version.context.data_file_path(*bucket_id, file))
 
 
 def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
@@ -232,35 +232,37 @@ def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
 
 def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:
     """Why the file that there is cannot be what was written, None for no reason or no file. `read`: look at every row."""
-    place = (entry.partition, entry.bucket)
-    if entry.file.external_path is not None or _is_missing(version, place, entry.file):
+    bucket_id = entry.bucket_id
+    if entry.file.external_path is not None or _is_missing(version, bucket_id, entry.file):
         return None
-    size = version.context.storage.file_size(version.context.data_file_path(*place, entry.file))
+    size = version.context.storage.file_size(version.context.data_file_path(*bucket_id, entry.file))
     if size != entry.file.file_size:
         return f"it has {size} bytes, its metadata says {entry.file.file_size}"
     found = file_holds_its_rows(version, entry) if read else ()
     return next((violation.message for violation in found if violation.code == "PV031"), None)
 
 
-def _plan_damaged_files(version: Version, place: Place, plan: RepairPlan, damaged: dict[str, str], leave_out: bool) -> None:
+def _plan_damaged_files(
+    version: Version, bucket_id: BucketId, plan: RepairPlan, damaged: dict[str, str], leave_out: bool
+) -> None:
     if leave_out:
         return
     command = f"paimon-cli repair {version.context.layout.argument} --only {DAMAGED_FILES} --apply"
-    for entry in version.at(place):
+    for entry in version.at(bucket_id):
         if entry.file.file_name in damaged:
-            path = version.context.data_file_path(*place, entry.file)
+            path = version.context.data_file_path(*bucket_id, entry.file)
             action = f"{damaged[entry.file.file_name]}: restore it from a backup, or leave it out of a new snapshot"
             plan.steps.append(RepairStep(BY_HAND, path, action, "", command))
 
 
 def _without_dangling(
-    version: Version, plan: RepairPlan, place: Place, alive: set[str]
+    version: Version, plan: RepairPlan, bucket_id: BucketId, alive: set[str]
 ) -> tuple[list[IndexFileMeta], list[IndexFileMeta]]:
     """The same index files with fewer vectors listed; the files themselves stay."""
     old, new = [], []
     for entry in version.index_entries:
         ranges = entry.index_file.deletion_vector_ranges
-        if (entry.partition, entry.bucket) != place or ranges is None:
+        if entry.bucket_id != bucket_id or ranges is None:
             continue
         kept = tuple(r for r in ranges if r.data_file_name in alive)
         for gone in (r for r in ranges if r.data_file_name not in alive):

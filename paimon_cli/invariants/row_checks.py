@@ -20,9 +20,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.invariants.column_checks import ColumnRanges
 from paimon_cli.invariants.index_checks import HASH, hashes_of
-from paimon_cli.invariants.version import Place, Version
+from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.metadata.data_file import ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, ManifestEntry
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.options.table_options import BUCKET_FUNCTIONS
 
@@ -178,13 +178,13 @@ def stored_key(stored: bytes, types: tuple[object, ...]) -> Key:
     return key_at([comparable(values_to_arrow([value], t)) for value, t in zip(values, types, strict=True)], 0)  # type: ignore[arg-type]
 
 
-def one_unmarked_row_per_key(version: Version, place: Place) -> Iterator[Violation]:
+def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
     """PV033. Readers of a table with deletion vectors skip merging, so above level 0 each key may show once only."""
     context = version.context
     if not context.options.deletion_vectors_enabled or not context.schema.primary_keys:
         return
     keys = context.schema.trimmed_primary_keys
-    shown = [batch.select(list(keys)) for batch in _shown_rows(version, place)]
+    shown = [batch.select(list(keys)) for batch in _shown_rows(version, bucket_id)]
     if not shown:
         return
     rows = pa.concat_batches(shown)
@@ -192,26 +192,26 @@ def one_unmarked_row_per_key(version: Version, place: Place) -> Iterator[Violati
     order = stable_order(words)
     twice = rows.num_rows - len(group_starts([word[order] for word in words]))
     if twice:
-        yield Violation("PV033", version.bucket_directory(place), f"{twice} rows repeat keys that another row already shows")
+        yield Violation("PV033", version.bucket_directory(bucket_id), f"{twice} rows repeat keys that another row already shows")
 
 
-def _shown_rows(version: Version, place: Place) -> Iterator[pa.RecordBatch]:
+def _shown_rows(version: Version, bucket_id: BucketId) -> Iterator[pa.RecordBatch]:
     """Key and kind columns of the rows above level 0 that no vector marks and that are no retractions."""
-    entries = [entry for entry in version.at(place) if entry.file.level > 0]
-    indexes = tuple(e.index_file for e in version.index_entries if (e.partition, e.bucket) == place)
-    bucket = BucketFiles(*place, 0, tuple(entry.file for entry in entries), indexes)
+    entries = [entry for entry in version.at(bucket_id) if entry.file.level > 0]
+    indexes = tuple(e.index_file for e in version.index_entries if e.bucket_id == bucket_id)
+    bucket = BucketFiles(*bucket_id, 0, tuple(entry.file for entry in entries), indexes)
     vectors = load_vectors(version.context, bucket)
     columns = [*version.context.schema.trimmed_primary_keys, VALUE_KIND]
     for file in bucket.files:
         vector, begin = vectors.of(file.file_name), 0
-        for batch in read_data_file(version.context, *place, file, columns, BATCH_ROWS):
+        for batch in read_data_file(version.context, *bucket_id, file, columns, BATCH_ROWS):
             end = begin + batch.num_rows
             unmarked = batch if vector is None else batch.filter(pa.array(vector.live_mask(begin, end)))
             begin = end
             yield without_retractions(unmarked)
 
 
-def hash_index_holds_every_key(version: Version, place: Place) -> Iterator[Violation]:
+def hash_index_holds_every_key(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
     """PV041. A key whose hash is missing gets a second bucket when it is written again.
 
     Where the key leaves partition columns out there is no hash index: writers look for the key in all partitions themselves.
@@ -220,16 +220,16 @@ def hash_index_holds_every_key(version: Version, place: Place) -> Iterator[Viola
     crosses_partitions = not set(schema.partition_keys) <= set(schema.primary_keys)
     if not schema.primary_keys or context.options.bucket != -1 or crosses_partitions:
         return
-    indexes = [e for e in version.index_entries if (e.partition, e.bucket) == place and e.index_file.index_type == HASH]
+    indexes = [e for e in version.index_entries if e.bucket_id == bucket_id and e.index_file.index_type == HASH]
     known = [hashes_of(context, version.index_path(entry)) for entry in indexes if entry.index_file.external_path is None]
     hashes = np.concatenate(known) if known else np.empty(0, dtype=np.int32)
     keys, types = list(context.schema.trimmed_primary_keys), context.key_types
     missing = 0
-    for entry in version.at(place):
-        for batch in read_data_file(context, *place, entry.file, keys, BATCH_ROWS):
+    for entry in version.at(bucket_id):
+        for batch in read_data_file(context, *bucket_id, entry.file, keys, BATCH_ROWS):
             if batch.num_rows:
                 missing += int(np.count_nonzero(~np.isin(hash_rows(batch.columns, types), hashes)))
     if missing:
         yield Violation(
-            "PV041", version.bucket_directory(place), f"{missing} rows have keys that are missing from the hash index"
+            "PV041", version.bucket_directory(bucket_id), f"{missing} rows have keys that are missing from the hash index"
         )

@@ -118,7 +118,7 @@ def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
 
 def base_is_what_lived_before(before: Version, version: Version) -> Iterator[Violation]:
     """PV010. live(N) = live(N - 1) + delta(N): no commit takes anything along, or drops it, in silence."""
-    lost, smuggled = version.changed_on_the_way(before)
+    lost, smuggled = version.base_differences(before)
     for entry in lost:
         yield Violation("PV010", version.path, f"has lost {version.label(entry)}")
     for entry in smuggled:

@@ -7,12 +7,10 @@ from functools import cached_property
 
 from paimon_cli.history.manifest_reader import live
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 
 Identity = tuple[object, ...]
-Place = tuple[bytes, int]
-"""Partition and bucket."""
 
 
 class Version:
@@ -52,11 +50,11 @@ class Version:
         return self.context.manifests.index_entries(self.snapshot)
 
     @cached_property
-    def buckets(self) -> dict[Place, list[ManifestEntry]]:
+    def buckets(self) -> dict[BucketId, list[ManifestEntry]]:
         """Live entries of each bucket."""
-        grouped: dict[Place, list[ManifestEntry]] = {}
+        grouped: dict[BucketId, list[ManifestEntry]] = {}
         for entry in self.live:
-            grouped.setdefault((entry.partition, entry.bucket), []).append(entry)
+            grouped.setdefault(entry.bucket_id, []).append(entry)
         return grouped
 
     @property
@@ -65,22 +63,22 @@ class Version:
         return self.live
 
     @property
-    def places(self) -> Collection[Place]:
+    def changed_buckets(self) -> Collection[BucketId]:
         """Buckets that nobody has looked at as they are now; one that lost all its files is among them."""
-        return {*self.buckets, *((entry.partition, entry.bucket) for entry in self.index_entries)}
+        return {*self.buckets, *(entry.bucket_id for entry in self.index_entries)}
 
     @cached_property
     def row_count(self) -> int:
         """Rows of all live files."""
         return sum(entry.file.row_count for entry in self.live)
 
-    def at(self, place: Place) -> Iterable[ManifestEntry]:
+    def at(self, bucket_id: BucketId) -> Iterable[ManifestEntry]:
         """Live entries of a bucket."""
-        return self.buckets.get(place, ())
+        return self.buckets.get(bucket_id, ())
 
-    def highest_sequence(self, place: Place) -> int:
+    def highest_sequence(self, bucket_id: BucketId) -> int:
         """No live file of the bucket has a greater sequence number."""
-        return max((entry.file.max_sequence_number for entry in self.at(place)), default=-1)
+        return max((entry.file.max_sequence_number for entry in self.at(bucket_id)), default=-1)
 
     def holds(self, entry: ManifestEntry) -> bool:
         return entry.identity in self._identities
@@ -89,23 +87,23 @@ class Version:
     def _identities(self) -> set[Identity]:
         return {entry.identity for entry in self.live}
 
-    def bucket_totals(self) -> dict[bytes, set[int]]:
+    def bucket_counts(self) -> dict[bytes, set[int]]:
         """For how many buckets the files of each partition were written."""
-        totals: dict[bytes, set[int]] = {}
+        counts: dict[bytes, set[int]] = {}
         for entry in self.live:
             if entry.total_buckets > 0:
-                totals.setdefault(entry.partition, set()).add(entry.total_buckets)
-        return totals
+                counts.setdefault(entry.partition, set()).add(entry.total_buckets)
+        return counts
 
-    def changed_on_the_way(self, before: Version) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
+    def base_differences(self, before: Version) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
         """What lived in `before` and is not in this base, and the reverse."""
         expected = {entry.identity: entry for entry in before.live}
         actual = {entry.identity: entry for entry in self.base}
         lost = [expected[identity] for identity in expected.keys() - actual.keys()]
         return lost, [actual[identity] for identity in actual.keys() - expected.keys()]
 
-    def bucket_directory(self, place: Place) -> str:
-        return self.context.bucket_directory(*place)
+    def bucket_directory(self, bucket_id: BucketId) -> str:
+        return self.context.bucket_directory(*bucket_id)
 
     def file_path(self, entry: ManifestEntry) -> str:
         return entry.file.external_path or self.context.data_file_path(entry.partition, entry.bucket, entry.file)

@@ -14,7 +14,6 @@ from paimon_cli.compact.compaction_plan import (
     CompactionTask,
     Decision,
     LeftAlone,
-    Place,
     check_compactable,
     plan_bucket,
     tasks_of,
@@ -29,6 +28,7 @@ from paimon_cli.jobs.engine import Engine, TasksFailed, Work, run_traced
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
 from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
@@ -37,7 +37,7 @@ LEAST_MEMORY = 1 << 20
 
 Shield = Callable[[], AbstractContextManager[None]]
 """Holds signals back, so that a commit or a cleaning-up is not left half-way."""
-States = dict[Place, PickState]
+States = dict[BucketId, PickState]
 """What a process remembers of a table's buckets from one plan to the next."""
 
 
@@ -98,8 +98,8 @@ def plan_compaction(
     context: TableContext,
     request: CompactRequest,
     file_stamp: str = "",
-    states: Mapping[Place, PickState] | None = None,
-    only: frozenset[Place] | None = None,
+    states: Mapping[BucketId, PickState] | None = None,
+    only: frozenset[BucketId] | None = None,
 ) -> CompactionPlan:
     """Decide for each chosen bucket at the latest snapshot (or the one asked for); `only`: of these."""
     check_compactable(context)
@@ -116,17 +116,16 @@ def plan_compaction(
     newest = newest_data(buckets.values()) if request.idle_millis is not None else {}
 
     def decide(bucket: BucketFiles) -> Decision:
-        place = bucket.partition, bucket.bucket
         strategy = request.strategy
         if request.idle_millis is not None:
             age = context.clock.now_millis() - newest[bucket.partition]
             if age >= request.idle_millis:
                 strategy = FULL_STRATEGY
             elif strategy == FULL_STRATEGY:
-                return LeftAlone(*place, _runs(bucket), f"new data {age / 1000:.0f} s ago, not idle yet")
-        return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, (states or {}).get(place, UNKNOWN))
+                return LeftAlone(*bucket.bucket_id, _runs(bucket), f"new data {age / 1000:.0f} s ago, not idle yet")
+        return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, (states or {}).get(bucket.bucket_id, UNKNOWN))
 
-    decisions = tuple(decide(bucket) for place, bucket in sorted(buckets.items()) if only is None or place in only)
+    decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
     return CompactionPlan(snapshot.id, within_limits(decisions, request.limits))
 
 
@@ -211,10 +210,10 @@ def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:
 
 def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:
     """A task's state holds once its bucket is committed; of a bucket that is gone nothing is kept."""
-    committed = {(message.partition, message.bucket) for message in outcome.committed}
+    committed = {message.bucket_id for message in outcome.committed}
     for decision in plan.decisions:
-        if isinstance(decision, LeftAlone) or decision.place in committed:
-            states[decision.place] = decision.state
+        if isinstance(decision, LeftAlone) or decision.bucket_id in committed:
+            states[decision.bucket_id] = decision.state
 
 
 def _add(total: Outcome, outcome: Outcome) -> None:
@@ -242,7 +241,7 @@ def _summary(total: Outcome, plan: CompactionPlan, conflicts: int, engine: Engin
 
 
 def _raise_what_is_left(
-    request: CompactRequest, total: Outcome, conflicts: Mapping[Place, Conflict], summary: CompactSummary
+    request: CompactRequest, total: Outcome, conflicts: Mapping[BucketId, Conflict], summary: CompactSummary
 ) -> None:
     """Failures first: a conflict may be tried again, a failure has to be looked at."""
     errors: list[PaimonError] = [*total.failures.values(), *conflicts.values()]

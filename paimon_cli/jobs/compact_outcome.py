@@ -10,12 +10,12 @@ from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
-from paimon_cli.compact.compaction_plan import CompactionTask, Place
+from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 
 
@@ -33,8 +33,8 @@ class Outcome:
 
     committed: list[CommitMessage] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
-    conflicts: dict[Place, Conflict] = field(default_factory=dict)
-    failures: dict[Place, PaimonError] = field(default_factory=dict)
+    conflicts: dict[BucketId, Conflict] = field(default_factory=dict)
+    failures: dict[BucketId, PaimonError] = field(default_factory=dict)
 
 
 def attempt(context: TableContext, task: CompactionTask) -> CommitMessage | FailedBucket:
@@ -59,12 +59,12 @@ def settle(
         with cleaning_up():
             delete_stamped_files(context, stamp, {file.file_name for message in messages for file in message.created_files()})
     for bucket in failed:
-        place = bucket.task.place
-        if _dead(context, {place: bucket.task.files}):
+        bucket_id = bucket.task.bucket_id
+        if _replaced_buckets(context, {bucket_id: bucket.task.files}):
             why = f"its files were replaced while they were read ({bucket.error})"
-            outcome.conflicts[place] = FilesConflict(f"bucket {bucket.task.bucket} was compacted by another job", why)
+            outcome.conflicts[bucket_id] = FilesConflict(f"bucket {bucket.task.bucket} was compacted by another job", why)
         else:
-            outcome.failures[place] = bucket.error
+            outcome.failures[bucket_id] = bucket.error
     _commit(context, messages, outcome)
     return outcome
 
@@ -76,9 +76,9 @@ def _commit(context: TableContext, messages: list[CommitMessage], outcome: Outco
     conflict = _try(context, messages, outcome)
     if conflict is None:
         return
-    dead = _dead(context, {_place(message): message.compact_before for message in messages})
-    alive = [message for message in messages if _place(message) not in dead]
-    _refuse(context, [message for message in messages if _place(message) in dead], conflict, outcome)
+    dead = _replaced_buckets(context, {message.bucket_id: message.compact_before for message in messages})
+    alive = [message for message in messages if message.bucket_id not in dead]
+    _refuse(context, [message for message in messages if message.bucket_id in dead], conflict, outcome)
     if len(alive) == len(messages) == 1:
         _refuse(context, alive, conflict, outcome)
     elif dead and alive and _try(context, alive, outcome) is None:
@@ -108,15 +108,15 @@ def _refuse(context: TableContext, messages: list[CommitMessage], conflict: Conf
     if messages:
         with cleaning_up(conflict):
             delete_created_files(context, messages)
-        outcome.conflicts.update((_place(message), conflict) for message in messages)
+        outcome.conflicts.update((message.bucket_id, conflict) for message in messages)
 
 
-def _dead(context: TableContext, files: dict[Place, tuple[DataFileMeta, ...]]) -> set[Place]:
-    """Places of which at least one of the files is not live (at its level) any more."""
+def _replaced_buckets(context: TableContext, files: dict[BucketId, tuple[DataFileMeta, ...]]) -> set[BucketId]:
+    """Buckets of which at least one of the files is no longer live (at its level)."""
     live = bucket_files(context, context.snapshots.latest(), buckets={bucket for _, bucket in files})
-    names = {place: {(file.file_name, file.level) for file in state.files} for place, state in live.items()}
-    return {place for place, wanted in files.items() if not {(f.file_name, f.level) for f in wanted} <= names.get(place, set())}
-
-
-def _place(message: CommitMessage) -> Place:
-    return message.partition, message.bucket
+    names = {bucket_id: {(file.file_name, file.level) for file in state.files} for bucket_id, state in live.items()}
+    return {
+        bucket_id
+        for bucket_id, wanted in files.items()
+        if not {(f.file_name, f.level) for f in wanted} <= names.get(bucket_id, set())
+    }

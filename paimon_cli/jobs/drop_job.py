@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.commit.own_commits import OwnCommits
+from paimon_cli.commit.own_commits import Deduplication
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import Snapshot
@@ -30,7 +30,7 @@ COMMITTED_BEFORE = Dropped(0, 0, 0, already_committed=True)
 def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], identity: CommitIdentity) -> Dropped:
     """What these partitions (none: the whole table) hold now. `UsageError` for what is no partition."""
     chosen = _chosen(context, partitions)
-    if OwnCommits(context, identity).made_before():
+    if Deduplication(context, identity).already_committed():
         return COMMITTED_BEFORE
     latest = context.snapshots.latest()
     entries = [] if latest is None else context.manifests.live_entries(latest, keep_entry=lambda e: chosen.matches(e.partition))
@@ -40,7 +40,7 @@ def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], id
 def run_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], plan: Dropped, identity: CommitIdentity) -> Dropped:
     """Commit; what others add meanwhile goes, too."""
     chosen = _chosen(context, partitions)
-    result = Committer(context).overwrite([], identity, keep_partition=chosen.matches)
+    result = Committer(context).overwrite([], identity, replaced_partitions=chosen.matches)
     return COMMITTED_BEFORE if result.already_committed else replace(plan, snapshots=result.snapshots)
 
 

@@ -13,9 +13,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.damaged_versions import set_aside
 from paimon_cli.invariants.lost_commits import LostCommit
 from paimon_cli.invariants.repair_plan import RepairPlan
-from paimon_cli.invariants.version import Place, Version
+from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 
 USER = "paimon-cli-repair"
@@ -53,7 +53,7 @@ def restore_snapshot(context: TableContext, number: int) -> Snapshot:
     if after_id is None:
         raise Conflict(f"snapshot {number} of {context.address} is no longer between two snapshots", hint="plan again")
     after = Version(context, context.snapshots.get(after_id))
-    lost, added = after.changed_on_the_way(before)
+    lost, added = after.base_differences(before)
     delta = [ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in lost] + added
     writer = MetadataWriter(context)
     base_list, base_size = writer.manifest_list(context.manifests.manifests_of(before.snapshot), "base")
@@ -98,9 +98,9 @@ def _index_manifest(before: Version, after: Version, writer: MetadataWriter) -> 
 
 
 def _messages(lost: LostCommit) -> list[CommitMessage]:
-    files: dict[Place, list[DataFileMeta]] = {}
-    totals: dict[Place, int] = {}
+    files: dict[BucketId, list[DataFileMeta]] = {}
+    bucket_counts: dict[BucketId, int] = {}
     for entry in lost.entries:
-        files.setdefault((entry.partition, entry.bucket), []).append(entry.file)
-        totals[entry.partition, entry.bucket] = entry.total_buckets
-    return [CommitMessage(*place, totals[place], new_files=tuple(found)) for place, found in files.items()]
+        files.setdefault(entry.bucket_id, []).append(entry.file)
+        bucket_counts[entry.bucket_id] = entry.total_buckets
+    return [CommitMessage(*bucket_id, bucket_counts[bucket_id], new_files=tuple(found)) for bucket_id, found in files.items()]

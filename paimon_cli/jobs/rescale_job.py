@@ -174,7 +174,7 @@ def _commit(
     try:
         with removed_on_refusal(context, messages):
             result = Committer(context).overwrite(
-                messages, fresh_identity(context), keep_partition=replaced.matches, read_snapshot_id=snapshot.id
+                messages, fresh_identity(context), replaced_partitions=replaced.matches, read_snapshot_id=snapshot.id
             )
     except Conflict as conflict:
         conflict.hint = "stop the writers of these partitions, or run the command again"

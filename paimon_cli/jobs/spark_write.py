@@ -172,7 +172,7 @@ def _packed(rows: pa.RecordBatch) -> bytes:
 
 def check_places(written: Written) -> Written:
     """Each bucket must come from exactly one task; anything else would lose the order of its rows."""
-    places = {(message.partition, message.bucket) for message in written.messages}
-    if len(places) != len(written.buckets):
+    bucket_ids = {message.bucket_id for message in written.messages}
+    if len(bucket_ids) != len(written.buckets):
         raise PaimonError("rows of one bucket were written by several tasks", "the shuffle did not keep them together")
     return written

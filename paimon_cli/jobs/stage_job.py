@@ -162,7 +162,7 @@ def _commit(context: TableContext, staged: StagedCommit) -> CommitResult:
     static = None if staged.static_partition is None else dict(pair.split("=", 1) for pair in staged.static_partition)
     covered = overwritten(context, staged.messages, static)
     return Committer(context).overwrite(
-        staged.messages, identity, keep_partition=covered.matches, read_snapshot_id=staged.read_snapshot_id
+        staged.messages, identity, replaced_partitions=covered.matches, read_snapshot_id=staged.read_snapshot_id
     )
 
 

@@ -23,6 +23,7 @@ from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.update_task import RowChange, UpdatedBucket, UpdateTask, update_bucket
 from paimon_cli.jobs.write_job import check_writable_table, identity_of
 from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.predicate import parse_predicate
@@ -120,22 +121,22 @@ def plan_update(context: TableContext, change: RowChange) -> list[UpdateTask]:
     snapshot = context.snapshots.latest()
     if snapshot is None:
         return []
-    splits: dict[tuple[bytes, int], list[Split]] = {}
+    splits: dict[BucketId, list[Split]] = {}
     for split in plan_scan(context, snapshot, change.where).splits:
-        splits.setdefault((split.bucket.partition, split.bucket.bucket), []).append(split)
+        splits.setdefault(split.bucket.bucket_id, []).append(split)
     partitions = {partition for partition, _ in splits}
     whole = bucket_files(context, snapshot, partitions.__contains__, {bucket for _, bucket in splits})
     stamp = context.names.uuid().replace("-", "")[:16]
     return [
         UpdateTask(
-            *place,
-            whole[place].total_buckets,
+            *bucket_id,
+            whole[bucket_id].total_buckets,
             tuple(parts),
-            max(file.max_sequence_number for file in whole[place].files) + 1,
+            max(file.max_sequence_number for file in whole[bucket_id].files) + 1,
             snapshot.id,
             stamp,
         )
-        for place, parts in splits.items()
+        for bucket_id, parts in splits.items()
     ]
 
 

@@ -72,7 +72,7 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) ->
     writer = DataFileWriter(context, task.partition, task.bucket, level=0, source=SOURCE_APPEND, names=names)
     rows = 0
     try:
-        with context.trace.timed("flush", bucket=context.place_of(task.partition, task.bucket), level=0) as facts:
+        with context.trace.timed("flush", bucket=context.bucket_path(task.partition, task.bucket), level=0) as facts:
             for split in task.splits:
                 for batch in read_split(context, split, context.schema.field_names, change.where):
                     writer.write(_changed(context, change, batch, task.first_sequence + rows))

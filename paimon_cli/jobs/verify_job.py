@@ -13,11 +13,11 @@ from paimon_cli.history.table_history import TableHistory
 from paimon_cli.invariants import check, index_checks, reference_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
-from paimon_cli.invariants.version import Place, Version
+from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import BY_CODE, CHECKS, FILES, FULL, MERGE_DISORDER, META, WARNING, Violation
 from paimon_cli.jobs.engine import Engine, TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.metadata.data_file import IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 
 MOST_OF_A_CODE = 1000
@@ -52,7 +52,7 @@ class FilesTask:
 
     snapshot: Snapshot
     entries: tuple[ManifestEntry, ...]
-    place: Place | None = None
+    bucket_id: BucketId | None = None
     indexes: tuple[IndexManifestEntry, ...] = ()
 
     @property
@@ -131,8 +131,8 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
         _keep(report, index_checks.hashes_are_in_one_bucket(gathered.newest))
         _keep(report, _inside(context, request, gathered.tasks, engine, progress))
         report.engine, report.engine_reason = engine.name, engine.reason
-    report.data_files = sum(len(task.entries) for task in gathered.tasks if task.place is None)
-    report.size = sum(task.size for task in gathered.tasks if task.place is None)
+    report.data_files = sum(len(task.entries) for task in gathered.tasks if task.bucket_id is None)
+    report.size = sum(task.size for task in gathered.tasks if task.bucket_id is None)
     report.seconds = (context.clock.now_millis() - started) / 1000
     return report
 
@@ -238,11 +238,15 @@ def _tasks(version: Version) -> list[FilesTask]:
     if portion:
         tasks.append(FilesTask(version.snapshot, tuple(portion)))
     options = version.context.options
-    indexed = {(entry.partition, entry.bucket) for entry in version.index_entries}
-    as_a_whole = version.places if options.deletion_vectors_enabled or options.bucket == -1 else indexed & set(version.places)
-    for place in sorted(as_a_whole):
-        indexes = tuple(e for e in version.index_entries if (e.partition, e.bucket) == place)
-        tasks.append(FilesTask(version.snapshot, tuple(version.at(place)), place, indexes))
+    indexed = {entry.bucket_id for entry in version.index_entries}
+    as_a_whole = (
+        version.changed_buckets
+        if options.deletion_vectors_enabled or options.bucket == -1
+        else indexed & set(version.changed_buckets)
+    )
+    for bucket_id in sorted(as_a_whole):
+        indexes = tuple(e for e in version.index_entries if e.bucket_id == bucket_id)
+        tasks.append(FilesTask(version.snapshot, tuple(version.at(bucket_id)), bucket_id, indexes))
     return tasks
 
 
@@ -250,7 +254,7 @@ def _inside(
     context: TableContext, request: VerifyRequest, tasks: Sequence[FilesTask], engine: Engine, progress: Progress
 ) -> list[Violation]:
     if request.level == FULL:
-        engine.prepare(Work.of(entry.file for task in tasks if task.place is None for entry in task.entries), progress)
+        engine.prepare(Work.of(entry.file for task in tasks if task.bucket_id is None for entry in task.entries), progress)
     progress.start("Reading data files" if request.level == FULL else "Opening data files", len(tasks))
     look = functools.partial(look_into, context, request.level == FULL)
     try:
@@ -266,8 +270,8 @@ def look_into(context: TableContext, rows: bool, task: FilesTask) -> list[Violat
     """One task, on whatever engine."""
     version = Version(context, task.snapshot)
     version.__dict__["live"], version.__dict__["index_entries"] = list(task.entries), list(task.indexes)
-    if task.place is not None:
-        return list(check.check_bucket(version, task.place, rows=rows))
+    if task.bucket_id is not None:
+        return list(check.check_bucket(version, task.bucket_id, rows=rows))
     return [violation for entry in task.entries for violation in check.check_file(version, entry, rows=rows)]
 
 

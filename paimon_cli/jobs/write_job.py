@@ -26,6 +26,7 @@ from paimon_cli.jobs.input_report import empty_overwrite, with_all_faults, write
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options import option_catalog
 from paimon_cli.write.table_writer import Written
@@ -89,7 +90,7 @@ class WriteSummary:
     engine: str = ""
     engine_reason: str = ""
     seconds: float = 0.0
-    touched: tuple[tuple[bytes, int], ...] = field(default=(), repr=False)
+    touched: tuple[BucketId, ...] = field(default=(), repr=False)
     compacted: int = 0
     compaction_lost: str | None = None
     stalls: int = 0
@@ -134,7 +135,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
         engine=engine.name,
         engine_reason=engine.reason,
         seconds=(context.clock.now_millis() - started) / 1000,
-        touched=tuple((message.partition, message.bucket) for message in messages),
+        touched=tuple(message.bucket_id for message in messages),
         compacted=0 if refusal else sum(message.has_compact for message in messages),
         compaction_lost=str(refusal) if refusal else next(filter(None, (b.compaction_lost for b in written.buckets)), None),
         stalls=sum(bucket.stalls for bucket in written.buckets),
@@ -186,14 +187,14 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         ),
         splits=tuple(splits),
         total_buckets=context.options.bucket,
-        first_sequences={place: number + 1 for place, number in committed.max_sequences.items()},
+        first_sequences={bucket_id: number + 1 for bucket_id, number in committed.max_sequences.items()},
         read_snapshot_id=read_snapshot_id,
         file_stamp=file_stamp,
         parallelism=request.parallelism,
         compact_bucket=WriterCompaction(snapshot.id if snapshot else 0, file_stamp) if compacts else None,
         compacts_beside=request.compaction == ASYNC_COMPACTION,
         existing=state if compacts else {},
-        other_totals={p: total for p, total in totals.items() if total > 0 and total != context.options.bucket},
+        other_bucket_counts={p: total for p, total in totals.items() if total > 0 and total != context.options.bucket},
     )
 
 
@@ -280,7 +281,7 @@ def _commit(
             if request.overwrite:
                 covered = overwritten(plan.context, messages, request.static_partition)
                 read = plan.read_snapshot_id
-                result = committer.overwrite(messages, identity, keep_partition=covered.matches, read_snapshot_id=read)
+                result = committer.overwrite(messages, identity, replaced_partitions=covered.matches, read_snapshot_id=read)
             else:
                 result = committer.commit(messages, identity)
     except (Conflict, StorageUnavailable) as refusal:

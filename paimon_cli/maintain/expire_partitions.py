@@ -85,7 +85,7 @@ def drop_partitions(context: TableContext, partitions: Sequence[bytes], read_sna
     checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
     chosen = PartitionSpec.exactly(set(partitions))
     return Committer(checked).overwrite(
-        [], fresh_identity(context), keep_partition=chosen.matches, read_snapshot_id=read_snapshot_id
+        [], fresh_identity(context), replaced_partitions=chosen.matches, read_snapshot_id=read_snapshot_id
     )
 
 

@@ -15,11 +15,10 @@ from paimon_cli.commit.identity import fresh_identity
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import DataFileMeta, DeletionVectorRange, IndexFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, DeletionVectorRange, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 
-Place = tuple[bytes, int]
 _BLOCK = 8 << 20
 
 
@@ -27,7 +26,7 @@ _BLOCK = 8 << 20
 class BucketDifference:
     """What one bucket has too much and lacks against an older state; `total_buckets` is the older state's."""
 
-    place: Place
+    bucket_id: BucketId
     total_buckets: int
     gone: tuple[DataFileMeta, ...]
     missing: tuple[DataFileMeta, ...]
@@ -44,17 +43,17 @@ def differences(context: TableContext, latest: Snapshot, target: Snapshot) -> li
     now, then = _by_place(context.manifests.live_entries(latest)), _by_place(context.manifests.live_entries(target))
     indexes_now, indexes_then = _indexes(context, latest), _indexes(context, target)
     found = []
-    for place in sorted(now.keys() | then.keys() | indexes_now.keys() | indexes_then.keys()):
-        have, want = now.get(place, {}), then.get(place, {})
+    for bucket_id in sorted(now.keys() | then.keys() | indexes_now.keys() | indexes_then.keys()):
+        have, want = now.get(bucket_id, {}), then.get(bucket_id, {})
         gone = tuple(entry.file for identity, entry in have.items() if identity not in want)
         missing = tuple(entry.file for identity, entry in want.items() if identity not in have)
-        old, new = indexes_now.get(place, {}), indexes_then.get(place, {})
+        old, new = indexes_now.get(bucket_id, {}), indexes_then.get(bucket_id, {})
         gone_indexes = tuple(file for name, file in old.items() if name not in new)
         missing_indexes = tuple(file for name, file in new.items() if name not in old)
         if gone or missing or gone_indexes or missing_indexes:
             entry = next(iter((*want.values(), *have.values())), None)
             total = context.options.bucket if entry is None else entry.total_buckets
-            found.append(BucketDifference(place, total, gone, missing, gone_indexes, missing_indexes))
+            found.append(BucketDifference(bucket_id, total, gone, missing, gone_indexes, missing_indexes))
     return found
 
 
@@ -70,7 +69,7 @@ def restore_as_new(context: TableContext, latest: Snapshot, found: Iterable[Buck
 
 def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot, messages: list[CommitMessage]) -> None:
     """The message is complete before the first byte is copied: what fails half-way is deleted by its names."""
-    partition, bucket = found.place
+    partition, bucket = found.bucket_id
     stamp = context.names.uuid()
     names = {file.file_name: _new_name(file.file_name, f"data-{stamp}-{n}") for n, file in enumerate(found.missing)}
     indexes = [_renamed_index(file, f"index-{stamp}-{n}", names) for n, file in enumerate(found.missing_indexes)]
@@ -130,15 +129,15 @@ def _new_extra(extra: str, old: str, new: str) -> str:
     return new + extra.removeprefix(old) if extra.startswith(old) else f"{new}.{extra}"
 
 
-def _by_place(entries: Iterable[ManifestEntry]) -> dict[Place, dict[object, ManifestEntry]]:
-    found: dict[Place, dict[object, ManifestEntry]] = {}
+def _by_place(entries: Iterable[ManifestEntry]) -> dict[BucketId, dict[object, ManifestEntry]]:
+    found: dict[BucketId, dict[object, ManifestEntry]] = {}
     for entry in entries:
-        found.setdefault((entry.partition, entry.bucket), {})[entry.identity] = entry
+        found.setdefault(entry.bucket_id, {})[entry.identity] = entry
     return found
 
 
-def _indexes(context: TableContext, snapshot: Snapshot) -> dict[Place, dict[str, IndexFileMeta]]:
-    found: dict[Place, dict[str, IndexFileMeta]] = {}
+def _indexes(context: TableContext, snapshot: Snapshot) -> dict[BucketId, dict[str, IndexFileMeta]]:
+    found: dict[BucketId, dict[str, IndexFileMeta]] = {}
     for entry in context.manifests.index_entries(snapshot):
-        found.setdefault((entry.partition, entry.bucket), {})[entry.index_file.file_name] = entry.index_file
+        found.setdefault(entry.bucket_id, {})[entry.index_file.file_name] = entry.index_file
     return found

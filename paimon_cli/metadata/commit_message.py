@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_cli.metadata.data_file import DataFileMeta, IndexFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,10 @@ class CommitMessage:
     compact_new_index_files: tuple[IndexFileMeta, ...] = ()
     compact_deleted_index_files: tuple[IndexFileMeta, ...] = ()
     read_snapshot_id: int | None = None
+
+    @property
+    def bucket_id(self) -> BucketId:
+        return BucketId(self.partition, self.bucket)
 
     @property
     def has_append(self) -> bool:

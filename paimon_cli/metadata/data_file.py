@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
@@ -13,6 +13,17 @@ SOURCE_APPEND, SOURCE_COMPACT = 0, 1
 
 EMPTY_ROW = bytes(12)
 """Serialised BinaryRow of arity 0: partition of an unpartitioned table, key of an append table, empty statistics."""
+
+
+FileIdentity = tuple[object, ...]
+"""What makes two manifest entries refer to the same file."""
+
+
+class BucketId(NamedTuple):
+    """A bucket of a table. `partition`: its values as a serialised BinaryRow."""
+
+    partition: bytes
+    bucket: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +87,11 @@ class ManifestEntry:
     file: DataFileMeta
 
     @property
-    def identity(self) -> tuple[object, ...]:
+    def bucket_id(self) -> BucketId:
+        return BucketId(self.partition, self.bucket)
+
+    @property
+    def identity(self) -> FileIdentity:
         """The identity of an entry: an ADD and a DELETE with the same one cancel out (FORMAT.md, section 4.6)."""
         f = self.file
         return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_file_index, f.external_path)
@@ -117,6 +132,10 @@ class IndexManifestEntry:
     partition: bytes
     bucket: int
     index_file: IndexFileMeta
+
+    @property
+    def bucket_id(self) -> BucketId:
+        return BucketId(self.partition, self.bucket)
 
 
 @dataclass(frozen=True, slots=True)

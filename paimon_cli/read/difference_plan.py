@@ -8,14 +8,13 @@ from dataclasses import replace
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.sorted_runs import key_sections
-from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.file_bounds import TableBounds
 from paimon_cli.read.predicate import Predicate
 from paimon_cli.read.scan_plan import ABOVE_0, ALL_LEVELS, ScanPlan
 from paimon_cli.read.split import ScanCounts, Split
 
-Place = tuple[bytes, int]
 Buckets = tuple[BucketFiles, ...]
 Sides = tuple[Buckets, Buckets]
 
@@ -36,13 +35,13 @@ def plan_difference(
     return ScanPlan(after, tuple(splits), planner.counts, ABOVE_0 if context.options.hides_level_0 else ALL_LEVELS)
 
 
-def _sides(context: TableContext, old: Mapping[Place, BucketFiles], new: Mapping[Place, BucketFiles]) -> Iterator[Sides]:
+def _sides(context: TableContext, old: Mapping[BucketId, BucketFiles], new: Mapping[BucketId, BucketFiles]) -> Iterator[Sides]:
     """What has to be compared with what: bucket with bucket, or in partitions whose rows have moved all that changed."""
-    places: dict[bytes, list[Place]] = {}
-    for place in sorted(old.keys() | new.keys(), key=lambda place: (context.partition_path_of(place[0]), *place)):
-        if place[1] >= 0:
-            places.setdefault(place[0], []).append(place)
-    for found in places.values():
+    bucket_ids: dict[bytes, list[BucketId]] = {}
+    for bucket_id in sorted(old.keys() | new.keys(), key=lambda bucket_id: (context.partition_path_of(bucket_id[0]), *bucket_id)):
+        if bucket_id[1] >= 0:
+            bucket_ids.setdefault(bucket_id[0], []).append(bucket_id)
+    for found in bucket_ids.values():
         pairs = [(old.get(p) or BucketFiles(*p, 1, ()), new.get(p) or BucketFiles(*p, 1, ())) for p in found]
         if not _rows_may_move(context, [old[p] for p in found if p in old], [new[p] for p in found if p in new]):
             yield from (((before,), (after,)) for before, after in pairs)

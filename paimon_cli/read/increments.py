@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
-from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, BucketId, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.read.difference_plan import plan_difference
 from paimon_cli.read.increment_range import CHANGELOG, DIFF, IncrementRange
@@ -41,12 +41,12 @@ def plan_increment(context: TableContext, chosen: IncrementRange, mode: str, pre
 
 
 def _grouped(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
-    buckets: dict[tuple[bytes, int], BucketFiles] = {}
+    buckets: dict[BucketId, BucketFiles] = {}
     for entry in entries:
         if entry.kind == ADD:
-            place = (entry.partition, entry.bucket)
-            bucket = buckets.get(place) or BucketFiles(*place, entry.total_buckets, ())
-            buckets[place] = replace(bucket, files=(*bucket.files, entry.file))
+            bucket_id = entry.bucket_id
+            bucket = buckets.get(bucket_id) or BucketFiles(*bucket_id, entry.total_buckets, ())
+            buckets[bucket_id] = replace(bucket, files=(*bucket.files, entry.file))
     return list(buckets.values())
 
 

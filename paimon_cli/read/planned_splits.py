@@ -45,12 +45,12 @@ class PlannedSplits(Sequence[Split]):
         entries = [self.buckets.columns.entry(row) for row in rows]
         files: Sequence[DataFileMeta] = [entry.file for entry in entries]
         merges = bool(self.merges[number])
-        place = (entries[0].partition, entries[0].bucket)
+        bucket_id = entries[0].bucket_id
         bucket = BucketFiles(
-            *place,
+            *bucket_id,
             int(self.total_buckets[number]),
             tuple(self.order_files(files) if merges else files),
-            self.buckets.index_files.get(place, ()),
+            self.buckets.index_files.get(bucket_id, ()),
         )
         return Split(bucket, merges)
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from paimon_cli.bucket.file_indexes import FileFilters
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, ColumnBuckets, KeepPartition, Place, bucket_files
+from paimon_cli.history.table_state import BucketFiles, ColumnBuckets, KeepPartition, bucket_files
 from paimon_cli.lsm.sorted_runs import Section, key_sections
-from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.file_bounds import TableBounds
 from paimon_cli.read.planned_splits import PlannedSplits
@@ -80,11 +80,11 @@ def plan_added(
     planner = _Planner(context, predicate, None, None, False, merges=False)
     splits: list[Split] = []
     for buckets in added:
-        found: dict[Place, BucketFiles] = {}
+        found: dict[BucketId, BucketFiles] = {}
         for bucket in buckets:
             planner.count_added(bucket.partition, len(bucket.files))
             if planner.keep_partition(bucket.partition):
-                found[bucket.place] = bucket
+                found[bucket.bucket_id] = bucket
         splits += planner.plan(newest, found).splits
     return ScanPlan(newest, tuple(splits), planner.counts)
 
@@ -133,29 +133,29 @@ class _Planner:
         self.counts.files += files
         self.counts.files_skipped_by_partition += 0 if self.keep_partition(partition) else files
 
-    def plan(self, snapshot: Snapshot | None, found: Mapping[Place, BucketFiles]) -> ScanPlan:
+    def plan(self, snapshot: Snapshot | None, found: Mapping[BucketId, BucketFiles]) -> ScanPlan:
         """Splits of the buckets in the order of partitions and buckets."""
         if isinstance(found, ColumnBuckets) and self._asks_for_places_only():
             planned = column_splits(self._context, found, self._keep_bucket, self._shows_level, self.counts)
             if planned is not None:
                 return ScanPlan(snapshot, planned, self.counts, self._levels)
         splits: list[Split] = []
-        for place in sorted(found, key=lambda place: (self._context.partition_path_of(place[0]), *place)):
-            if self._counted_bucket(found, place):
-                splits += self._splits(found[place])
+        for bucket_id in sorted(found, key=lambda bucket_id: (self._context.partition_path_of(bucket_id[0]), *bucket_id)):
+            if self._counted_bucket(found, bucket_id):
+                splits += self._splits(found[bucket_id])
         return ScanPlan(snapshot, tuple(splits), self.counts, self._levels)
 
     def _asks_for_places_only(self) -> bool:
         return self._predicate is None or set(self._predicate.columns) <= set(self._context.schema.partition_keys)
 
-    def _counted_bucket(self, found: Mapping[Place, BucketFiles], place: Place) -> bool:
+    def _counted_bucket(self, found: Mapping[BucketId, BucketFiles], bucket_id: BucketId) -> bool:
         """Asked before the bucket's files are made."""
         if isinstance(found, ColumnBuckets):
-            total, files = found.totals(place)
+            total, files = found.totals(bucket_id)
         else:
-            total, files = found[place].total_buckets, len(found[place].files)
+            total, files = found[bucket_id].total_buckets, len(found[bucket_id].files)
         self.counts.buckets += 1
-        kept = self._keep_bucket(place[1], total)
+        kept = self._keep_bucket(bucket_id[1], total)
         if not kept:
             self.counts.buckets_skipped += 1
             self.counts.files_skipped_by_bucket += files

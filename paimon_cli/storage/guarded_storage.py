@@ -19,7 +19,7 @@ from paimon_cli.storage.directories import first_entries, keep_deleted, remove_e
 from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
 
 
-class CommitWay(enum.Enum):
+class PublishMethod(enum.Enum):
     """How files that only one writer may make are made."""
 
     LOCK = "lock"
@@ -52,14 +52,14 @@ class GuardedStorage:
     def __reduce__(self) -> tuple[Any, ...]:
         return GuardedStorage, (self.inner, self.root, self._lock, self._allow_unsafe_commit, self._names)
 
-    def commit_way(self) -> CommitWay:
+    def publish_method(self) -> PublishMethod:
         """Tries the store out, the first time. `Refused` if there is no way."""
         if self._lock is not None:
-            return CommitWay.LOCK
+            return PublishMethod.LOCK
         if self._has_primitive:
-            return CommitWay.PRIMITIVE
+            return PublishMethod.PRIMITIVE
         if self._allow_unsafe_commit:
-            return CommitWay.UNSAFE
+            return PublishMethod.UNSAFE
         raise Refused(
             f"no safe commit on {self.root}",
             "the store cannot create a file so that only one of several writers succeeds, and the catalog has no lock",
@@ -68,19 +68,19 @@ class GuardedStorage:
         )
 
     def check_commits(self) -> str | None:
-        way = self.commit_way()
+        way = self.publish_method()
         if self._lock is not None:
             self._lock.check()
-        if way is CommitWay.UNSAFE:
+        if way is PublishMethod.UNSAFE:
             return f"{self.root} has neither exclusive creation nor a lock: two commits at once may lose one of them"
         return None
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """As the protocol has it. `StorageUnavailable` (lock not had, or lost in time) means that nothing was written."""
-        way = self.commit_way()
-        if way is CommitWay.PRIMITIVE:
+        way = self.publish_method()
+        if way is PublishMethod.PRIMITIVE:
             return self.inner.put_if_absent(path, data)
-        if way is CommitWay.UNSAFE or self._lock is None:
+        if way is PublishMethod.UNSAFE or self._lock is None:
             return PutOutcome.EXISTS if self.inner.exists(path) else self._put(path, data)
         proven = self._has_primitive
         with self._lock.held() as lease:

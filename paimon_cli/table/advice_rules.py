@@ -155,7 +155,7 @@ def _rhythm(case: Case) -> dict[str, Figure]:
     figures: dict[str, Figure] = {
         "commits_looked_at": commits,
         "files_per_commit": round(files, 1),
-        "buckets_per_commit": round(sum(len({(e.partition, e.bucket) for e in entries}) for entries in added) / commits, 1),
+        "buckets_per_commit": round(sum(len({e.bucket_id for e in entries}) for entries in added) / commits, 1),
         "partitions_per_commit": round(sum(len({e.partition for e in entries}) for entries in added) / commits, 1),
     }
     times = [snapshot.time_millis for snapshot in case.writes]

@@ -108,8 +108,8 @@ def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
     states = bucket_files(context, snapshots[0])
     totals = [state.total_buckets for state in states.values()]
     begin: dict[Hashable, list[tuple[int, RunModel]]] = {
-        place: [(run.level, run_model(context, run.files)) for run in sorted_runs(state.files, context.key_of)]
-        for place, state in states.items()
+        bucket_id: [(run.level, run_model(context, run.files)) for run in sorted_runs(state.files, context.key_of)]
+        for bucket_id, state in states.items()
     }
     commits = []
     for snapshot in snapshots[1:]:
@@ -119,10 +119,10 @@ def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
         flushed: dict[Hashable, list[DataFileMeta]] = {}
         for entry in entries:
             if entry.kind == ADD:
-                flushed.setdefault((entry.partition, entry.bucket), []).append(entry.file)
+                flushed.setdefault(entry.bucket_id, []).append(entry.file)
                 totals.append(entry.total_buckets)
-        emptied = frozenset((entry.partition, entry.bucket) for entry in entries if entry.kind == DELETE)
-        runs = {place: _runs_of(context, files) for place, files in flushed.items()}
+        emptied = frozenset(entry.bucket_id for entry in entries if entry.kind == DELETE)
+        runs = {bucket_id: _runs_of(context, files) for bucket_id, files in flushed.items()}
         commits.append(SimulatedCommit[RunModel](snapshot.time_millis, runs, emptied))
     return SimulatedWorkload(commits, functools.partial(_merged, buckets=max(totals, default=1)), begin)
 

@@ -64,8 +64,8 @@ def vector_rows(
     entries = [e for e in _entries(context, snapshot, chosen, buckets) if e.index_file.index_type == DELETION_VECTORS]
     if snapshot is None or not entries:
         return []
-    places = {(entry.partition, entry.bucket) for entry in entries}
-    living = context.manifests.live_entries(snapshot, keep_entry=lambda e: (e.partition, e.bucket) in places)
+    bucket_ids = {entry.bucket_id for entry in entries}
+    living = context.manifests.live_entries(snapshot, keep_entry=lambda e: e.bucket_id in bucket_ids)
     files = {(entry.partition, entry.bucket, entry.file.file_name): entry.file for entry in living}
     rows = [row for entry in entries for row in _vector_rows(context, entry, files)]
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket, row.file))

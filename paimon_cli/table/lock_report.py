@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.errors import NotFound, Refused, UsageError
 from paimon_cli.storage.commit_lock import break_lock, held_locks
-from paimon_cli.storage.guarded_storage import CommitWay, GuardedStorage
+from paimon_cli.storage.guarded_storage import GuardedStorage, PublishMethod
 from paimon_cli.storage.lock_settings import LockSettings, lock_id, lock_settings
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -112,7 +112,7 @@ def _mechanism(storage: Storage) -> str:
     if not isinstance(storage, GuardedStorage):
         return PUT_IF_ABSENT
     try:
-        return PUT_IF_ABSENT if storage.commit_way() is CommitWay.PRIMITIVE else UNSAFE
+        return PUT_IF_ABSENT if storage.publish_method() is PublishMethod.PRIMITIVE else UNSAFE
     except Refused:
         return UNSAFE
 

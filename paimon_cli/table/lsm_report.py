@@ -13,9 +13,9 @@ from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import UsageError
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, Place, bucket_files, expect_buckets
+from paimon_cli.history.table_state import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.lsm.sorted_runs import KeyOf, SortedRun, highest_level, sorted_runs
-from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.data_file import ADD, BucketId
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.clock_and_names import moment_of_wall_clock
@@ -89,7 +89,7 @@ def lsm_rows(
         expect_buckets(context, buckets, bucket_files(context, snapshot).values())
     full = last_full_compactions(context, snapshot, states)
     refusal = why_not_compactable(context)
-    rows = (_lsm_row(context, state, snapshot.id, full.get((state.partition, state.bucket)), refusal) for state in states)
+    rows = (_lsm_row(context, state, snapshot.id, full.get(state.bucket_id), refusal) for state in states)
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket))
 
 
@@ -101,29 +101,29 @@ class LastFull:
     snapshot_id: int | None
 
 
-def last_full_compactions(context: TableContext, snapshot: Snapshot, states: Sequence[BucketFiles]) -> dict[Place, LastFull]:
+def last_full_compactions(context: TableContext, snapshot: Snapshot, states: Sequence[BucketFiles]) -> dict[BucketId, LastFull]:
     """By partition and bucket, for those that have a run above level 0.
 
     A compaction reaches the level of the oldest run only by taking that run along, so the last COMPACT snapshot that added a file
     there made it. A snapshot that is older than the run's newest file did not: the search through the history ends there.
     """
-    top = {(state.partition, state.bucket): highest_level(state.files) for state in states}
+    top = {state.bucket_id: highest_level(state.files) for state in states}
     from_files = {
-        (state.partition, state.bucket): LastFull(_newest_of_level(state, highest_level(state.files)), None)
+        state.bucket_id: LastFull(_newest_of_level(state, highest_level(state.files)), None)
         for state in states
         if highest_level(state.files)
     }
-    found: dict[Place, LastFull] = {}
+    found: dict[BucketId, LastFull] = {}
     for past in context.snapshots.newest_first():
         sought = from_files.keys() - found.keys()
-        if all(from_files[place].millis > past.time_millis + ZONES_MILLIS for place in sought):
+        if all(from_files[bucket_id].millis > past.time_millis + ZONES_MILLIS for bucket_id in sought):
             break
         if past.commit_kind != COMPACT or past.id > snapshot.id:
             continue
         for entry in context.manifests.delta_entries(past):
-            place = (entry.partition, entry.bucket)
-            if entry.kind == ADD and place in sought and entry.file.level == top[place]:
-                found[place] = LastFull(past.time_millis, past.id)
+            bucket_id = entry.bucket_id
+            if entry.kind == ADD and bucket_id in sought and entry.file.level == top[bucket_id]:
+                found[bucket_id] = LastFull(past.time_millis, past.id)
     return from_files | found
 
 

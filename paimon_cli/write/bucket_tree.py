@@ -133,7 +133,7 @@ class BucketTree:
 
     def _replace(self, before: Sequence[DataFileMeta], after: Sequence[DataFileMeta]) -> None:
         gone, made = {file.file_name for file in before}, {file.file_name for file in after}
-        newest = max(place for place, file in enumerate(self._live) if file.file_name in gone)
+        newest = max(bucket_id for bucket_id, file in enumerate(self._live) if file.file_name in gone)
         older, newer = self._live[: newest + 1], self._live[newest + 1 :]  # oldest first: it decides between equal numbers
         self._live = [*(file for file in older if file.file_name not in gone), *after, *newer]
         for file in before:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import file_facts
+from paimon_cli.metadata.data_file import BucketId, file_facts
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.write.bucket_tree import BucketTree, Compactions
 from paimon_cli.write.write_buffer import SortBuffer, WriteBuffer
@@ -35,10 +35,10 @@ class WrittenBucket:
 class BucketWriter:
     """One bucket of a task: its part of the write buffer, its tree, and the files of this task in it."""
 
-    def __init__(self, plan: WritePlan, key: tuple[bytes, int], pool: WriteBuffer, compactions: Compactions | None) -> None:
+    def __init__(self, plan: WritePlan, key: BucketId, pool: WriteBuffer, compactions: Compactions | None) -> None:
         self._plan = plan
         self._key = key
-        self._place = plan.context.place_of(*key)
+        self._place = plan.context.bucket_path(*key)
         self._first_sequence = plan.first_sequence(*key)
         self._tree = BucketTree(plan.context, plan.existing.get(key, BucketFiles(*key, plan.total_buckets, ())), compactions)
         self._names = DataFileNames(plan.context, plan.file_stamp)

@@ -15,6 +15,7 @@ from paimon_cli.bucket.data_file_writer import check_writable
 from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.storage.read_ahead import ReadAhead
 from paimon_cli.storage.trace import Step
 from paimon_cli.write.bucket_router import BucketRouter
@@ -84,7 +85,7 @@ class TableWriter:
         self._compactions = None
         if plan.compact_bucket is not None:
             self._compactions = Compactions(plan.context, plan.compact_bucket, executor or self._executor())
-        self._buckets: dict[tuple[bytes, int], BucketWriter] = {}
+        self._buckets: dict[BucketId, BucketWriter] = {}
 
     def _executor(self) -> Executor:
         is_beside = self._plan.compacts_beside and self._plan.context.read_threads > 1
@@ -115,7 +116,7 @@ class TableWriter:
         # Sorted while they are in the processor's cache: the flush then merges runs instead of gathering rows from everywhere.
         order = stable_order(order_words([batch.column(name) for name in self._keys]))
         for partition, number, rows in self._router.split(batch, order):
-            key = (partition, number)
+            key = BucketId(partition, number)
             if key not in self._buckets:
                 self._plan.check_total(partition)
                 self._buckets[key] = BucketWriter(self._plan, key, self._buffer, self._compactions)

@@ -14,7 +14,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import SOURCE_APPEND, DataFileMeta
+from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta
 from paimon_cli.write.bucket_tree import CompactBucket
 
 Tallies = dict[int, Tally]
@@ -48,18 +48,18 @@ class WritePlan:
     incoming: RowSource
     splits: tuple[Any, ...]
     total_buckets: int
-    first_sequences: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    first_sequences: dict[BucketId, int] = field(default_factory=dict)
     read_snapshot_id: int | None = None
     file_stamp: str = ""
     parallelism: int | None = None
     compact_bucket: CompactBucket | None = None
     compacts_beside: bool = False
-    existing: Mapping[tuple[bytes, int], BucketFiles] = field(default_factory=dict)
-    other_totals: Mapping[bytes, int] = field(default_factory=dict)
+    existing: Mapping[BucketId, BucketFiles] = field(default_factory=dict)
+    other_bucket_counts: Mapping[bytes, int] = field(default_factory=dict)
 
     def check_total(self, partition: bytes) -> None:
         """`UsageError` if rows of that partition would go into other buckets than older ones of their keys."""
-        total = self.other_totals.get(partition)
+        total = self.other_bucket_counts.get(partition)
         if total is not None:
             place, table = self.context.partition_path_of(partition).rstrip("/") or "the table", self.context.layout.argument
             raise UsageError(
@@ -69,7 +69,7 @@ class WritePlan:
             )
 
     def first_sequence(self, partition: bytes, bucket: int) -> int:
-        return self.first_sequences.get((partition, bucket), 0)
+        return self.first_sequences.get(BucketId(partition, bucket), 0)
 
     def level_0_writer(self, partition: bytes, bucket: int, names: DataFileNames) -> DataFileWriter:
         return DataFileWriter(self.context, partition, bucket, level=0, source=SOURCE_APPEND, names=names)

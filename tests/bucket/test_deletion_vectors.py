@@ -36,7 +36,7 @@ def test_every_listed_file_has_its_vector_and_no_other_file_has_one(tmp_path: Pa
     deleted = {name: list(vector.positions) for name, vector in vectors.by_file.items()}
     assert deleted == {name: list(vectors.of(name).positions) for name in deleted} and all(deleted.values())  # type: ignore[union-attr]
     assert vectors.of("data-none-0.parquet") is None and NO_VECTORS.of(ranges[0].data_file_name) is None
-    place = context.place_of(bucket.partition, bucket.bucket)
+    place = context.bucket_path(bucket.partition, bucket.bucket)
     size = Path(context.layout.index(index.file_name)).stat().st_size
     told = {"bucket": place, "file": index.file_name, "vectors": len(ranges), "bytes": size}
     assert [(step.name, step.facts) for step in steps] == [("deletion_vectors", told)]

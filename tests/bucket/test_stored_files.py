@@ -50,33 +50,33 @@ def table_of(folder: Path, count: int = 5, **options: str) -> tuple[TableContext
 def test_files_know_how_many_rows_they_hold(tmp_path: Path, form: str) -> None:
     context, bucket = table_of(tmp_path, file_format=form)
     (stored,) = bucket.files
-    assert stored_row_count(context, *bucket.place, stored) == stored.row_count == 5
+    assert stored_row_count(context, *bucket.bucket_id, stored) == stored.row_count == 5
     wrong = replace(stored, row_count=6)
     with pytest.raises(DamagedFile, match="it holds 5 rows, its manifest says 6"):
-        list(read_data_file(context, *bucket.place, wrong, ["k"], 100))
-    path = Path(context.data_file_path(*bucket.place, stored))
+        list(read_data_file(context, *bucket.bucket_id, wrong, ["k"], 100))
+    path = Path(context.data_file_path(*bucket.bucket_id, stored))
     path.write_bytes(b"no such format at all, though long enough for a footer")
     with pytest.raises(DamagedFile, match="cannot open data file"):
-        stored_row_count(context, *bucket.place, stored)
+        stored_row_count(context, *bucket.bucket_id, stored)
     with pytest.raises(DamagedFile, match="cannot read data file"):
-        list(read_data_file(context, *bucket.place, stored, ["k"], 100))
+        list(read_data_file(context, *bucket.bucket_id, stored, ["k"], 100))
     path.unlink()
     with pytest.raises(DamagedFile, match="the storage has no such file"):
-        stored_row_count(context, *bucket.place, stored)
+        stored_row_count(context, *bucket.bucket_id, stored)
     with pytest.raises(DamagedFile, match="is missing"):
-        list(read_data_file(context, *bucket.place, stored, ["k"], 100))
+        list(read_data_file(context, *bucket.bucket_id, stored, ["k"], 100))
     path.with_suffix(".lance").write_bytes(b"x")
     other = replace(stored, file_name=f"{path.stem}.lance")
     for ask in (stored_row_count, lambda *given: list(read_data_file(*given, ["k"], 100))):
         with pytest.raises(NotSupported, match="its format lance"):
-            ask(context, *bucket.place, other)
+            ask(context, *bucket.bucket_id, other)
 
 
 @pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize(("batch", "sizes"), [(1, [1] * 5), (2, [2, 2, 1]), (5, [5]), (9, [5])])
 def test_batches_are_no_longer_than_asked(tmp_path: Path, form: str, batch: int, sizes: list[int]) -> None:
     context, bucket = table_of(tmp_path, file_format=form)
-    found = list(read_data_file(context, *bucket.place, bucket.files[0], ["v", VALUE_KIND, "_KEY_k"], batch))
+    found = list(read_data_file(context, *bucket.bucket_id, bucket.files[0], ["v", VALUE_KIND, "_KEY_k"], batch))
     assert [one.num_rows for one in found] == sizes and found[0].schema.names == ["v", VALUE_KIND, "_KEY_k"]
     whole = pa.Table.from_batches(found).to_pydict()
     assert whole == {"v": [f"v{number}" for number in range(5)], VALUE_KIND: [0] * 5, "_KEY_k": list(range(5))}
@@ -96,20 +96,20 @@ def test_timestamps_that_wrap_round_are_refused(tmp_path: Path) -> None:
     snapshot = context.snapshots.latest()
     assert snapshot is not None
     (bucket,) = bucket_files(context, snapshot).values()
-    path = context.data_file_path(*bucket.place, bucket.files[0])
+    path = context.data_file_path(*bucket.bucket_id, bucket.files[0])
     stored = pq.read_table(path, coerce_int96_timestamp_unit="us")
     far = pa.array([datetime.datetime(3000, 1, 1)], pa.timestamp("us"))
     far_rows = stored.set_column(stored.schema.get_field_index("w"), "w", far)
     pq.write_table(far_rows, path, use_deprecated_int96_timestamps=True)
     with pytest.raises(NotSupported, match="column w holds a timestamp before 1677 or after 2262"):
-        list(read_data_file(context, *bucket.place, bucket.files[0], ["w"], 10))
-    assert [one.num_rows for one in read_data_file(context, *bucket.place, bucket.files[0], ["k"], 10)] == [1]
+        list(read_data_file(context, *bucket.bucket_id, bucket.files[0], ["w"], 10))
+    assert [one.num_rows for one in read_data_file(context, *bucket.bucket_id, bucket.files[0], ["k"], 10)] == [1]
 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "lz4", "none"])
 def test_parquet_files_are_compressed_as_asked(tmp_path: Path, codec: str) -> None:
     context, bucket = table_of(tmp_path, count=100, file_compression=codec)
-    footer = pq.read_metadata(context.data_file_path(*bucket.place, bucket.files[0]))
+    footer = pq.read_metadata(context.data_file_path(*bucket.bucket_id, bucket.files[0]))
     found = {footer.row_group(0).column(number).compression for number in range(footer.num_columns)}
     assert found == {"UNCOMPRESSED" if codec == "none" else codec.upper()}
 

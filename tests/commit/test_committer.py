@@ -272,11 +272,11 @@ def test_overwrite_replaces_the_selected_partitions_only(tmp_path: Path) -> None
         [CommitMessage(one, 0, 2, new_files=(data_file("a"),)), CommitMessage(two, 0, 2, new_files=(data_file("b"),))], ME
     )
     message = CommitMessage(one, 3, 4, new_files=(data_file("c", rows=1),))  # also with another bucket count
-    (snapshot,) = committer.overwrite([message], ME, keep_partition=lambda p: p == one).snapshots
+    (snapshot,) = committer.overwrite([message], ME, replaced_partitions=lambda p: p == one).snapshots
     assert (snapshot.commit_kind, snapshot.total_record_count, snapshot.delta_record_count) == ("OVERWRITE", 11, -9)
     assert live_names(context) == ["b@0", "c@0"]
     with pytest.raises(UsageError, match="dt=2024-01-02"):
-        committer.overwrite([CommitMessage(two, 0, 2, new_files=(data_file("d"),))], ME, keep_partition=lambda p: p == one)
+        committer.overwrite([CommitMessage(two, 0, 2, new_files=(data_file("d"),))], ME, replaced_partitions=lambda p: p == one)
 
 
 def test_overwrite_takes_files_of_lost_races_along(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_overwrite_takes_files_of_lost_races_along(tmp_path: Path) -> None:
     append(rival, data_file("before"))
     context = make_table(tmp_path / "t", storage=RacingStorage(rival, 2))
     message = CommitMessage(EMPTY_ROW, 1, 2, new_files=(data_file("mine"),))
-    result = Committer(context).overwrite([message], ME, keep_partition=lambda p: True)
+    result = Committer(context).overwrite([message], ME, replaced_partitions=lambda p: True)
     assert result.attempts == 3
     assert live_names(context) == ["mine@0"]
     assert result.snapshots[0].total_record_count == 10
@@ -295,10 +295,10 @@ def test_overwriting_with_nothing_truncates(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"bucket": "-1"})
     message = CommitMessage(EMPTY_ROW, 0, -1, new_files=(data_file("a"),), new_index_files=(hash_index("i"),))
     Committer(context).commit([message], ME)
-    (snapshot,) = Committer(context).overwrite([], ME, keep_partition=lambda p: True).snapshots
+    (snapshot,) = Committer(context).overwrite([], ME, replaced_partitions=lambda p: True).snapshots
     assert snapshot.total_record_count == 0 and live_names(context) == []
     assert context.manifests.index_entries(snapshot) == []
-    assert Committer(context).overwrite([], ME, keep_partition=lambda p: True) == CommitResult(attempts=1)
+    assert Committer(context).overwrite([], ME, replaced_partitions=lambda p: True) == CommitResult(attempts=1)
 
 
 def test_two_snapshots_made_at_once_are_one_attempt(tmp_path: Path) -> None:

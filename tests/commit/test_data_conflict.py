@@ -180,7 +180,7 @@ def test_an_overwrite_by_others_is_a_write_even_if_it_only_deletes(tmp_path: Pat
     context = make_table(tmp_path / "t", BY_BUCKET)
     theirs(context, "old")
     messages = [] if name is None else [CommitMessage(EMPTY_ROW, 1, 2, new_files=(data_file(name),))]
-    Committer(context).overwrite(messages, RIVAL, keep_partition=lambda p: True, read_snapshot_id=1)
+    Committer(context).overwrite(messages, RIVAL, replaced_partitions=lambda p: True, read_snapshot_id=1)
     with pytest.raises(DataConflict, match=r"snapshot 2 \(OVERWRITE, user rival\)"):
         append(context, "mine", read=1)
 
@@ -300,8 +300,8 @@ def test_an_overwrite_replaces_only_what_it_has_read(tmp_path: Path, options: di
     theirs(context, "other", where=TWO)
     mine = CommitMessage(ONE, 0, 2, new_files=(data_file("mine"),), read_snapshot_id=1)
     with pytest.raises(DataConflict, match="dt=2024-01-01/bucket-1"):
-        Committer(context).overwrite([mine], ME, keep_partition=lambda p: p == ONE, read_snapshot_id=1)
-    Committer(context).overwrite([mine], ME, keep_partition=lambda p: p == ONE, read_snapshot_id=2)
+        Committer(context).overwrite([mine], ME, replaced_partitions=lambda p: p == ONE, read_snapshot_id=1)
+    Committer(context).overwrite([mine], ME, replaced_partitions=lambda p: p == ONE, read_snapshot_id=2)
     assert live_names(context) == ["mine@0", "other@0"]
 
 

@@ -141,7 +141,7 @@ def test_a_partition_that_was_emptied_may_get_another_bucket_count(tmp_path: Pat
     context = make_table(tmp_path / "t", partitioned=True)
     one = partition("2024-01-01")
     commit(context, where=one, new_files=(data_file("a"),))
-    Committer(context).overwrite([], ME, keep_partition=lambda p: True)
+    Committer(context).overwrite([], ME, replaced_partitions=lambda p: True)
     commit(context, where=one, new_files=(data_file("b"),), count=4)
     assert live_names(context) == ["b@0"]
 

@@ -13,7 +13,7 @@ import pytest
 
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.commit.own_commits import OwnCommits
+from paimon_cli.commit.own_commits import Deduplication
 from paimon_cli.errors import Conflict, FilesConflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
@@ -340,12 +340,12 @@ def test_a_stray_snapshot_of_a_huge_number_is_not_counted_up_to(tmp_path: Path) 
     """It appears between two looks of a commit: nothing says what was committed below it."""
     context = make_table(tmp_path / "t")
     append(context, "first", OTHER)
-    own = OwnCommits(context, JOB)
-    assert not own.made_before()
+    own = Deduplication(context, JOB)
+    assert not own.already_committed()
     stray = replace(context.snapshots.get(1), id=2**62)
     Path(context.layout.snapshot(stray.id)).write_text(stray.to_json())
     Path(context.layout.latest_hint).write_text(str(stray.id))
     latest = context.snapshots.latest()
     assert latest is not None and latest.id == stray.id
     with pytest.raises(Conflict, match="snapshot 2 has expired"):
-        own.made_meanwhile(latest, "APPEND")
+        own.committed_since_begin(latest, "APPEND")

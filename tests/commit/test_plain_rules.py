@@ -11,7 +11,7 @@ import pytest
 
 from paimon_cli.commit import manifest_merging
 from paimon_cli.commit.abort import created_files, delete_created_files, files_named_since
-from paimon_cli.commit.attempts import Attempts
+from paimon_cli.commit.attempts import RetryPolicy
 from paimon_cli.commit.bucket_counts import check_bucket_counts
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.data_conflict import WrittenRanges
@@ -19,7 +19,7 @@ from paimon_cli.commit.files_conflict import check_files
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity
 from paimon_cli.commit.manifest_merging import merge_manifests
 from paimon_cli.commit.metadata_writer import MetadataWriter
-from paimon_cli.commit.own_commits import OwnCommits, users_behind
+from paimon_cli.commit.own_commits import Deduplication, users_behind
 from paimon_cli.commit.removed_files import who_removed
 from paimon_cli.commit.snapshot_changes import SnapshotChanges, append_changes, compact_changes, overwrite_changes
 from paimon_cli.commit.snapshot_publish import publish
@@ -280,11 +280,11 @@ def test_five_puts_without_an_answer_are_enough() -> None:
 
 def test_time_is_counted_from_the_first_attempt() -> None:
     context = paper_table({"commit.timeout": "7 s", "commit.max-retries": "3"})
-    attempts = Attempts(context)
+    attempts = RetryPolicy(context)
     assert (attempts.made, attempts.elapsed_millis) == (0, 0)
     context.clock.sleep(1.5)
     assert attempts.elapsed_millis == 1500
-    assert "1.5 s (commit.max-retries=3, commit.timeout=7000 ms)" in attempts.spent().why
+    assert "1.5 s (commit.max-retries=3, commit.timeout=7000 ms)" in attempts.exhausted().why
 
 
 # ---- manifests ----------------------------------------------------------------------------------------------------------
@@ -639,12 +639,12 @@ def test_who_committed_before(seed: int) -> None:
                 expected = "untold"
         if expected == "untold" and identity.assume_new:
             expected = False
-    own = OwnCommits(context, identity)
+    own = Deduplication(context, identity)
     if expected == "untold":
         with pytest.raises(Refused):
-            own.made_before()
+            own.already_committed()
     else:
-        assert own.made_before() is expected
+        assert own.already_committed() is expected
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -652,8 +652,8 @@ def test_who_committed_meanwhile(seed: int) -> None:
     dice = random.Random(seed)
     context, listed = past(dice)
     identity = CommitIdentity("me", dice.choice([1, 3, 5, BATCH_IDENTIFIER]), listed[0].id - 1, assume_new=True)
-    own = OwnCommits(context, identity)
-    assert not own.made_meanwhile(None, "APPEND")
+    own = Deduplication(context, identity)
+    assert not own.committed_since_begin(None, "APPEND")
     seen = dice.randint(0, len(listed))
     own._seen = listed[seen - 1].id if seen else listed[0].id - 1
     lost = dice.choice([None, *listed[:-1]])
@@ -674,13 +674,13 @@ def test_who_committed_meanwhile(seed: int) -> None:
             break
     if isinstance(expected, str):
         with pytest.raises(Conflict, match=expected):
-            own.made_meanwhile(listed[-1], kind)
+            own.committed_since_begin(listed[-1], kind)
     else:
-        assert own.made_meanwhile(listed[-1], kind) is expected
+        assert own.committed_since_begin(listed[-1], kind) is expected
         if not expected and identity.is_repeatable:
             for snapshot in listed:
                 context.storage.delete(context.layout.snapshot(snapshot.id))
-            assert not own.made_meanwhile(listed[-1], kind), "each is looked at once"
+            assert not own.committed_since_begin(listed[-1], kind), "each is looked at once"
 
 
 @pytest.mark.parametrize("seed", range(150))

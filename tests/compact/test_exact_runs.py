@@ -67,9 +67,9 @@ def test_a_task_is_made_of_little(tmp_path: Path) -> None:
     files = (data_file("a"), replace(data_file("b"), file_size=7))
     task = CompactionTask(EMPTY_ROW, 1, 2, files, 5, 5, True, "r", "a", 2, 1, 3)
     assert (task.file_stamp, task.rewrite_all, task.state, task.memory) == ("", False, UNKNOWN, None)
-    assert (task.bucket_size, task.oldest_size, task.size, task.place) == (0, 0, 1007, (EMPTY_ROW, 1))
+    assert (task.bucket_size, task.oldest_size, task.size, task.bucket_id) == (0, 0, 1007, (EMPTY_ROW, 1))
     left = LeftAlone(EMPTY_ROW, 1, 4, "why")
-    assert (left.state, left.files, left.size, left.runs_before, left.place) == (UNKNOWN, 0, 0, 4, (EMPTY_ROW, 1))
+    assert (left.state, left.files, left.size, left.runs_before, left.bucket_id) == (UNKNOWN, 0, 0, 4, (EMPTY_ROW, 1))
 
 
 def written(folder: Path, **options: str) -> tuple[TableContext, list[Step], BucketFiles]:

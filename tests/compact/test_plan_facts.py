@@ -62,7 +62,7 @@ def test_a_plan_says_what_the_files_are(tmp_path: Path, seed: int) -> None:
     found = plan_bucket(context, bucket, strategy, 9, "stamp", state)
     total = sum(file.file_size for file in bucket.files)
     rewrites = options["compaction.force-rewrite-all-files"] == "true"
-    assert found.place == (EMPTY_ROW, bucket.bucket) and found.runs_before == len(runs)
+    assert found.bucket_id == (EMPTY_ROW, bucket.bucket) and found.runs_before == len(runs)
     if isinstance(found, LeftAlone):
         assert (found.files, found.size, found.runs) == (len(bucket.files), total, len(runs))
         if strategy == "full":
@@ -139,7 +139,7 @@ def test_a_round_takes_the_buckets_with_most_runs(tmp_path: Path, seed: int) -> 
         if fits and (limits.max_buckets is None or len(taken) < limits.max_buckets):
             taken.append(task)
     found = within_limits(planned, limits)
-    assert [one.place for one in found] == [one.place for one in planned]
+    assert [one.bucket_id for one in found] == [one.bucket_id for one in planned]
     for before, after in zip(planned, found, strict=True):
         if isinstance(before, LeftAlone) or before in taken:
             assert after == before

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from paimon_cli.commit import abort, committer, snapshot_publish
-from paimon_cli.commit.own_commits import OwnCommits
+from paimon_cli.commit.own_commits import Deduplication
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain import expire_snapshots, rollback, snapshot_files, used_names
@@ -69,7 +69,7 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
     ),
     "nobody asks whether the commit was made before": (
         "write",
-        lambda: mock.patch.multiple(OwnCommits, made_before=lambda _: False, made_meanwhile=lambda *_: False),
+        lambda: mock.patch.multiple(Deduplication, already_committed=lambda _: False, committed_since_begin=lambda *_: False),
     ),
     "an existing snapshot is always somebody else's": (
         "write", lambda: mock.patch.object(snapshot_publish, "_read_back", lambda *_: b"theirs"),

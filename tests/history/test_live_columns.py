@@ -66,10 +66,10 @@ def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch)
     assert len(asked) == len(set(asked))
     added = [entry.partition for batch in batches for entry in batch if entry.kind == ADD]
     assert {p: n for p, n in seen.items() if n} == {p: added.count(p) for p in set(added)}
-    places = {(entry.partition, entry.bucket): None for entry in expected}
+    places = {entry.bucket_id: None for entry in expected}
     assert list(found.rows_by_place) == list(places)
     assert found.greatest_by_place("max_sequences") == {
-        place: max(e.file.max_sequence_number for e in expected if (e.partition, e.bucket) == place) for place in places
+        place: max(e.file.max_sequence_number for e in expected if e.bucket_id == place) for place in places
     }
 
 
@@ -99,7 +99,7 @@ def test_what_a_commit_is_checked_against(tmp_path: Path, monkeypatch: pytest.Mo
         found.append((live_at(context, snapshot, places), committed_state(bucket_files(context, snapshot))))
     assert found[0] == found[1]
     at_places = found[0][0]
-    assert {(entry.partition, entry.bucket) for entry in at_places.entries} == set(places) and len(at_places.entries) == 6
+    assert {entry.bucket_id for entry in at_places.entries} == set(places) and len(at_places.entries) == 6
     assert at_places.totals == {(partition, 2) for partition, _ in places}
     assert live_at(context, snapshot, [(places[0][0], 7)]).entries == []
 

@@ -120,4 +120,4 @@ def test_where_files_lie(tmp_path: Path, given: str | None, directory: str) -> N
     assert context.bucket_directory(day, 3) == f"{context.url}/{directory}dt=2024-01-01/bucket-3"
     assert context.data_file_path_of(day, 3, "f") == f"{context.url}/{directory}dt=2024-01-01/bucket-3/f"
     assert context.data_file_path(day, -2, data_file("g")) == f"{context.url}/{directory}dt=2024-01-01/bucket-postpone/g"
-    assert context.place_of(day, 3) == "dt=2024-01-01/bucket-3"
+    assert context.bucket_path(day, 3) == "dt=2024-01-01/bucket-3"

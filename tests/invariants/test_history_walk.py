@@ -40,7 +40,7 @@ def told(bench: Bench) -> list[WalkedVersion]:
         assert version.row_count == alone.row_count and version.delta == alone.delta
         if version.before is not None:
             before = Version(context, context.snapshots.get(version.snapshot.id - 1))
-            for place in version.places:
+            for place in version.changed_buckets:
                 assert {e.identity for e in version.before.at(place)} == {e.identity for e in before.at(place)}
                 assert version.before.highest_sequence(place) >= before.highest_sequence(place)
             assert all(version.before.holds(e) == before.holds(e) for e in (*alone.live, *alone.delta))
@@ -61,7 +61,12 @@ def test_a_merged_manifest_with_a_lie(tmp_path: Path) -> None:
     bench = busy_table(tmp_path)
     bench.reforge(base=lambda entries: entries[:-1])
     *_, last = walk(bench.context, bench.context.snapshots.ids())
-    assert isinstance(last, WalkedVersion) and len(last.lost) == 1 and not last.smuggled and not last.recognised
+    assert (
+        isinstance(last, WalkedVersion)
+        and len(last.missing_from_base) == 1
+        and not last.unexpected_in_base
+        and not last.recognised
+    )
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_the_run_does_what_the_dry_run_said(table: TableContext, strategy: str) 
     assert [replace(task, file_stamp="", state=None) for task in summary.plan.tasks] == [
         replace(task, file_stamp="", state=None) for task in plan.tasks
     ]
-    assert [row.runs_after for row in told] == [run_counts(table)[d.place] for d in plan.decisions]
+    assert [row.runs_after for row in told] == [run_counts(table)[d.bucket_id] for d in plan.decisions]
     assert sum(row.files for row in told) == summary.files_before
     assert sum(row.read_bytes for row in told) == summary.bytes_before
     assert sum(row.write_bytes for row in told) == pytest.approx(summary.bytes_after, rel=0.7)
@@ -158,7 +158,7 @@ def test_gentle_waits_are_remembered_from_plan_to_plan(tmp_path: Path) -> None:
     picked = []
     for _ in range(5):
         (decision,) = plan_compaction(context, CompactRequest("minor"), "", states).decisions  # type: ignore[arg-type]
-        states[decision.place] = decision.state
+        states[decision.bucket_id] = decision.state
         picked.append(isinstance(decision, CompactionTask))
     assert picked == [False] * 4 + [True]
 

@@ -112,11 +112,11 @@ def test_cross_partition_tables_need_no_hash_index(tmp_path: Path) -> None:
     write(context, [{"k": 1, "dt": "a"}])
     dynamic = TableContext.open(str(tmp_path / "t"), {"bucket": "-1"})
     version = Version(dynamic, dynamic.snapshots.latest())
-    (place,) = version.places
+    (place,) = version.changed_buckets
     assert list(hash_index_holds_every_key(version, place)) == []
     inside = make_table(tmp_path / "u", {"k": "INT NOT NULL"}, ["k"])
     write(inside, [{"k": 1}])
     indexless = TableContext.open(str(tmp_path / "u"), {"bucket": "-1"})
     version = Version(indexless, indexless.snapshots.latest())
-    (place,) = version.places
+    (place,) = version.changed_buckets
     assert [found.code for found in hash_index_holds_every_key(version, place)] == ["PV041"]

@@ -109,7 +109,7 @@ def test_copies_have_names_of_their_own_and_the_same_bytes(replaced: Replaced) -
     assert sorted(file.file_name for file in found.missing_indexes) == ["keys", "vectors"]
     names = ("a.parquet", "b.zstd.parquet", "bare", "vectors", "keys")
     assert found.copied_bytes == sum(len(contents[name]) for name in names)
-    assert (found.place, found.total_buckets) == ((EMPTY_ROW, 1), 2)
+    assert (found.bucket_id, found.total_buckets) == ((EMPTY_ROW, 1), 2)
     result = restore_as_new(context, replaced.latest, [found])
     restored = result.snapshots[-1]
     assert not differences(context, restored, restored)

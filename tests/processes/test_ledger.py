@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from paimon_cli.commit.own_commits import OwnCommits
+from paimon_cli.commit.own_commits import Deduplication
 from tests.processes.actors import commit_once, wrong_in_a_read
 from tests.processes.kills import Killing
 from tests.processes.ledger import ACCOUNTS, DEPOSIT, FIRST_KEY, REGISTERS, Rows, changes, complaints, state
@@ -67,7 +67,7 @@ def test_an_acknowledged_commit_that_is_not_there(place: Place) -> None:
 
 
 def test_a_commit_that_was_made_twice(place: Place) -> None:
-    with mock.patch.multiple(OwnCommits, made_before=lambda _: False, made_meanwhile=lambda *_: False):
+    with mock.patch.multiple(Deduplication, already_committed=lambda _: False, committed_since_begin=lambda *_: False):
         commit_once(place, 1, 1)
     assert "writer 1 committed [1] more than once" in wrong(place)
 

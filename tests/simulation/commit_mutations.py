@@ -220,8 +220,8 @@ def sequence_numbers_from_zero() -> Patch:
 @planted_in("writer-writer-restart")
 def repeated_commit_not_recognised() -> Patch:
     return both(
-        patch.object(own_commits.OwnCommits, "made_before", lambda self: False),
-        patch.object(own_commits.OwnCommits, "made_meanwhile", lambda self, latest, kind: False),
+        patch.object(own_commits.Deduplication, "already_committed", lambda self: False),
+        patch.object(own_commits.Deduplication, "committed_since_begin", lambda self, latest, kind: False),
     )
 
 
@@ -233,7 +233,7 @@ def repeated_commit_looked_for_in_the_newest_snapshot_only() -> Patch:
         same = latest is not None and latest.commit_user == self._identity.user
         return same and latest.commit_identifier >= self._identity.identifier
 
-    return patch.object(own_commits.OwnCommits, "made_before", newest)
+    return patch.object(own_commits.Deduplication, "already_committed", newest)
 
 
 @planted_in("slow-writer-restart")
@@ -256,7 +256,7 @@ def users_are_forgotten_with_their_snapshots() -> Patch:
 
 @planted_in("twins")
 def twins_commit_not_seen_between_attempts() -> Patch:
-    return patch.object(own_commits.OwnCommits, "made_meanwhile", lambda self, latest, kind: False)
+    return patch.object(own_commits.Deduplication, "committed_since_begin", lambda self, latest, kind: False)
 
 
 # manifests

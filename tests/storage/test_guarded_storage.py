@@ -17,7 +17,7 @@ from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.commit_lock import CommitLock
-from paimon_cli.storage.guarded_storage import CommitWay, GuardedStorage, check_commits
+from paimon_cli.storage.guarded_storage import GuardedStorage, PublishMethod, check_commits
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.lock_database import open_database
 from paimon_cli.storage.lock_settings import LockSettings
@@ -91,15 +91,15 @@ def test_all_else_is_the_inner_storage_s() -> None:
 class TestTheWay:
     def test_a_lock_comes_first(self, space: str, settings: LockSettings) -> None:
         for store in (MemoryStorage(space), NoPrimitive(space)):
-            assert GuardedStorage(store, ROOT, CommitLock(settings, ROOT)).commit_way() is CommitWay.LOCK
-            assert GuardedStorage(store, ROOT, CommitLock(settings, ROOT), True).commit_way() is CommitWay.LOCK
+            assert GuardedStorage(store, ROOT, CommitLock(settings, ROOT)).publish_method() is PublishMethod.LOCK
+            assert GuardedStorage(store, ROOT, CommitLock(settings, ROOT), True).publish_method() is PublishMethod.LOCK
 
     def test_then_the_primitive(self, space: str) -> None:
-        assert GuardedStorage(MemoryStorage(space), ROOT, allow_unsafe_commit=True).commit_way() is CommitWay.PRIMITIVE
+        assert GuardedStorage(MemoryStorage(space), ROOT, allow_unsafe_commit=True).publish_method() is PublishMethod.PRIMITIVE
 
     def test_then_what_the_user_says(self, space: str) -> None:
         storage = GuardedStorage(NoPrimitive(space), ROOT, allow_unsafe_commit=True)
-        assert storage.commit_way() is CommitWay.UNSAFE
+        assert storage.publish_method() is PublishMethod.UNSAFE
         assert "two commits at once may lose one of them" in str(check_commits(storage))
         assert storage.put_if_absent(PATH, b"1") is CREATED
         assert storage.put_if_absent(PATH, b"2") is EXISTS
@@ -107,7 +107,7 @@ class TestTheWay:
 
     def test_else_none(self, space: str) -> None:
         storage = GuardedStorage(NoPrimitive(space), ROOT)
-        for ask in (storage.commit_way, lambda: check_commits(storage), lambda: storage.put_if_absent(PATH, b"1")):
+        for ask in (storage.publish_method, lambda: check_commits(storage), lambda: storage.put_if_absent(PATH, b"1")):
             with pytest.raises(Refused, match="no safe commit on mem/wh") as failure:
                 ask()
         assert failure.value.exit_code == 7 and "--allow-unsafe-commit" in failure.value.hint

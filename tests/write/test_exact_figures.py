@@ -326,7 +326,7 @@ def test_steps_of_tasks_are_one_after_the_other() -> None:
 def test_a_plan_needs_only_what_to_write(tmp_path: Path) -> None:
     context, _ = table(tmp_path)
     plan, other = (WritePlan(context, Batches(context), (), 1) for _ in range(2))
-    assert (plan.first_sequences, plan.existing, plan.other_totals) == ({}, {}, {})
+    assert (plan.first_sequences, plan.existing, plan.other_bucket_counts) == ({}, {}, {})
     assert plan.first_sequences is not other.first_sequences
     assert (plan.read_snapshot_id, plan.file_stamp, plan.parallelism, plan.compact_bucket, plan.compacts_beside) == (
         None,
@@ -341,13 +341,13 @@ def test_a_plan_needs_only_what_to_write(tmp_path: Path) -> None:
 
 def test_other_bucket_counts_are_refused_by_their_place(tmp_path: Path) -> None:
     context, _ = table(tmp_path / "plain")
-    plan = plan_of(context, other_totals={EMPTY_ROW: 4})
+    plan = plan_of(context, other_bucket_counts={EMPTY_ROW: 4})
     with pytest.raises(UsageError, match=r"^the table was written with 4 buckets, the table's option says 1") as refused:
         plan.check_total(EMPTY_ROW)
     assert refused.value.hint.startswith(f"paimon-cli rescale {context.layout.argument} --buckets 1,")
     split = commit_tables.make_table(tmp_path / "split", partitioned=True)
     day = commit_tables.partition("2024-01-01")
-    plan = WritePlan(split, Batches(split), (), 2, other_totals={day: 3})
+    plan = WritePlan(split, Batches(split), (), 2, other_bucket_counts={day: 3})
     with pytest.raises(UsageError, match=r"^dt=2024-01-01 was written with 3 buckets, the table's option says 2"):
         plan.check_total(day)
     plan.check_total(commit_tables.partition("2024-01-02"))

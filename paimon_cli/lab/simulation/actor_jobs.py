@@ -18,7 +18,7 @@ from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.maintain.tags import create_tag
-from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
 
 MOST_INCREMENT_TRIES = 10
 
@@ -189,6 +189,6 @@ def read_modify_write(user: str, bucket: int, key: int) -> Job:
 def _value(actor: Actor, version: Version, bucket: int, key: int) -> str:
     """What a reader sees of one key, through the actor's own storage."""
     storage = actor.context.storage
-    entries = version.buckets[EMPTY_ROW, bucket]
+    entries = version.buckets[BucketId(EMPTY_ROW, bucket)]
     found = merged((entry.file, paper_rows(storage.read_bytes(version.file_path(entry)))) for entry in entries)
     return next(row[3] for row in found if row[0] == key)
