@@ -157,7 +157,7 @@ def test_between_equal_numbers_the_newer_file_wins(tmp_path: Path) -> None:
     write(other, [{"k": 1, "v": "b"}])
     (b,) = bucket_of(other).files
     bucket = bucket_of(context)
-    source, target = (Path(one.data_file_path(*bucket.place, b)) for one in (other, context))
+    source, target = (Path(one.data_file_path(*bucket.bucket_id, b)) for one in (other, context))
     target.write_bytes(source.read_bytes())
     assert a.max_sequence_number == b.max_sequence_number
     for files, expected in (((a, b), "b"), ((b, a), "a")):
@@ -173,9 +173,9 @@ def test_rows_that_are_too_old_do_not_take_part_in_the_merge(tmp_path: Path) -> 
     (section,) = key_sections(bucket.files, context.key_of)
     columns = [SEQUENCE_NUMBER, VALUE_KIND, "k", "w"]
     expiry = RecordExpiry("w", 10, 60)
-    merged = list(merge_section(context, *bucket.place, section, columns, expiry=expiry, oldest_first=bucket.files))
+    merged = list(merge_section(context, *bucket.bucket_id, section, columns, expiry=expiry, oldest_first=bucket.files))
     assert pa.Table.from_batches(merged).select(["k", "w"]).to_pylist() == [{"k": 1, "w": 100}]
-    unchanged = list(merge_section(context, *bucket.place, section, columns, oldest_first=bucket.files))
+    unchanged = list(merge_section(context, *bucket.bucket_id, section, columns, oldest_first=bucket.files))
     assert pa.Table.from_batches(unchanged)["w"].to_pylist() == [7, 6]
 
 
@@ -190,7 +190,7 @@ def test_a_merge_of_many_runs_gives_the_same_in_little_memory(tmp_path: Path, me
 def test_a_file_of_a_run_that_is_gone_is_named(tmp_path: Path) -> None:
     context, bucket = two_levels(tmp_path)
     for file in bucket.files:
-        path = Path(context.data_file_path(*bucket.place, file))
+        path = Path(context.data_file_path(*bucket.bucket_id, file))
         content = path.read_bytes()
         path.unlink()
         with pytest.raises(DamagedFile, match=f"data file {path} is missing") as refused:

@@ -182,7 +182,7 @@ def test_an_embedded_index_that_is_damaged_is_named_by_its_data_file(tmp_path: P
     for damaged in (b"", good[:-1], encode_file_index({**bodies, "v": {"bloom-filter": b"x"}})):
         file = replace(bucket.files[0], embedded_file_index=damaged)
         with pytest.raises(DamagedFile, match=f"file index of {file.file_name} is damaged") as refused:
-            FileFilters(context, *bucket.place, file).may_hold(column, ["x"])
+            FileFilters(context, *bucket.bucket_id, file).may_hold(column, ["x"])
         assert refused.value.hint == "read with --option file-index.read.enabled=false"
 
 
@@ -192,7 +192,7 @@ def test_a_column_without_a_body_is_never_ruled_out(tmp_path: Path) -> None:
     (column,) = [field for field in context.schema.fields if field.name == "v"]
     for columns in ({}, {"v": {}}, {"v": {"bloom-filter": None}}, {"v": {"bitmap": b"x"}}):
         file = replace(bucket.files[0], embedded_file_index=encode_file_index(columns))
-        assert FileFilters.has_any(file) and FileFilters(context, *bucket.place, file).may_hold(column, ["nowhere"])
+        assert FileFilters.has_any(file) and FileFilters(context, *bucket.bucket_id, file).may_hold(column, ["nowhere"])
     assert not FileFilters.has_any(replace(bucket.files[0], embedded_file_index=None, extra_files=("changelog-1.orc",)))
 
 
