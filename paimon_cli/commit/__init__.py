@@ -1,1 +1,1 @@
-"""The commit phase: turns commit messages into snapshots, once each, whoever else is writing."""
+"""The commit phase: turns commit messages into snapshots, each exactly once, beside any other writers."""

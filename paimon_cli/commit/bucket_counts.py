@@ -31,9 +31,9 @@ def check_bucket_counts(context: TableContext, totals: Iterable[PartitionTotal])
 def check_remaining_bucket_counts(
     context: TableContext, latest: Snapshot | None, totals: set[PartitionTotal], changes: Sequence[ManifestEntry]
 ) -> None:
-    """The same for changes on top of `latest`, of whose touched partitions `totals` are known.
+    """Check changes on top of `latest`; `totals` are the known bucket counts of the touched partitions.
 
-    Only where these disagree are the live files read: a commit that takes all files of a partition away may bring other counts.
+    Live files are read only where counts disagree: a commit that removes all files of a partition may bring another count.
     """
     added = [entry for entry in changes if entry.kind == ADD]
     counts: dict[bytes, set[int]] = {}
@@ -48,10 +48,10 @@ def check_remaining_bucket_counts(
 
 
 def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: Sequence[ManifestEntry]) -> None:
-    """The same for new files alone, without reading the whole table.
+    """Check new files without reading the whole table.
 
-    From the newest manifest backwards, the first entries of a partition tell its count; only if they disagree with the new
-    files are all live files of the partition read.
+    From the newest manifest backwards, the first entries of a partition give its count; only if that disagrees with the new files
+    are all live files of the partition read.
     """
     check_bucket_counts(context, totals_of(added))
     counts = {entry.partition: entry.total_buckets for entry in added if entry.total_buckets > 0}
@@ -77,5 +77,5 @@ def _check_live_files(context: TableContext, latest: Snapshot, partitions: set[b
 
 
 def totals_of(entries: Iterable[ManifestEntry]) -> list[PartitionTotal]:
-    """What each entry was written for."""
+    """The partition and bucket count of each entry."""
     return [(entry.partition, entry.total_buckets) for entry in entries]

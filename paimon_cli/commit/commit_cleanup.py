@@ -19,7 +19,7 @@ def discard(context: TableContext, paths: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def discarded_on(context: TableContext, writer: MetadataWriter, *failures: type[BaseException]) -> Iterator[None]:
-    """Delete all that `writer` wrote if the block fails in one of these ways: ways that leave no snapshot behind."""
+    """Delete all files of `writer` if the block raises one of these errors, which mean that no snapshot was published."""
     try:
         yield
     except failures:

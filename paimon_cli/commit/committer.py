@@ -1,7 +1,7 @@
-"""The commit loop: latest -> check -> prepare -> publish -> settle, again from the latest until it is published.
+"""The commit loop: read the latest snapshot, check, prepare, publish; after a lost race start again (FORMAT.md, section 10.2).
 
-Everything that is written before the publication is new files that nobody knows of, and the publication is one atomic
-step of the storage; so a commit happens whole or not at all, wherever it stops.
+Before the publication only new files are written, which no snapshot names, and the publication is one atomic operation of the
+storage. So a commit happens as a whole or not at all, wherever it stops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from paimon_cli.options import option_catalog
 
 @dataclass(frozen=True)
 class CommitResult:
-    """The snapshots that a commit made, oldest first, and how many attempts it took: 1 if no other commit was ever faster.
+    """The snapshots that a commit made, oldest first, and how many attempts it took: 1 if no race was lost.
 
     `already_committed`: an earlier run, or a twin of this process, made this commit. Files of the messages that no snapshot
     names are then the caller's to delete, as after a conflict.
@@ -75,10 +75,10 @@ class Committer:
         watermark: int | None = None,
         check_append_files: bool = False,
     ) -> CommitResult:
-        """An APPEND snapshot for the append halves, then a COMPACT snapshot for the compact halves; none for nothing.
+        """Publish an APPEND snapshot for the append halves, then a COMPACT snapshot for the compact halves.
 
         Raises `FilesConflict` or `DataConflict` if other commits contradict this one (its data files are the caller's to delete,
-        see `commit.abort`), `StorageUnavailable` if all retries lost the race, `CommitUnknown` if the outcome cannot be told.
+        see `commit.abort`), `StorageUnavailable` if all retries lost the race, `CommitUnknown` if the outcome is unknown.
         """
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
         steps: list[_Step] = []
@@ -98,9 +98,9 @@ class Committer:
     ) -> CommitResult:
         """An OVERWRITE snapshot: the new files replace all live files of the partitions that `replaced_partitions` selects.
 
-        What lives there is found out anew at every attempt, so files that others added meanwhile go too, unless the data
-        conflict check is on: it looks from `read_snapshot_id` (else the messages') onwards. Compact halves follow as a COMPACT
-        snapshot. Errors as `commit`.
+        The live files are read again at every attempt, so files that others added in the meantime are replaced too, unless the
+        data conflict check is on: it checks from `read_snapshot_id` (else that of the messages) onwards. Compact halves follow as
+        a COMPACT snapshot. Errors as `commit`.
         """
         read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
         check = check_of_partitions(self._context, identity, replaced_partitions, read)

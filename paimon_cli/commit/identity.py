@@ -1,4 +1,4 @@
-"""Who commits what: the pair that makes a commit recognisable when it is tried again."""
+"""Commit user and identifier, which together recognise a commit that is repeated (FORMAT.md, sections 10.2 and 10.6)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ BATCH_IDENTIFIER = 2**63 - 1
 class CommitIdentity:
     """Identifiers of one user must rise from commit to commit; repeating one is recognised and does nothing.
 
-    `newer_than`: no snapshot up to this one can hold the commit. `assume_new`: where the history no longer tells whether the
-    commit was made before, it was not.
+    `newer_than`: no snapshot up to this one can hold the commit. `assume_new`: where the history no longer shows whether the
+    commit was made before, assume that it was not.
     """
 
     user: str
@@ -29,7 +29,7 @@ class CommitIdentity:
 
 
 def fresh_identity(context: TableContext) -> CommitIdentity:
-    """A user that nobody else is, with the prefix of `commit.user-prefix` if the table has one."""
+    """A unique user, with the prefix of `commit.user-prefix` if the table has one."""
     prefix = context.options.commit_user_prefix
     own = context.names.uuid()
     return CommitIdentity(f"{prefix}_{own}" if prefix else own)

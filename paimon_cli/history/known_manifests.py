@@ -18,13 +18,13 @@ if TYPE_CHECKING:  # loads numpy, which commits to small tables do without
     from paimon_cli.metadata.manifest_columns import EntryColumns
 
 MANY_ENTRIES = 2000
-"""From so many entries on columns are faster than objects."""
+"""The number of entries from which columns are faster than objects."""
 
 _MOST_BYTES = 128 << 20
 _ENTRY_BYTES = 2000
 """About what an entry takes as an object."""
 _FEW_BESIDE_MANY = 200
-"""Where some manifests are read as columns, those of fewer entries still become objects."""
+"""Manifests with fewer entries become objects even where others are read as columns."""
 _NOTHING = FewEntries(())
 
 
@@ -97,7 +97,7 @@ class KnownManifests:
             found[_key(meta)].add(pieces, asked)
 
     def _keep(self, found: dict[tuple[str, int], KnownManifest]) -> None:
-        """Puts those asked for last behind all others, and forgets from the front."""
+        """Moves an entry to the end when it is used, and drops entries from the front."""
         self._known = {key: known for key, known in self._known.items() if key not in found} | found
         size = sum(known.size for known in self._known.values())
         for key in [*self._known]:

@@ -22,7 +22,7 @@ _MOST_PARTITIONS = 64
 
 @dataclass(frozen=True)
 class LivePlaces:
-    """`entries`: the files of the buckets, those of each oldest first; `totals`: of all files in their partitions."""
+    """`entries`: the files of the buckets, oldest first in each; `totals`: bucket counts of all files in their partitions."""
 
     entries: list[ManifestEntry]
     totals: set[PartitionTotal]
@@ -76,7 +76,7 @@ class _DeadByBucket(dict[int, frozenset[Identity]]):
 
 
 def _live_totals(parts: Sequence[PartitionEntries], dead: Mapping[int, frozenset[Identity]]) -> set[int] | None:
-    """Numbers of buckets that a file which is alive was written for; None if it takes more than samples to tell."""
+    """Bucket counts of live files, from samples; None if samples do not decide."""
     alive: set[int] = set()
     unsure: set[int] = set()
     for part in reversed(parts):  # in the newest manifests most files are alive
@@ -94,7 +94,7 @@ def _live_totals(parts: Sequence[PartitionEntries], dead: Mapping[int, frozenset
 def _live_by_columns(
     context: TableContext, manifests: Sequence[ManifestFileMeta], bucket_ids: Collection[BucketId]
 ) -> LivePlaces:
-    """The same of any number of partitions, files and DELETEs: every one of the partitions' entries is looked at."""
+    """Bucket counts of any number of partitions, from every one of their entries."""
     from paimon_cli.history.live_columns import live_columns  # loads numpy, which commands on metadata do without
 
     partitions = {partition for partition, _ in bucket_ids}

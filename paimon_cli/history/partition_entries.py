@@ -1,4 +1,4 @@
-"""What one manifest says of one partition, asked for bucket by bucket: as objects where they are few, else as columns."""
+"""The entries of one partition in one manifest, by bucket: objects if they are few, else columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Identity = tuple[object, ...]
 
 _SAMPLE = 16
 _MOST_MADE = 5000
-"""So many entries of columns are kept as objects."""
+"""Number of entries of columns that are kept as objects."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class PartitionEntries(Protocol):
     """The entries of a manifest in one partition."""
 
     def in_bucket(self, bucket: int) -> BucketEntries:
-        """Those of one bucket, maybe none."""
+        """The entries of one bucket, possibly none."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class PartitionEntries(Protocol):
         ...
 
     def sample(self, total: int) -> tuple[Sequence[ManifestEntry], bool]:
-        """Some ADD entries that were written for so many buckets, and whether they are all."""
+        """Some ADD entries that were written for this number of buckets, and whether these are all."""
         ...
 
     @property

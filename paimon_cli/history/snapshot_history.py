@@ -1,4 +1,4 @@
-"""The snapshots of a table: newest, oldest, by id, by time. Hint files are only hints: existence of the snapshot file decides."""
+"""The snapshots of a table: newest, oldest, by id, by time. Hints are checked against the files (FORMAT.md, section 1.3)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, TableLayout, parse
 from paimon_cli.storage.storage import Storage
 
 _LONGEST_WALK = 32
-"""Snapshots probed one by one behind a stale hint before the directory is listed instead."""
+"""Snapshots probed one by one after a stale hint before the directory is listed instead."""
 _TRIES = 3
 LONGEST_GAP = 1000
-"""Missing numbers in a row that a stale listing may have hidden. More of them are the doing of a stray file."""
+"""The longest run of missing numbers that a stale listing explains; a longer one comes from a stray file."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class SnapshotHistory:
         raise NotFound(f"the newest snapshot of {self.layout.root} keeps vanishing", "another job is deleting snapshots")
 
     def latest_hint(self) -> int | None:
-        """What the LATEST hint says, true or not; None if it says nothing. `StorageUnavailable` if the storage does not tell."""
+        """The id in the LATEST hint, whether it is right or not; None without one. `StorageUnavailable` if it cannot be read."""
         return self._read_hint(self.layout.latest_hint)
 
     def find(self, snapshot_id: int) -> Snapshot | None:
@@ -77,7 +77,7 @@ class SnapshotHistory:
         return snapshot
 
     def get(self, snapshot_id: int) -> Snapshot:
-        """That snapshot; `NotFound` tells whether it expired or was never there."""
+        """That snapshot; the message of `NotFound` shows whether it has expired or never existed."""
         snapshot = self.in_history(snapshot_id)
         if snapshot is None:
             raise self.missing(snapshot_id)
@@ -106,10 +106,10 @@ class SnapshotHistory:
         return self._listed()[1]
 
     def resurrected_ids(self) -> list[int]:
-        """Snapshots that expired under another content and came back when a slow writer put its own there, ascending.
+        """Resurrected snapshots, ascending: their number had expired when a slow writer published its own file under it.
 
-        The writer takes it back, unless it dies first. They lie below a gap below EARLIEST: nothing was built on them, and what
-        they name may be gone.
+        The writer withdraws the file, unless it dies first. They are below a gap below EARLIEST: no snapshot was built on them,
+        and the files that they name may be gone.
         """
         return self._listed()[0]
 
@@ -179,7 +179,7 @@ class SnapshotHistory:
         return self.storage.exists(self.layout.snapshot(snapshot_id))
 
     def _hint(self, path: str) -> int | None:
-        """A hint that cannot be read is none, for whatever reason: the directory tells as well."""
+        """A hint that cannot be read counts as missing: the directory is listed instead."""
         try:
             return self._read_hint(path)
         except StorageUnavailable:

@@ -66,7 +66,7 @@ class TableContext(TableHistory):
         return TableContext(root, storage, schema, options, clock, names, branch=branch, trace=trace)
 
     def at_schema(self, schema_id: int) -> TableContext:
-        """The same table seen with an older schema's columns; its options stay as they are, under the columns' older names."""
+        """The table with the columns of an older schema. Options stay the same, with columns under their older names."""
         return self if schema_id == self.schema.id else self._with_columns_of(self.schemas.get(schema_id))
 
     def _with_columns_of(self, older: TableSchema) -> TableContext:
@@ -84,7 +84,7 @@ class TableContext(TableHistory):
         return replace(self, branch=branch, schema=schema)
 
     def seen_from(self, branch: str) -> TableContext:
-        """The same schema with the history of another branch: for looking at its files."""
+        """This schema with the history of another branch, to inspect the files of that branch."""
         return replace(self, branch=branch)
 
     @property
@@ -141,7 +141,7 @@ class TableContext(TableHistory):
         return self.data_file_path_of(partition, bucket, file.file_name)
 
     def data_file_path_of(self, partition: bytes, bucket: int, file_name: str) -> str:
-        """The same by name: also for a file that is about to be written, or an extra file."""
+        """The path of a file by its name: also for one that is about to be written, or an extra file."""
         return f"{self.bucket_directory(partition, bucket)}/{file_name}"
 
     def bucket_directory(self, partition: bytes, bucket: int) -> str:

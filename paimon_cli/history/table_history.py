@@ -15,7 +15,7 @@ from paimon_cli.storage.storage import Storage
 
 
 class TableHistory:
-    """What every view of a table shares; a view says on which storage, at which root, on which branch it stands."""
+    """The histories of a table, for any class with a storage, a root and a branch."""
 
     url: str
     storage: Storage

@@ -41,7 +41,7 @@ class BucketFiles:
 
 @dataclass(frozen=True)
 class ColumnBuckets(Mapping[BucketId, BucketFiles]):
-    """Buckets whose files become objects when a bucket is asked for; `columns` are those of all of them. Picklable."""
+    """Buckets whose files become objects when a bucket is read; `columns` hold the files of all buckets. Picklable."""
 
     columns: PlacedColumns
     index_files: Mapping[BucketId, tuple[IndexFileMeta, ...]]

@@ -1,4 +1,4 @@
-"""merge-engine=partial-update: rows of a key complete each other, within sequence groups (Java PartialUpdateMergeFunction)."""
+"""merge-engine=partial-update: rows of a key complete each other, by sequence groups if any (FORMAT.md, section 11.3)."""
 
 from __future__ import annotations
 

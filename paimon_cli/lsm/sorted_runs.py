@@ -1,4 +1,4 @@
-"""Sorted runs of a bucket, and sections of disjoint key ranges (Java SortedRun, Levels and IntervalPartition)."""
+"""Sorted runs of a bucket, and sections of disjoint key ranges (FORMAT.md, sections 11.1 and 12)."""
 
 from __future__ import annotations
 

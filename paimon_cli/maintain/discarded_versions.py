@@ -1,4 +1,4 @@
-"""Versions that are taken out of the history, and the files that go with them once nobody needs them."""
+"""Versions to be removed from the history, and the files to be deleted with them if no other version needs them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DiscardedVersions:
     metadata: tuple[DoomedFile, ...] = ()
 
     def doomed(self, context: TableContext, needed: NeededFiles) -> list[DoomedFile]:
-        """What goes, if nobody but `needed` needs anything."""
+        """The files to delete, except those in `needed`."""
         kinds = (("data", self.data), ("changelog", self.changelogs))
         gone = [(kind, entry) for kind, entries in kinds for entry in entries if key_of_file(entry) not in needed.data]
         data = [file for kind, entry in gone for file in doomed_data(context, entry, kind)]

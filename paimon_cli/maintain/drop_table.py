@@ -52,7 +52,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True)
 class TableDrop:
-    """What goes, and what stays since Paimon did not make it. `directories`: those of the table, parents before children."""
+    """Files to delete, and files that stay because Paimon did not make them. `directories`: of the table, parents first."""
 
     files: list[DoomedFile] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ class TableDrop:
 
 
 def plan_table_drop(storage: Storage, layout: TableLayout, schema: TableSchema) -> TableDrop:
-    """Look through the directories of the table; those of others are not entered."""
+    """List the directories of the table; foreign directories are not entered."""
     plan = TableDrop()
     places = [(layout.root, _Place(_ROOT, _levels_below_root(schema)))]
     while places:

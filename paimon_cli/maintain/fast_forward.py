@@ -1,7 +1,7 @@
-"""Fast-forward: let main go on as a branch did (Java FileSystemBranchManager.fastForward, in an order that a crash cannot hurt).
+"""Fast-forward: main takes over the history of a branch, in an order that a crash cannot harm (FORMAT.md, section 1.5).
 
-Where main has not moved since the branch began, the branch's snapshots are published behind main's, one by one. Else the
-newest one of the branch takes over first, and what main did on its own goes after that.
+If main has not changed since the branch was created, the snapshots of the branch are published on main one by one. Otherwise the
+newest snapshot of the branch is published first, and the snapshots that only main has are removed after that.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def doomed_by_forward(main: TableContext, plan: FastForwardPlan) -> list[DoomedF
 
 
 def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles) -> int:
-    """Carry the plan out; how many files of main's own snapshots went. `Conflict` if somebody commits to main meanwhile."""
+    """Carry the plan out; returns how many files were deleted. `Conflict` if another commit was made to main in the meantime."""
     branch = main.at_branch(plan.branch)
     storage = main.storage
     for number in plan.schemas:
@@ -166,7 +166,7 @@ def _content(context: TableContext, number: int) -> bytes | None:
 
 
 def _common(main: TableContext, branch: TableContext, ours: Sequence[int], theirs: Sequence[int]) -> int | None:
-    """The last of the snapshots that both have in a row: behind a gap or another one stand those of an interrupted take-over."""
+    """The last snapshot of the unbroken row that both have. Snapshots after a gap or a difference are of an interrupted run."""
     common = None
     for number in theirs:
         if number in ours and _same(main, branch, number):

@@ -1,4 +1,4 @@
-"""Sizes of doomed files that metadata does not tell, by listing each directory once."""
+"""Sizes of files to be deleted that metadata does not know, by listing each directory once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paimon_cli.maintain.snapshot_files import DoomedFile
 
 
 def measured(context: TableContext, files: Sequence[DoomedFile]) -> list[DoomedFile]:
-    """The files with their sizes. Those of unknown size that are not there, and what lay beside them, are left out."""
+    """The files with their sizes, without those of unknown size that do not exist."""
     directories = _sizes(context, {_directory(file) for file in files if file.size is None})
     found = []
     for file in files:

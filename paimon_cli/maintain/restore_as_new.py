@@ -1,7 +1,7 @@
-"""Going back without forgetting: a new OVERWRITE snapshot that has the rows of an older one, behind all others.
+"""Rollback as a new commit: an OVERWRITE snapshot on top of the latest one, with the rows of an older one.
 
-Files that later snapshots had replaced are copied under new names: an expiry takes whatever a snapshot deleted for dead, so
-no snapshot may bring an old name back.
+Files that later snapshots have replaced are copied under new names: expiry deletes every file that a snapshot removed, so no
+snapshot may add an old name again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def differences(context: TableContext, latest: Snapshot, target: Snapshot) -> li
 
 
 def restore_as_new(context: TableContext, latest: Snapshot, found: Iterable[BucketDifference]) -> CommitResult:
-    """Copy what is missing and commit. `Conflict` if somebody wrote to these partitions since `latest`; no file stays then."""
+    """Copy what is missing and commit. `Conflict` if another commit wrote to these partitions; the copies are then deleted."""
     checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
     messages: list[CommitMessage] = []
     with removed_on_refusal(context, messages):
@@ -95,7 +95,7 @@ def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot,
 
 
 def _copy(context: TableContext, source: str, sink: str, size: int | None) -> None:
-    """`DamagedFile` if it is not as long as metadata says."""
+    """`DamagedFile` if its length differs from its metadata."""
     copied = 0
     with context.storage.open_input(source) as reader, context.storage.open_output(sink) as writer:
         while block := reader.read(_BLOCK):

@@ -1,7 +1,7 @@
-"""Rollback: make an older snapshot the newest one by taking all later ones out of the history (Java RollbackHelper).
+"""Rollback: make an older snapshot the latest one by removing all later ones from the history (Java RollbackHelper).
 
-A reader at any moment finds a whole snapshot: the later ones go from the newest down, and files go when all of them have gone.
-Writers should rest meanwhile. A commit that gets in between is noticed: then the history is put together again (exit 5).
+Readers find a complete snapshot at any moment: later snapshots are deleted from the newest down, and files only after all of
+them. Writers should be at rest. A commit that gets in between is detected; then the history is restored (exit 5).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from paimon_cli.storage.storage import PutOutcome
 
 @dataclass(frozen=True)
 class RollbackPlan:
-    """`snapshots`: ids that go, the newest first; `tags` and `changelogs` go with them.
+    """`snapshots`: ids to delete, newest first; `tags` and `changelogs` are deleted with them.
 
-    `restored`: text of the target's snapshot file if it had expired and only a tag holds it.
+    `restored`: text of the target's snapshot file if it has expired and only a tag holds it.
     """
 
     target: Snapshot
@@ -100,14 +100,14 @@ def doomed_by(context: TableContext, plan: RollbackPlan) -> list[DoomedFile]:
 
 
 def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) -> int:
-    """Carry the plan out; how many files of the later snapshots went. `Conflict` if somebody committed meanwhile."""
+    """Carry the plan out; returns how many files of the later snapshots were deleted. `Conflict` if a commit came in between."""
     storage, layout, target = context.storage, context.layout, plan.target.id
     if plan.restored is not None:
         _bring_back(context, plan.target, plan.restored)
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.
     storage.overwrite(layout.latest_hint, str(target).encode())
     take_out(context, plan.snapshots, target)
-    storage.overwrite(layout.latest_hint, str(target).encode())  # whoever committed before pointed it elsewhere
+    storage.overwrite(layout.latest_hint, str(target).encode())  # a commit just before may have written another id
     for name in plan.tags:
         storage.delete(layout.tag(name))
     _forget_changelogs(context, plan)

@@ -13,10 +13,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PORTION = 1024
-"""So many calls are begun before their results are taken."""
+"""Number of calls that are started before their results are taken."""
 
 DeleteFiles = Callable[[Iterable[str]], int]
-"""Deletes files by path and tells how many it was asked to delete; one that is not there is no error."""
+"""Deletes files by path and returns how many it was given; a missing file is not an error."""
 
 
 def side_by_side(context: TableContext, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

@@ -16,7 +16,7 @@ _NO_STATS = SimpleStats()
 
 @dataclass(frozen=True, slots=True)
 class DoomedFile:
-    """A file that may go; `size` in bytes where metadata tells it."""
+    """A file that may be deleted; `size` in bytes if metadata has it."""
 
     path: str
     kind: str
@@ -54,7 +54,7 @@ def file_paths(context: TableContext, entry: ManifestEntry) -> Iterator[str]:
 
 
 def doomed_data(context: TableContext, entry: ManifestEntry, kind: str) -> Iterator[DoomedFile]:
-    """The same as doomed files."""
+    """The data file of an entry and its extra files, as files to delete."""
     if entry.file.external_path is None:
         path = context.data_file_path_of(entry.partition, entry.bucket, entry.file.file_name)
         yield DoomedFile(path, kind, entry.file.file_size)
@@ -100,13 +100,13 @@ def statistics_files(context: TableContext, snapshot: Snapshot) -> list[DoomedFi
 
 
 def metadata_files(context: TableContext, snapshot: Snapshot) -> list[DoomedFile]:
-    """Manifests, their lists, the index manifest, index files and statistics; what names others comes behind them."""
+    """Manifests, lists, index manifest, index files and statistics; a file comes after those that it names."""
     indexes, lists = index_files(context, snapshot), files_of_lists(context, manifest_lists(snapshot))
     return [*indexes, *statistics_files(context, snapshot), *lists]
 
 
 def metadata_paths(context: TableContext, snapshot: Snapshot) -> list[str]:
-    """The same by path."""
+    """Paths of the metadata files of a snapshot."""
     return [file.path for file in metadata_files(context, snapshot)]
 
 

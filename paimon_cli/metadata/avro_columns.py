@@ -1,7 +1,7 @@
-"""Many blocks of equal Avro records decoded side by side: step i walks through record i of every block, field by field.
+"""Decodes many blocks of Avro records side by side: step i walks through record i of every block, field by field.
 
-Python's cost is then one step per record of a *block*, however many there are. A step only notes where each wanted
-value lies, or the bytes of a number; those of all records are made numbers at once. Only numbers and byte ranges come out.
+Python then takes one step per record of a *block*, however many blocks there are. A step only notes where each wanted value is,
+or the bytes of a number; the numbers of all records are decoded at once. The result holds only numbers and byte ranges.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from paimon_cli.metadata.avro_schema import AvroSchema
 BEGIN, END = "begin", "end"
 """Columns of the byte range of each record."""
 ABSENT = np.iinfo(np.int64).min
-"""What a number is where its union says null."""
+"""The number that stands for a null."""
 
 _MOST_PARTS = 500
 _DEEPEST = 10
 _LONGEST_SHORT = 63
 """Strings of more bytes are checked against the end of their block at once."""
 PADDING = (_MOST_PARTS + 2) * (LONGEST + _LONGEST_SHORT)
-"""Zero bytes wanted behind the blocks: cursors may run over their end by the short parts of one record before that is noticed."""
+"""Zero bytes needed after the blocks: cursors may pass their end by the short parts of one record before that is noticed."""
 _FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _CACHE_LINE = 64
 _WIDEST, _MOST_COPIED = 4096, 64 << 20
 _NOWHERE, _NO_NUMBER = np.int32(-1), np.uint64(2**64 - 1)
-"""Entries of tables where a union says null; the second is longer than any number."""
+"""Table entries for the null of a union; the second is longer than any number."""
 
 _Found = dict[str, np.ndarray]
 """By column, what is wanted of a value in each lane: a word with a number (see `numbers_in`), or a position."""
 _Reader = Callable[[NumberBuffer, np.ndarray, np.ndarray], tuple[np.ndarray, _Found]]
-"""Cursors, and what they must not pass -> the cursors behind one value, and what was found in it."""
+"""Cursors and their limits -> the cursors after one value, and what was found in it."""
 _Skip = Callable[[NumberBuffer, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""The same -> the cursors behind one value, and where its content begins."""
+"""Cursors and their limits -> the cursors after one value, and where its content begins."""
 
 
 def decode_columns(
     data: np.ndarray, schema: AvroSchema, counts: np.ndarray, sizes: np.ndarray, wanted: Collection[str]
 ) -> dict[str, np.ndarray]:
-    """Columns of all records in the order of `data`, the blocks (uint8) one behind the other and `PADDING` behind them.
+    """Columns of all records in the order of `data`: the blocks (uint8) one after the other, then `PADDING`.
 
     `counts`, `sizes`: records and bytes of each block. `wanted`: paths such as `_FILE._LEVEL`; a number gives one column of
     integers, anything else its byte range, in columns `PATH.begin` and `PATH.end`; a column that is null everywhere is missing.
@@ -117,9 +117,9 @@ class _Blocks:
 
 
 class _Lines:
-    """A copy of the bytes at each cursor, one line behind the other.
+    """A copy of the bytes at each cursor, one row after the other.
 
-    In the blocks themselves each cursor lies in a page of memory of its own: too many for a processor to keep at hand.
+    In the blocks each cursor is in another page of memory: too many for the processor's cache.
     """
 
     def __init__(self, data: np.ndarray, lanes: int, record_size: int) -> None:
@@ -157,7 +157,7 @@ class _RecordWalk:
         self._read_record = self._compiled(schema, "")
 
     def through(self, buffer: NumberBuffer, cursors: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, _Found]:
-        """The cursors behind a record each, and where wanted things lie."""
+        """The cursors after one record each, and where the wanted values are."""
         after, found = self._read_record(buffer, cursors, ends)
         if np.logical_or.reduce(after > ends):
             raise NotColumnar

@@ -1,4 +1,4 @@
-"""Avro object container files: a header, then compressed blocks of records with a sync marker after each.
+"""Avro object container files: a header, then compressed blocks with a sync marker after each (FORMAT.md, section 4.1).
 
 fastavro encodes and decodes the records. The frame around them is ours, so that one call decodes a block, every codec that
 Paimon writes can be read, times stay integers, equal records give equal bytes, and small files that claim to hold very much
@@ -119,7 +119,7 @@ def rolled_containers(
 ) -> Iterator[tuple[bytes, int]]:
     """Containers of about `target_size` bytes, each with the number of its records; none for no records.
 
-    `are_encoded`: the records are Avro bytes of this very schema, to be copied.
+    `are_encoded`: the records are Avro bytes of the same schema, to be copied.
     """
     begin = end = 0
     sink, writer = _in_memory(schema)

@@ -12,7 +12,7 @@ _AT_ONCE = 8192
 
 
 class NotColumnar(Exception):
-    """Bytes or a schema that only a reader of single records can judge; says nothing to users."""
+    """Bytes or a schema that have to be read record by record; never shown to users."""
 
 
 class NumberBuffer:
@@ -26,7 +26,7 @@ class NumberBuffer:
         self._words = np.ndarray((len(data) - LONGEST + 1,), dtype="<u8", buffer=data.data, strides=(1,))
 
     def words(self, cursors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Cursors behind the number at each, and words that begin with the numbers, for `numbers_in`."""
+        """Cursors after the number at each, and words that begin with the numbers, for `numbers_in`."""
         first = self.bytes[cursors]
         if np.maximum.reduce(first) < 0x80:
             return cursors + 1, first
@@ -34,7 +34,7 @@ class NumberBuffer:
         return cursors + (np.bitwise_count(_groups(words)) >> 3), words
 
     def numbers(self, cursors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same cursors, and the numbers."""
+        """Cursors after the number at each, and the numbers."""
         after, words = self.words(cursors)
         return after, numbers_in(words)
 

@@ -54,7 +54,7 @@ def checked_schema(text: bytes, expected: AvroSchema) -> AvroSchema:
 
 
 class _ByIdentity:
-    """A schema as a key of a cache: dicts cannot be hashed, and those of this package live as long as the process."""
+    """A schema as a key of a cache, by its identity: dicts cannot be hashed, and the schemas of this package are never freed."""
 
     __slots__ = ("schema",)
 

@@ -1,4 +1,4 @@
-"""Many byte strings that lie in one buffer, compared and told apart without making an object of each."""
+"""Many byte strings in one buffer, compared and numbered without making an object of each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ByteRanges:
         return replace(self, begins=self.begins[rows], ends=self.ends[rows])
 
     def words(self, offsets: np.ndarray | int) -> np.ndarray:
-        """The eight bytes at `offsets` of each string, little-endian, as int64; bytes behind its end are zeros."""
+        """The eight bytes at `offsets` of each string, little-endian, as int64, with zeros after its end."""
         places = self.begins.astype(np.int64) + offsets
         left = self.ends - places
         view = np.ndarray((max(len(self.data) - 7, 0),), dtype="<u8", buffer=self.data.data, strides=(1,))

@@ -1,4 +1,4 @@
-"""What the write and compaction phases hand to the commit phase: plain values, picklable, JSON-free."""
+"""Commit messages, the result of the write phase and of compactions: plain, picklable values (FORMAT.md, section 10.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class CommitMessage:
     """All changes of one job to one (partition, bucket) (Java CommitMessageImpl).
 
     The append half (`new_files`, `deleted_files`, `changelog_files`, `new_index_files`, `deleted_index_files`) becomes an
-    APPEND snapshot, the compact half a COMPACT snapshot behind it. `read_snapshot_id` is the snapshot that the writer saw.
+    APPEND snapshot, the compact half a COMPACT snapshot after it. `read_snapshot_id` is the snapshot that the writer read.
     """
 
     partition: bytes

@@ -108,7 +108,7 @@ class Records:
         return replace(self, bytes=self.bytes.take(rows), path_of=self.path_of[rows])
 
     def entry(self, row: int) -> ManifestEntry:
-        """`DamagedFile` for names that are none."""
+        """`DamagedFile` for a name that leads to another directory."""
         if self.rows is not None:
             return self.decoded[self.rows[row]]
         assert self.path_of is not None
@@ -117,7 +117,7 @@ class Records:
 
 
 def columns_of(entries: Sequence[ManifestEntry]) -> EntryColumns:
-    """The same columns from entries that are there already."""
+    """Columns made from entries that are objects already."""
     files = [entry.file for entry in entries]
 
     def numbers(values: Iterable[int | None]) -> np.ndarray:
@@ -174,7 +174,7 @@ def open_manifests(
             opened = opened or OpenManifests(schema)
             opened.add(path, container.blocks, partitions)
         except damage_errors():
-            decode_manifest(data, path)  # says what is wrong
+            decode_manifest(data, path)  # raises the error that names the damage
             raise
     if opened is not None:
         yield opened
@@ -207,7 +207,7 @@ class OpenManifests:
         return sum(counts) >= _FEWEST_BLOCKS * max(counts, default=0)
 
     def joined(self) -> OpenManifests:
-        """Put the blocks one behind the other. Most of this is the system's work of handing out memory: for another thread."""
+        """Copy the blocks one after the other. Most of the time goes into allocating memory, so this runs in another thread."""
         if self._is_broad and not self._joined:
             self._joined = b"".join([*self._blocks, bytes(PADDING)])
         return self

@@ -12,7 +12,7 @@ from paimon_cli.metadata.avro_schema import AvroSchema, plain_times, refuse_endl
 
 @dataclass(frozen=True)
 class RawManifest:
-    """The records of all blocks, one behind the other, as `schema` (its text) spells them."""
+    """The records of all blocks, one after the other, in `schema` (its text)."""
 
     schema: bytes
     content: bytes
@@ -20,14 +20,14 @@ class RawManifest:
 
     @staticmethod
     def read(data: bytes) -> RawManifest | None:
-        """None if the file is damaged: whoever decodes it says how."""
+        """None if the file is damaged; decoding it then raises the error."""
         try:
             return _read(data)
         except damage_errors():
             return None
 
     def records(self) -> list[bytes] | None:
-        """Where one record ends and the next begins; None if the content is not what the schema says."""
+        """Where each record begins and the last one ends; None if the content does not match the schema."""
         schema = _item_schema(self.schema)
         source, records, begin = io.BytesIO(self.content), [], 0
         try:

@@ -1,6 +1,7 @@
-"""A commit between its two phases: the data files are written, no snapshot names them yet, and this file knows them.
+"""Stage files: a commit whose data files are written and that no snapshot names yet (FORMAT.md, section 10.7).
 
-JSON with a checksum: a file that was changed by hand or by a bad disk must not become a snapshot, nor say what to delete.
+They are JSON with a checksum: a file that was changed by hand or by a bad disk must neither become a snapshot nor decide what is
+deleted.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ STAGED, COMMITTED, ABORTED = "staged", "committed", "aborted"
 
 @dataclass(frozen=True)
 class StagedCommit:
-    """All that the commit needs later.
+    """Everything that the commit phase needs later.
 
-    `table` is its root URL; `schema_id` and `schema_time_millis` tell it from another table in the same place. With
-    `overwrite` the new files replace what lives in `static_partition` (key=value texts), or in the partitions that got rows
-    (`dynamic_overwrite`), or everywhere. `snapshot_ids`: what the commit made.
+    `table` is its root URL; `schema_id` and `schema_time_millis` distinguish it from another table in the same directory. With
+    `overwrite` the new files replace the live files of `static_partition` (key=value texts), of the partitions that got rows
+    (`dynamic_overwrite`), or of the table. `snapshot_ids`: the snapshots that the commit made.
     """
 
     table: str

@@ -22,7 +22,7 @@ HONOURED, IN_PART, HARMLESS = "honoured", "honoured in part", "harmless"
 REFUSED_ON_READ, REFUSED_ON_WRITE = "refused on read", "refused on write"
 STATUSES = (HONOURED, IN_PART, HARMLESS, REFUSED_ON_READ, REFUSED_ON_WRITE)
 OF_CATALOG = "catalog"
-"""Group of the options that say where a catalog is and who may enter; in a table they mean nothing."""
+"""Group of the options for the location of a catalog and access to it; in a table they have no effect."""
 PLACEHOLDER = re.compile(r"<[a-z]+>")
 
 
@@ -41,8 +41,9 @@ class Gate:
 class Option:
     """One option, or a family of them: `fields.<column>.aggregate-function`.
 
-    `type` as Java names it, `default` as text (None: unset), `immutable`: fixed when the table has data. `group`: whose option it
-    is, `since`: the first release of Paimon that has it. `status` is one of `STATUSES`, `reason` says why, in words.
+    `type` as Java names it, `default` as text (None: unset), `immutable`: fixed once the table has data. `group`: the part of
+    Paimon that it belongs to, `since`: the first release of Paimon that has it. `status` is one of `STATUSES`, `reason` explains
+    it.
     """
 
     key: str
@@ -102,7 +103,7 @@ _BY_KEY |= {option.key: option for option in (*OPTIONS, *OWN_OPTIONS)}
 
 @cache
 def _families() -> tuple[tuple[re.Pattern[str], Option], ...]:
-    """Those that say the most about their keys come first."""
+    """The most specific families come first."""
     families = sorted((option for option in OPTIONS if option.is_family), key=lambda o: -len(PLACEHOLDER.sub("", o.key)))
     return tuple((re.compile(".+".join(map(re.escape, PLACEHOLDER.split(option.key)))), option) for option in families)
 

@@ -1,4 +1,4 @@
-"""How one option becomes a typed attribute: key, default, and a reader of its text that says what is allowed."""
+"""Typed options: key, default, and a reader of the text whose error names the allowed values."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def per_level(value: str) -> dict[int, str]:
 
 
 def optional(read: Callable[[str], T]) -> Callable[[str], T | None]:
-    """The same reader for an option without a default."""
+    """A reader for an option without a default."""
     return read
 
 

@@ -1,4 +1,4 @@
-"""Does this very store let one of several writers win? Asked by trying, before the first commit relies on it.
+"""Finds out by trial whether a store lets exactly one of several writers create a file, before a commit relies on it.
 
 S3's conditional PUT is honoured by some of the stores that speak its language, refused by some and ignored by others.
 """
@@ -34,7 +34,7 @@ def has_primitive(storage: Storage, root: str, names: Names) -> bool:
 
 
 def race_probes(storage: Storage, root: str, names: Names, rounds: int) -> bool:
-    """Whether exactly one writer won in each of so many races, made anew. `StorageUnavailable` without a clear answer."""
+    """Whether exactly one writer won each of several races. `StorageUnavailable` without a clear answer."""
     return all(_try_primitive(storage, root, names) for _ in range(rounds))
 
 

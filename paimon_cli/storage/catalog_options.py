@@ -1,4 +1,4 @@
-"""Which of the options that a user gives belong to the catalog: where the storage is, who may enter, which lock it has.
+"""The options of the catalog: where the storage is, the credentials, and the commit lock.
 
 They come from `paimon.yaml` and from `--option`, under Paimon's own names, and never end up in a table:
 
@@ -23,7 +23,7 @@ def is_catalog_option(key: str) -> bool:
 
 
 def store_options(options: Mapping[str, str]) -> dict[str, str]:
-    """What it takes to read and write files beside the table, in tasks, too: the lock and its password are none of it."""
+    """The options that tasks need to read and write files; the lock and its password are left out."""
     return {key: value for key, value in options.items() if not _is_of_lock(key)}
 
 
@@ -38,7 +38,7 @@ def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
 
 
 def file_system_options(scheme: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The options for the fsspec file system of a scheme: those below `fs.<scheme>.`, and names that are nobody else's."""
+    """The options for the fsspec file system of a scheme: those below `fs.<scheme>.`, and unknown names."""
     prefix = f"fs.{scheme}."
     plain = {key: value for key, value in options.items() if "." not in key and not is_catalog_option(key)}
     return plain | {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}

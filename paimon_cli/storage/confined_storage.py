@@ -1,4 +1,4 @@
-"""The local file system below one table: a symbolic link in it must not lead out, whoever put it there."""
+"""The local file system below one table: a symbolic link that leads out of the table is not followed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ConfinedStorage(LocalStorage):
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """`DamagedFile` for directories, pipes, sockets and devices, without waiting for anybody behind them."""
+    """`DamagedFile` for directories, pipes, sockets and devices, without waiting for data from them."""
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

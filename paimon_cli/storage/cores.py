@@ -1,4 +1,4 @@
-"""How many cores this process may use: what work is spread over when nobody says otherwise."""
+"""How many cores this process may use, which is the default parallelism."""
 
 from __future__ import annotations
 

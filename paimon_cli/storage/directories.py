@@ -30,7 +30,7 @@ class HasDirectories(Protocol):
 
 @runtime_checkable
 class SyncsDirectories(Protocol):
-    """A store that may lose the deletion of a name in a power cut until it is told to keep it."""
+    """A store that may lose the deletion of a name in a power cut until its directory is synced."""
 
     def sync_directory(self, path: str) -> None:
         """Names deleted before stay deleted; a missing directory is no error."""
@@ -66,7 +66,7 @@ def keep_deleted(storage: Storage, directory: str) -> None:
 
 
 def delete_all(storage: Storage, paths: Iterable[str]) -> None:
-    """Delete each file; one that the storage does not let go keeps no other from going, and is told in the end."""
+    """Delete each file. A failure does not stop the others, and is raised at the end."""
     refused: StorageUnavailable | None = None
     for path in paths:
         try:

@@ -1,8 +1,8 @@
-"""A storage whose commits are not safe by construction: which way a file may appear there so that only one writer makes it.
+"""A storage without a built-in put-if-absent, and the ways to publish on it safely (FORMAT.md, section 10.4).
 
-The ways, best first: Paimon's own lock, if the catalog has one (a writer with another notion of exclusion, such as Java's
-check-then-rename, would not be kept out by anything else); the store's primitive, if a trial proves it; neither, if the user
-says so; else a refusal. Under the lock a proven primitive is used all the same: then even a late write cannot replace a file.
+The ways, best first: Paimon's own lock, if the catalog has one (nothing else keeps out a writer that checks and then renames, as
+Java does); the store's own primitive, if a trial proves it; neither, if the user allows that; otherwise a refusal. A proven
+primitive is used under the lock as well, so that even a late write cannot replace a file.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class GuardedStorage:
         return None
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """As the protocol has it. `StorageUnavailable` (lock not had, or lost in time) means that nothing was written."""
+        """As in the protocol. `StorageUnavailable` (lock not acquired, or lost before the put) means that nothing was written."""
         way = self.publish_method()
         if way is PublishMethod.PRIMITIVE:
             return self.inner.put_if_absent(path, data)
@@ -90,7 +90,7 @@ class GuardedStorage:
             if proven:
                 return self.inner.put_if_absent(path, data)
             outcome = self._put(path, data)
-            # Whoever took a lost lock over may be writing the same file now.
+            # Another writer may have taken over a lost lock and be writing the same file now.
             return outcome if lease.release() else PutOutcome.UNKNOWN
 
     @cached_property

@@ -16,7 +16,7 @@ from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.storage import PutOutcome
 
 Rename = Callable[[str, str], bool]
-"""From, to: whether it was done. False: not done, because the target exists. `OSError`: nobody knows."""
+"""Rename from, to: False if the target exists. `OSError`: the outcome is unknown."""
 
 
 class HdfsStorage(FsspecStorage):
@@ -57,8 +57,8 @@ class HdfsStorage(FsspecStorage):
         return LibhdfsRename(self._url, self._options)
 
     def _rename_by_rest(self, source: str, target: str) -> bool:
-        """WebHDFS says `{"boolean": false}` when the target exists."""
+        """WebHDFS answers `{"boolean": false}` when the target exists."""
         try:
             return bool(self._fs._call("RENAME", method="put", path=source, destination=target).json()["boolean"])
-        except (RuntimeError, ValueError) as error:  # how fsspec hands on what the name node says
+        except (RuntimeError, ValueError) as error:  # how fsspec reports the answer of the name node
             raise OSError(str(error)) from error

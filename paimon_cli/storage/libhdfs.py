@@ -43,7 +43,7 @@ class LibhdfsRename:
         if self._library.hdfsRename(self._connection, source.encode(), target.encode()) == 0:
             return True
         code = ctypes.get_errno()
-        if code in (errno.EIO, errno.EEXIST):  # Java's `rename` gave false, or said why
+        if code in (errno.EIO, errno.EEXIST):  # Java's `rename` returned false or raised
             return False
         raise OSError(code, os.strerror(code), target)
 

@@ -1,4 +1,4 @@
-"""The local file system. A snapshot is published by a hard link, which fails if the name is taken: one winner, always whole."""
+"""The local file system. Snapshots are published by a hard link, which fails if the name exists (FORMAT.md, section 1.4)."""
 
 from __future__ import annotations
 

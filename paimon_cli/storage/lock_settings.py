@@ -1,4 +1,4 @@
-"""What a catalog says about its commit lock, in Paimon's option names."""
+"""The settings of a commit lock, from Paimon's catalog options."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _WORD = re.compile(r"[A-Za-z]+|[0-9]+")
 
 
 def names_secret(key: str) -> bool:
-    """Whether an option of this name holds what nobody else may see."""
+    """Whether an option of this name holds a secret."""
     return _SECRET_KEY.search(key) is not None
 
 

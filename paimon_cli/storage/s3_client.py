@@ -50,7 +50,7 @@ _making_clients = threading.Lock()
 
 @dataclass(frozen=True)
 class S3Settings:
-    """None: as the environment says (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, profiles, instance roles)."""
+    """None: from the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, profiles, instance roles)."""
 
     endpoint: str | None = None
     access_key: str | None = field(default=None, repr=False)

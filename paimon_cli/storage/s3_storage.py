@@ -19,7 +19,7 @@ _CONFLICT_TRIES = 8
 _CONFLICT_WAIT_SECONDS = 0.05
 _DELETE_AT_ONCE = 1000
 _NO_CLEAR_ANSWER = (HTTPClientError, SSLError, ResponseParserError)
-"""Failures behind the sending of a request. All others of boto3 come before it."""
+"""Failures after a request was sent. All other errors of boto3 come before that."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class S3Storage:
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """`UNKNOWN` when no answer came or the store failed; `Refused` if the store does not know conditional PUTs.
 
-        The client does not repeat this request: it would meet its own object and call it somebody else's.
+        The client does not repeat this request: it would find its own object and take it for another writer's.
         """
         bucket, key = _split(path)
         client = self.settings.client(attempts=1)
@@ -118,7 +118,7 @@ class S3Storage:
 
 
 def _conditional_put(client: Any, **request: Any) -> PutOutcome | None:
-    """None: somebody else is writing the same key at this moment, ask again."""
+    """None: another client is writing the same key at this moment, try again."""
     try:
         client.put_object(**request)
     except ClientError as error:

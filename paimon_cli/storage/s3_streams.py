@@ -19,7 +19,7 @@ READ_AHEAD_BYTES = 256 << 10
 """Least that one request fetches."""
 _READ_TRIES = 3
 _CUT_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
-"""A body that ends early: boto3 repeats requests, but not what comes behind their first byte."""
+"""A body that ends early: boto3 repeats requests, but not after their first byte has arrived."""
 
 
 def get_object(client: Any, bucket: str, key: str, **request: Any) -> bytes:
@@ -77,7 +77,7 @@ class _ObjectReader(io.RawIOBase):
 class ObjectUpload(io.RawIOBase):
     """A new object: one PUT if it is small, else parts of `PART_BYTES`, of which one is held in memory.
 
-    It appears with `close`. A `with` block that fails, or a writer that nobody closes, leaves nothing behind.
+    It appears with `close`. A `with` block that fails, or a writer that is never closed, leaves nothing.
     """
 
     def __init__(self, settings: S3Settings, path: str, bucket: str, key: str) -> None:

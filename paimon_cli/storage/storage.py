@@ -1,6 +1,6 @@
-"""What the rest of the engine may ask of a filesystem: the `Storage` protocol.
+"""The `Storage` protocol: the operations on files that the engine needs.
 
-Every commit promise rests on one primitive, `put_if_absent`; everything else may be repeated at will.
+All promises about commits rest on `put_if_absent` (FORMAT.md, section 1.4); every other operation can be repeated at will.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Storage(Protocol):
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Make `path` appear whole and only if nobody made it before. Never raises for a lost race.
+        """Create `path` with its whole content, only if it does not exist. Never raises for a lost race.
 
-        `StorageUnavailable` and `Refused` mean that nothing was made; whoever cannot be sure of that answers `UNKNOWN`.
+        `StorageUnavailable` and `Refused` mean that nothing was created; where that is not certain, the outcome is `UNKNOWN`.
         """
         ...
 

@@ -21,11 +21,11 @@ _TRUSTED = _LOCAL | {"memory"}
 def storage_for_url(
     url: str, options: Mapping[str, Any] | None = None, allow_unsafe_commit: bool = False, *, confined: bool = False
 ) -> tuple[Storage, str]:
-    """The storage and the root: an absolute path, or a URL without credentials; never with a trailing slash.
+    """The storage and the root: an absolute path, or a URL without credentials, without a trailing slash.
 
-    `options`: those of the catalog (`storage.catalog_options`), and for schemes that only fsspec knows the names that its
-    file system takes. `allow_unsafe_commit`: commit even where two commits at once cannot be kept apart.
-    `confined`: the URL is that of a table, out of which no link may lead.
+    `options`: of the catalog (`storage.catalog_options`), and for schemes that only fsspec knows the options of its file system.
+    `allow_unsafe_commit`: commit even where the storage cannot detect concurrent commits. `confined`: the URL is a table, out of
+    which no link may lead.
     """
     options = options or {}
     scheme, root = _scheme(url), _root(url)

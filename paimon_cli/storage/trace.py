@@ -1,4 +1,4 @@
-"""What an operation does, step by step: shown by `--trace`, replayed by tests, and nothing at all where nobody watches."""
+"""The steps of an operation: shown by `--trace`, replayed by tests, and dropped otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Step:
-    """`millis`: when it ended, since the epoch; `took`: how long it was at work. One that failed says so in `facts`."""
+    """`millis`: when it ended, since the epoch; `took`: how long it took. `facts` show if it failed."""
 
     name: str
     millis: int
@@ -54,7 +54,7 @@ class _Timed(Protocol):
 
 
 class NoTrace:
-    """Nobody watches."""
+    """Drops all steps."""
 
     is_on = False
 

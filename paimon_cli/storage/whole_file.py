@@ -37,7 +37,7 @@ def whole_file(
     if not replace and storage.exists(path):
         raise _exists(url)
     with tempfile.TemporaryFile(prefix="paimon-cli-output-") as spool:
-        yield spool  # a store shows what was sent when its writer is closed, whether all had been said or not
+        yield spool  # a store publishes what was sent when its writer is closed, complete or not
         spool.seek(0)
         _send(spool, storage, path, replace)
 
