@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,12 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.history.manifest_reader import ManifestReader, live
+from paimon_cli.history import manifest_reader
+from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone, live
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, ManifestEntry
+from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, live_names, make_table
 from tests.goldens import GOLDENS, Golden, golden_table
 
@@ -91,3 +95,115 @@ def test_a_missing_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_path: 
     with pytest.raises(NotFound, match="probably expired"):
         context.manifests.live_entries(snapshot)
     assert live_names(context) == ["f00@0", "f01@0"]
+
+
+class Counting(LocalStorage):
+    """Notes which files are read, and from which threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.threads: set[int] = set()
+
+    def read_bytes(self, path: str) -> bytes:
+        self.names.append(path.rpartition("/")[2])
+        self.threads.add(threading.get_ident())
+        return super().read_bytes(path)
+
+
+def test_what_a_commit_added_and_deleted(tmp_path: Path) -> None:
+    context = commits(tmp_path, 3)
+    old = data_file("f00")
+    message = CommitMessage(EMPTY_ROW, 0, 2, compact_before=(old,), compact_after=(data_file("g", level=5),))
+    Committer(context).commit([message], ME)
+    changes = [(entry.kind, entry.file.file_name) for entry in context.manifests.delta_entries(context.snapshots.get(4))]
+    assert sorted(changes) == [(ADD, "g"), (DELETE, "f00")]
+    assert [e.file.file_name for e in context.manifests.delta_entries(context.snapshots.get(2))] == ["f01"]
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+@pytest.mark.parametrize("how", ["entries", "columns", "columns_of_each"])
+def test_a_manifest_of_another_size_is_damaged_whichever_way_it_is_read(tmp_path: Path, how: str, threads: int) -> None:
+    context = commits(tmp_path, 6)
+    snapshot = context.snapshots.get(6)
+    reader = ManifestReader(context.storage, context.layout, threads)
+    *whole, last = reader.manifests_of(snapshot)
+    longer = replace(last, file_size=last.file_size + 1)
+    assert len(list(getattr(reader, how)([*whole, last]))) >= 1
+    with pytest.raises(DamagedFile, match=f"it has {last.file_size} bytes where {longer.file_size} were written") as damaged:
+        list(getattr(reader, how)([*whole, longer]))
+    assert damaged.value.details["path"] == context.layout.manifest(last.file_name)
+
+
+def test_a_missing_delta_is_damage_but_not_if_its_snapshot_expired(tmp_path: Path) -> None:
+    context = commits(tmp_path, 2)
+    snapshot = context.snapshots.get(2)
+    (meta,) = context.manifests.manifest_list(snapshot.delta_manifest_list)
+    Path(context.layout.manifest(meta.file_name)).unlink()
+    with pytest.raises(DamagedFile, match="is missing: a snapshot refers to it"):
+        context.manifests.delta_entries(snapshot)
+    Path(context.layout.snapshot(2)).unlink()
+    with pytest.raises(SnapshotGone, match="probably expired"):
+        context.manifests.delta_entries(snapshot)
+
+
+@pytest.mark.parametrize(("count", "threads", "alone"), [(4, 8, True), (5, 8, False), (9, 1, True)])
+def test_few_manifests_are_read_one_after_the_other(tmp_path: Path, count: int, threads: int, alone: bool) -> None:
+    context = commits(tmp_path, count)
+    storage = Counting()
+    reader = ManifestReader(storage, context.layout, threads)
+    manifests = reader.manifests_of(context.snapshots.get(count))
+    storage.threads.clear()
+    assert [e.file.file_name for some in reader.entries(manifests) for e in some] == [f"f{n:02}" for n in range(count)]
+    assert (storage.threads == {threading.get_ident()}) == alone
+
+
+def test_lists_are_kept_and_given_away_as_copies(tmp_path: Path) -> None:
+    context = commits(tmp_path, 9)
+    storage = Counting()
+    reader = ManifestReader(storage, context.layout)
+    names = [context.snapshots.get(number).delta_manifest_list for number in range(1, 10)]
+    for name in (*names[:8], *names[:8]):
+        reader.manifest_list(name).clear()
+    assert storage.names == names[:8], "each is read once, and nobody can empty what is kept"
+    assert [len(reader.manifest_list(name)) for name in names] == [1] * 9
+    assert storage.names == names, "the ninth makes room"
+    reader.manifest_list(names[0])
+    assert storage.names == [*names, names[0]]
+
+
+def test_groups_of_manifests_are_of_a_certain_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = commits(tmp_path, 5)
+    manifests = context.manifests.manifests_of(context.snapshots.get(5))
+    for limit, sizes in ((10, [1, 1, 1, 1, 1]), (11, [2, 2, 1]), (20, [2, 2, 1]), (21, [3, 2]), (1000, [5])):
+        monkeypatch.setattr(manifest_reader, "_GROUP_BYTES", limit)
+        groups = manifest_reader._groups([replace(meta, file_size=10) for meta in manifests])
+        assert [len(group) for group in groups] == sizes
+    assert manifest_reader._groups([]) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_columns_come_in_the_order_of_their_manifests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setattr(manifest_reader, "_GROUP_BYTES", 1)
+    context = commits(tmp_path, 7)
+    reader = ManifestReader(context.storage, context.layout, threads)
+    manifests = reader.manifests_of(context.snapshots.get(7))
+    names = [f"f{number:02}" for number in range(7)]
+    assert [piece.entry(row).file.file_name for piece in reader.columns(manifests) for row in range(len(piece))] == names
+    each = [[piece.entry(0).file.file_name for piece in pieces] for pieces in reader.columns_of_each(manifests)]
+    assert each == [[name] for name in names] and list(reader.columns([])) == []
+
+
+def test_a_missing_index_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_path: Path) -> None:
+    context = commits(tmp_path, 2)
+    snapshot = context.snapshots.get(2)
+    assert context.manifests.index_entries(snapshot) == []
+    named = replace(snapshot, index_manifest="index-manifest-none")
+    with pytest.raises(DamagedFile, match="index-manifest-none is missing"):
+        context.manifests.index_entries(named)
+    Path(context.layout.snapshot(2)).unlink()
+    with pytest.raises(SnapshotGone):
+        context.manifests.index_entries(named)
+    Path(context.layout.manifest(snapshot.base_manifest_list)).unlink()
+    with pytest.raises(SnapshotGone, match="no longer exists"):
+        ManifestReader(context.storage, context.layout).manifests_of(snapshot)

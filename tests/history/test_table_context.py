@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,17 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
+from paimon_cli.maintain.branches import create_branch
+from paimon_cli.storage.clock_and_names import RandomNames, SystemClock
+from paimon_cli.storage.confined_storage import ConfinedStorage
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.trace import NoTrace, StepTrace
 from paimon_cli.table.alter_table import alter_table
 from paimon_cli.table.schema_changes import AddColumn, RenameColumn, SetOption
 from paimon_cli.table.table import Table
 from paimon_cli.table.table_location import TableLocation
 from tests import tables
-from tests.commit.commit_tables import data_file, make_table, partition
+from tests.commit.commit_tables import SteppingClock, data_file, make_table, partition
 from tests.goldens import golden_table
 
 
@@ -116,9 +122,10 @@ def test_at_schema_changes_the_columns_and_keeps_the_options(tmp_path: Path) -> 
     assert context.at_schema(context.schema.id) is context
 
 
-def test_metadata_alone_loads_no_arrow_and_no_avro() -> None:
+@pytest.mark.parametrize("module", ["history.table_state", "history.live_places", "history.tag_history", "commit.committer"])
+def test_metadata_alone_loads_no_arrow_and_no_avro(module: str) -> None:
     heavy = "{'pyarrow', 'fastavro', 'fsspec', 'numpy'}"
-    code = f"import sys, paimon_cli.history.table_state; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, paimon_cli.{module}; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
@@ -137,3 +144,36 @@ def test_options_follow_the_names_that_columns_had(tmp_path: Path) -> None:
     assert tables.rows(now) == [{"k": 1, "moment": 2, "s": 3, "b": "newer", "c": None}]
     assert tables.rows(now.at_schema(0)) == before == [{"k": 1, "s": 2, "a": 3, "b": "newer"}]
     assert now.at_schema(0).options.raw["sequence.field"] == "s"
+
+
+def test_a_branch_is_seen_with_its_own_schema_and_history_and_these_options(tmp_path: Path) -> None:
+    main = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "STRING"}, ["k"])
+    tables.write(main, [{"k": 1, "v": "main"}])
+    main = TableContext.open(main.url, {"commit.max-retries": "77"})
+    create_branch(main, "b", snapshot_id=1)
+    branch = main.at_branch("b")
+    changed = replace(branch.schema, id=1, comment="of the branch")
+    assert branch.schemas.commit(changed) and main.schemas.ids() == [0] and branch.schemas.ids() == [0, 1]
+    branch = main.at_branch("b")
+    assert (branch.branch, branch.schema, branch.options) == ("b", changed, main.options)
+    assert branch.address == f"{main.url}$branch_b" and main.address == main.url
+    assert branch.layout.snapshot(1) == f"{main.url}/branch/branch-b/snapshot/snapshot-1"
+    assert branch.at_branch("b") is branch and branch.at_branch("main") == main and main.at_branch("main") is main
+    seen = main.seen_from("b")
+    assert (seen.branch, seen.schema, seen.snapshots.ids()) == ("b", main.schema, [1])
+    tables.write(branch, [{"k": 2, "v": "branch"}])
+    assert seen.snapshots.latest_id() == 2 and main.snapshots.latest_id() == 1
+    opened = TableContext.open(main.url, branch="b")
+    assert (opened.branch, opened.schema, opened.read_threads) == ("b", changed, 8)
+
+
+def test_a_context_is_opened_with_what_it_is_given(tmp_path: Path) -> None:
+    context = make_table(tmp_path)
+    clock, names, trace, storage = SteppingClock(), RandomNames(), StepTrace(SteppingClock()), LocalStorage()
+    older = replace(context.schema, id=7, options={"bucket": "5"})
+    opened = TableContext.open(f"{tmp_path}//", storage=storage, clock=clock, names=names, schema=older, trace=trace)
+    assert (opened.storage, opened.clock, opened.names, opened.trace) == (storage, clock, names, trace)
+    assert (opened.url, opened.schema, opened.options.bucket) == (str(tmp_path), older, 5)
+    plain = TableContext.open(str(tmp_path))
+    assert isinstance(plain.clock, SystemClock) and isinstance(plain.names, RandomNames) and isinstance(plain.trace, NoTrace)
+    assert isinstance(plain.storage, ConfinedStorage) and plain.branch == "main"

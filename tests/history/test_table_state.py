@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.errors import DamagedFile, NotFound, UsageError
+from paimon_cli.history import table_state
+from paimon_cli.history.live_columns import placed_columns
+from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
+from paimon_cli.history.table_state import BucketFiles, CommittedState, bucket_files, committed_state, expect_buckets
 from paimon_cli.metadata import manifest_columns
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW
+from tests.commit import commit_tables
 from tests.tables import make_table, write
 
 COLUMNS = {"dt": "STRING NOT NULL", "k": "INT NOT NULL", "v": "INT"}
@@ -31,3 +43,75 @@ def test_picked_buckets_are_those_of_all(table, monkeypatch, fewest):
     found = bucket_files(table, snapshot, lambda partition: not asked.append(partition) and partition == chosen)
     assert found == {place: bucket for place, bucket in everything.items() if place[0] == chosen} and len(asked) == 18
     assert bucket_files(table, snapshot, buckets=[1]) == {p: bucket for p, bucket in everything.items() if p[1] == 1}
+
+
+def test_buckets_that_are_not_there_are_told_from_those_that_are_empty(tmp_path):
+    def buckets(*numbers: int, total: int = 2) -> list[BucketFiles]:
+        return [BucketFiles(b"", number, total, ()) for number in numbers]
+
+    fixed = make_table(tmp_path / "fixed", COLUMNS, ["dt", "k"], ["dt"], 2)
+    expect_buckets(fixed, [0, 1], [])
+    expect_buckets(fixed, [], buckets(0))
+    expect_buckets(fixed, [2, 3], buckets(0, total=4))
+    expect_buckets(fixed, [7], buckets(7))
+    for number in (-1, 2):
+        with pytest.raises(UsageError, match=f"has no bucket {number}: its buckets are 0 to 1") as wrong:
+            expect_buckets(fixed, [0, number, 9], buckets(1))
+        assert wrong.value.hint == f"paimon-cli buckets ls {fixed.layout.argument}"
+    own = make_table(tmp_path / "own", COLUMNS, ["dt", "k"], ["dt"], -1)
+    expect_buckets(own, [3, 0], buckets(3, 0, total=-1))
+    with pytest.raises(NotFound, match="has no bucket 2: its buckets are 0, 3"):
+        expect_buckets(own, [2], buckets(3, 0, total=-1))
+    with pytest.raises(NotFound, match="has no bucket 0: its buckets are none yet"):
+        expect_buckets(own, [0], [])
+
+
+@pytest.mark.parametrize("many", [0, 10**9])
+def test_manifests_of_other_buckets_are_not_read(tmp_path, monkeypatch, many):
+    """And whoever drops manifests by their partitions does not hear of those files."""
+    monkeypatch.setattr(table_state, "MANY_ENTRIES", many)
+    context = commit_tables.make_table(tmp_path / "t")
+    for number in range(4):
+        message = CommitMessage(EMPTY_ROW, number, 4, new_files=(commit_tables.data_file(f"f{number}"),))
+        Committer(context).commit([message], CommitIdentity("me"))
+    snapshot = context.snapshots.latest()
+    names = {meta.min_bucket: meta.file_name for meta in context.manifests.manifests_of(snapshot)}
+    for number in (0, 3):
+        Path(context.layout.manifest(names[number])).unlink()
+    heard: list[tuple[bytes, int]] = []
+    found = bucket_files(context, snapshot, buckets=[1, 2], added=lambda *said: heard.append(said))
+    assert {place: [f.file_name for f in found[place].files] for place in found} == {
+        (EMPTY_ROW, 1): ["f1"],
+        (EMPTY_ROW, 2): ["f2"],
+    }
+    assert sum(count for _, count in heard) == 2
+    only = bucket_files(context, snapshot, keep_manifest=lambda meta: meta.file_name == names[1])
+    assert list(only) == [(EMPTY_ROW, 1)] and len(only) == 1
+    with pytest.raises(DamagedFile):
+        bucket_files(context, snapshot)
+    Path(context.layout.snapshot(snapshot.id)).unlink()
+    with pytest.raises(SnapshotGone):
+        bucket_files(context, snapshot)
+    assert committed_state(found) == CommittedState(
+        {(EMPTY_ROW, 1): 9, (EMPTY_ROW, 2): 9}, {(EMPTY_ROW, 1): 4, (EMPTY_ROW, 2): 4}
+    )
+
+
+def test_offsets_of_words_are_one_for_all_or_one_an_entry(tmp_path):
+    context = commit_tables.make_table(tmp_path / "t")
+    names = ["abcdefgh12345678", "ABCDEFGHabcdefgh", "0123456789012345"]
+    for number, name in enumerate(names):
+        message = CommitMessage(EMPTY_ROW, number % 2, 2, new_files=(commit_tables.data_file(name),))
+        Committer(context).commit([message], CommitIdentity("me"))
+    pieces = context.manifests.columns_of_each(context.manifests.manifests_of(context.snapshots.latest()))
+    columns = placed_columns(piece for some in pieces for piece in some)
+    assert len(columns.pieces) == 3
+
+    def expected(*offsets: int) -> list[int]:
+        parts = [name[offset : offset + 8].encode() for name, offset in zip(names, offsets, strict=True)]
+        return [int.from_bytes(part, "little", signed=True) for part in parts]
+
+    assert columns.words("names", 0).tolist() == expected(0, 0, 0)
+    assert columns.words("names", 8).tolist() == expected(8, 8, 8)
+    assert columns.words("names", np.array([8, 0, 3])).tolist() == expected(8, 0, 3)
+    assert list(columns.lengths("names")) == [16, 16, 16]

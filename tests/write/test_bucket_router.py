@@ -115,3 +115,37 @@ def test_pieces_are_the_rows_of_each_place_in_the_order_asked_for(seed: int) -> 
     pieces = list(router.split(batch, order))
     assert {(partition, bucket): piece["v"].to_pylist() for partition, bucket, piece in pieces} == expected
     assert len(pieces) == len(expected)
+
+
+@pytest.mark.parametrize(("function", "expected"), [("mod", [0, 1, 2, 2, 1, 1]), ("default", None)])
+def test_buckets_are_counted_by_the_function_that_the_table_names(function: str, expected: list[int] | None) -> None:
+    options = {"bucket": "3", "bucket-function.type": function}
+    router = router_of(schema_of({"k": "INT NOT NULL", "v": "INT"}, ("k",), (), options))
+    numbers = [0, 1, 2, -1, -2, 7]
+    batch = pa.record_batch({"k": pa.array(numbers, pa.int32()), "v": pa.array(numbers, pa.int32())})
+    _, buckets = router.route(batch)
+    types = schema_of({"k": "INT NOT NULL"}).types_of(["k"])
+    assert buckets.tolist() == (expected or [abs(row_hash(encode_row([k], types))) % 3 for k in numbers])
+    pieces = {bucket: piece["k"].to_pylist() for _, bucket, piece in router.split(batch)}
+    assert pieces == {b: [k for k, of in zip(numbers, buckets, strict=True) if of == b] for b in {*buckets.tolist()}}
+
+
+def test_an_order_that_is_given_is_kept_within_each_bucket() -> None:
+    router = router_of(schema_of(COLUMNS, ("dt", "h", "k"), ("dt", "h"), {"bucket": "2"}))
+    columns = {"dt": ["b", "a"] * 6, "h": pa.array([1, 1, 2] * 4, pa.int32()), "k": [f"k{n}" for n in range(12)]}
+    batch = pa.record_batch({"n": np.arange(12), **columns})
+    backwards = np.arange(12)[::-1].copy()
+    places = [(partition, bucket) for partition, bucket, _ in router.split(batch, backwards)]
+    assert len(set(places)) == len(places)
+    for (partition, bucket, piece), (same, number, forth) in zip(
+        router.split(batch, backwards), router.split(batch), strict=True
+    ):
+        assert (partition, bucket) == (same, number)
+        assert piece["n"].to_pylist() == forth["n"].to_pylist()[::-1]
+
+
+@pytest.mark.parametrize("root", ["FLOAT", "DOUBLE", "BINARY(3)", "VARBINARY(3)", "BYTES"])
+def test_partitions_that_writers_spell_differently_are_refused(root: str) -> None:
+    schema = schema_of({"p": f"{root} NOT NULL", "k": "INT NOT NULL"}, ("p", "k"), ("p",), {"bucket": "1"})
+    with pytest.raises(NotSupported, match="cannot write partitions by column 'p'"):
+        router_of(schema)

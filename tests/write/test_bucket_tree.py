@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paimon_cli.errors import FilesConflict, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -173,3 +175,63 @@ def test_what_a_compaction_failed_with_is_raised_by_those_who_look(tmp_path: Pat
     compactions.give_up()
     assert compactions._given_up.is_set()
     compactions.close()
+
+
+def test_what_is_done_in_this_thread_is_done_as_it_is_asked_for() -> None:
+    done: list[tuple[object, ...]] = []
+
+    def work(first: int, *, second: int) -> int:
+        done.append((first, second))
+        if second == 0:
+            raise FilesConflict("another job was faster")
+        return first // second
+
+    here = InThisThread()
+    assert here.submit(work, 6, second=3).result() == 2 and done == [(6, 3)]
+    failed = here.submit(work, 6, second=0)
+    assert failed.done() and isinstance(failed.exception(), FilesConflict) and done == [(6, 3), (6, 0)]
+
+
+def test_leaving_waits_for_what_is_at_work_and_begins_nothing_more(tmp_path: Path) -> None:
+    context, begun, may_end, ended = make_table(tmp_path), threading.Event(), threading.Event(), list[int]()
+
+    def compact_bucket(context: TableContext, bucket: BucketFiles, is_given_up: Callable[[], bool]) -> CommitMessage | None:
+        begun.set()
+        assert may_end.wait(30)
+        ended.append(bucket.bucket)
+        return None
+
+    compactions = Compactions(context, compact_bucket, ThreadPoolExecutor(1))
+    running, *waiting = [compactions.begin(BucketFiles(EMPTY_ROW, number, 3, ())) for number in range(3)]
+    assert begun.wait(30)
+    closing = threading.Thread(target=compactions.close)
+    closing.start()
+    while not all(future.cancelled() for future in waiting) and closing.is_alive():
+        closing.join(0.01)
+    assert closing.is_alive() and not ended, "one is at work still"
+    may_end.set()
+    closing.join(30)
+    assert ended == [0] and running.result() is None
+
+
+def test_who_compacts_is_told_when_nobody_asks_any_more(tmp_path: Path) -> None:
+    answers: list[bool] = []
+
+    def compact_bucket(context: TableContext, bucket: BucketFiles, is_given_up: Callable[[], bool]) -> CommitMessage | None:
+        answers.append(is_given_up())
+        if bucket.bucket == 1:
+            raise FilesConflict("another job was faster")
+        if bucket.bucket > 1:
+            raise StorageUnavailable(f"the disk of {bucket.bucket} is full")
+        return None
+
+    compactions = Compactions(make_table(tmp_path), compact_bucket, InThisThread())
+    for number in (0, 1):
+        compactions.begin(BucketFiles(EMPTY_ROW, number, 4, ()))
+        compactions.check()
+    compactions.give_up()
+    for number in (2, 3):
+        compactions.begin(BucketFiles(EMPTY_ROW, number, 4, ()))
+        with pytest.raises(StorageUnavailable, match="disk of 2 is full"):
+            compactions.check()
+    assert answers == [False, False, True, True]
