@@ -102,7 +102,7 @@ def truncated(statistics: ColumnStatistics, mode: str) -> ColumnStatistics:
 
 
 def _next_text(text: str) -> str | None:
-    """The shortest text above every text that begins with `text`; None if there is none."""
+    """The shortest text that is greater than every text that begins with `text`; None if there is none."""
     for end in range(len(text) - 1, -1, -1):
         point = ord(text[end]) + 1
         if point == 0xD800:  # surrogates are no characters
@@ -124,7 +124,7 @@ def simple_stats(columns: Iterable[ColumnStatistics], types: Sequence[DataType])
 
 
 class ColumnTally:
-    """Nulls and bounds of one column, batch after batch; nothing is said of the bounds once a NaN was seen."""
+    """Counts nulls and tracks bounds of one column, batch after batch. After a NaN the bounds are unknown."""
 
     def __init__(self, t: DataType) -> None:
         self._type = t
@@ -155,7 +155,7 @@ class ColumnTally:
 
 
 def _is_exact(t: pa.DataType) -> bool:
-    """Whether Python's value of a scalar says all; times lose digits or fail beyond the year 9999."""
+    """Whether the Python value of a scalar is exact; times lose digits, or fail beyond the year 9999."""
     return not pa.types.is_temporal(t)
 
 

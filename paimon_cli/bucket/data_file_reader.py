@@ -38,7 +38,7 @@ DECODE_ERRORS: tuple[type[Exception], ...] = (
 
 
 def first_line(error: Exception) -> str:
-    """One line that says why."""
+    """The first line of the error message."""
     return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 

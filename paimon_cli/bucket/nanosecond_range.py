@@ -1,7 +1,7 @@
-"""Timestamps that file formats do not hold as they are.
+"""Timestamps that file formats or Arrow cannot hold exactly (FORMAT.md, section 7.2).
 
-Beyond what 64-bit nanoseconds hold (1677 to 2262), Arrow wraps those of INT96 columns round silently, and reads none from ORC
-files. Before 1970, its ORC writer and Java's readers disagree about nanoseconds.
+Outside the range of 64-bit nanoseconds (1677 to 2262) Arrow silently wraps timestamps of INT96 columns around, and cannot read
+them from ORC files. Before 1970, its ORC writer and Java's readers disagree about nanoseconds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def ticks(leaf: pa.Array) -> NDArray[np.int64]:
 
 
 def int96_columns(schema: pq.ParquetSchema, columns: Sequence[str]) -> list[str]:
-    """Those of the columns that hold an INT96, themselves or deep inside, or might: names may have dots, as paths have."""
+    """The columns that hold, or may hold, an INT96 at any depth: names may contain dots, as paths do."""
     leaves = (schema.column(i) for i in range(len(schema.names)))
     paths = [leaf.path.split(".") for leaf in leaves if leaf.physical_type == "INT96"]
     holding = {".".join(path[:end]) for path in paths for end in range(1, len(path) + 1)}
@@ -66,7 +66,7 @@ def int96_columns(schema: pq.ParquetSchema, columns: Sequence[str]) -> list[str]
 def checked_int96(
     batches: Iterator[pa.RecordBatch], again: BinaryIO, columns: list[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """The batches as they are; `again` is the same file, read a second time in micros to see what nanos cannot say.
+    """The batches unchanged; `again` is the same file, read a second time in micros to detect values out of the range of nanos.
 
     Raises `NotSupported` for the first value out of range.
     """
@@ -90,9 +90,9 @@ def _same_times(nanos: pa.Array, micros: pa.Array) -> bool:
 
 
 def _same_leaf(nanos: pa.Array, micros: pa.Array) -> bool:
-    """Java writes times before 1970 with negative nanos of day, which Arrow's micros take for 2^64 more.
+    """Java writes times before 1970 with negative nanos of the day, which Arrow reads in micros as 2^64 more.
 
-    So years 2262 to 2554 cannot be told from such times before 1970, which is what they are taken for.
+    So the years 2262 to 2554 cannot be distinguished from such times before 1970, and are taken for them.
     """
     fine = nanos.cast(pa.int64()).fill_null(0).to_numpy() // 1000
     beyond = micros.cast(pa.int64()).fill_null(0).to_numpy() - fine

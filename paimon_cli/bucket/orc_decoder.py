@@ -1,7 +1,7 @@
-"""The program that decodes ORC in a process of its own: Arrow's reader crashes on some damaged files, and ends only this process.
+"""Decodes ORC in a child process, because Arrow's reader crashes on some damaged files.
 
-It opens no file: the parent (`orc_file`) serves the bytes, so that every storage can be read. Each message on the two pipes
-is one letter and a length, followed by so many bytes.
+The child opens no files: its parent (`orc_file`) serves the bytes, so that every storage can be read. Each message on the two
+pipes is one letter and a length, followed by that many bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FAILURES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, Arit
 
 
 def send(sink: IO[bytes], kind: bytes, content: Any) -> None:
-    """One message; `content` is a buffer. `BrokenPipeError` if nobody reads any more."""
+    """Send one message; `content` is a buffer. `BrokenPipeError` if the other side has closed the pipe."""
     _write(sink, HEADER.pack(kind, len(content)))
     _write(sink, content)
 

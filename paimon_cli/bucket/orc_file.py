@@ -56,7 +56,7 @@ def orc_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def orc_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values; TIME as an integer, as Paimon keeps it in ORC, and every field nullable."""
+    """The column with TIME as an integer, as Paimon stores it in ORC, and every field nullable."""
     return pa.chunked_array([_orc_array(chunk) for chunk in column.chunks], _orc_type(column.type))
 
 
@@ -119,7 +119,7 @@ ATTEMPTS = 2
 
 
 class Refusal(pa.ArrowInvalid):  # type: ignore[misc]
-    """The decoder lives, and says why these bytes are no ORC file."""
+    """The error that the decoder reported for these bytes."""
 
 
 class Ended(Exception):
@@ -200,7 +200,7 @@ def answer_to(request: bytes, source: BinaryIO) -> pa.Buffer:
 
 
 def put_away(process: OrcProcess, error: BaseException) -> None:
-    """Who has met a damaged file, or was interrupted, is never asked again: nobody knows what is left of its memory."""
+    """A decoder that met a damaged file, or was interrupted, is not used again: its memory may be corrupt."""
     process.end()
 
 
@@ -233,7 +233,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 class OrcFile:
-    """What pyarrow's `ORCFile` offers, for bytes that nobody vouches for. `source` is any seekable reader, and stays open.
+    """The interface of pyarrow's `ORCFile` for untrusted bytes. `source` is any seekable reader and stays open.
 
     Raises `pa.ArrowInvalid` for bytes that are no ORC file, also when they crash Arrow's reader; what `source` raises is passed
     on; `StorageUnavailable` if no process can be started.

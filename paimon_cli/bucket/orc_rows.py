@@ -21,7 +21,7 @@ from paimon_cli.errors import NotSupported
 BATCH_ROWS = 1024
 MILLI, SECOND = NANOS_PER["ms"], NANOS_PER["s"]
 LOST = (-999 * MILLI, 0)
-"""Between these nanoseconds nothing but whole milliseconds can be told: the seconds of ORC have no negative zero."""
+"""Between these nanoseconds only whole milliseconds can be stored: the seconds of ORC have no negative zero."""
 ZONE = ZoneInfo("GMT")
 """What Arrow's writer names in its stripes."""
 CODECS = {

@@ -1,4 +1,4 @@
-"""Sorted runs on local disk: what a sort buffer or a merge of very many runs cannot hold in memory.
+"""Sorted runs on local disk, for rows that a sort buffer or a merge of many runs cannot hold in memory.
 
 More runs than memory can hold a batch of are merged in passes. A pass only interleaves: all rows of a key survive it, so that
 the merge engine sees in the last pass what it would have seen in a single one (FORMAT.md, section 11.2).

@@ -187,7 +187,7 @@ _TEXTS: dict[str, Callable[[pa.Array, DataType], pa.Array]] = {
 }
 _WHOLE_STRINGS_ONLY = TIMESTAMP_ROOTS | {"DATE", "TIME"}
 _UNCUT = BINARY_ROOTS | {"ARRAY", "MAP", "ROW"}
-"""Their text is as long as it is, whatever the target says."""
+"""Types whose text is not cut to the length of the target."""
 
 
 def _to_text(source: DataType, target: DataType) -> Cast | None:

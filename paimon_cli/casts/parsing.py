@@ -35,7 +35,7 @@ _NANOS_PER_UNIT = {0: 1_000_000_000, 3: 1_000_000, 6: 1_000, 9: 1}
 
 
 def to_date(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """`y-M[-d]`, anything behind a blank ignored; a whole number is an epoch day."""
+    """`y-M[-d]`, anything after a space is ignored; a whole number is an epoch day."""
     return per_distinct_value(array, _date, pa.int32()).cast(pa.date32())
 
 
@@ -76,7 +76,7 @@ def _java_int(number: str, target: str, text: str = "") -> int:
 
 
 def to_time(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """`H[:m[:s[.f]]]` with a zone behind a sign, rounded to millis; a whole number is millis of day."""
+    """`H[:m[:s[.f]]]`, optionally with a signed zone, rounded to millis; a whole number is millis of the day."""
     return per_distinct_value(array, _time, pa.int32()).view(pa.time32("ms"))
 
 

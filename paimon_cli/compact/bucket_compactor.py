@@ -1,4 +1,4 @@
-"""One bucket's compaction: merge what overlaps, upgrade what does not, and say so in a commit message."""
+"""Compacts one bucket: merges files that overlap, upgrades others, and returns a commit message (FORMAT.md, section 12)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WriterCompaction:
             raise
 
     def _has_expired(self, context: TableContext, task: CompactionTask, error: DamagedFile) -> bool:
-        """Whether what could not be read is a committed file that somebody else has replaced and deleted since."""
+        """Whether the unreadable file is a committed one that another job has replaced and deleted since."""
         paths = {context.data_file_path(task.partition, task.bucket, file): file.file_name for file in task.files}
         path = str(error.details.get("path"))
         name = paths.get(path)

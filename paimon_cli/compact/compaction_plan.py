@@ -113,7 +113,7 @@ def check_compactable(context: TableContext) -> None:
 
 
 def why_not_compactable(context: TableContext) -> str | None:
-    """What `check_compactable` says of the table, None if nothing; a writer leaves its compaction to those who can."""
+    """Why the table cannot be compacted here, None if it can. A writer then leaves compaction to other engines."""
     try:
         check_compactable(context)
     except NotSupported as refusal:
@@ -133,9 +133,9 @@ def plan_bucket(
     file_stamp: str = "",
     state: PickState = UNKNOWN,
 ) -> Decision:
-    """Pick by the strategy: `full` takes every run to the top level, `minor` asks the universal compaction's triggers.
+    """Pick by the strategy: `full` takes every run to the top level, `minor` applies the triggers of universal compaction.
 
-    `state` is what an earlier plan of this process remembered; the files tell of full compactions, too.
+    `state` comes from an earlier plan of this process; the time of the last full compaction also follows from the files.
     """
     with context.trace.timed("pick", bucket=context.bucket_path(bucket.partition, bucket.bucket), strategy=strategy) as facts:
         decision = _decide(context, bucket, strategy, snapshot_id, file_stamp, state)

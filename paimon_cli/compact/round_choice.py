@@ -23,7 +23,7 @@ UNLIMITED = RoundLimits()
 
 
 def within_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[Decision, ...]:
-    """The same decisions, with tasks beyond the limits left alone. Buckets with most runs go first: reads gain most there."""
+    """The decisions, with tasks beyond the limits left out. Buckets with the most runs go first, since reads gain most there."""
     turn = sorted((d for d in decisions if isinstance(d, CompactionTask)), key=lambda task: (-task.runs_before, task.size))
     later: dict[BucketId, str] = {}
     size = count = 0

@@ -137,7 +137,7 @@ Convert = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
 def without_hidden_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values, with no null mark on a NOT NULL field where the struct around it is null anyway."""
+    """The column without null marks on NOT NULL fields whose struct is null anyway."""
     if not _has_required_fields(column.type):
         return column
     return pa.chunked_array([retyped(chunk, column.type, lambda part, _: part) for chunk in column.chunks], column.type)
@@ -187,7 +187,7 @@ def _unmarked(array: pa.Array) -> pa.Array:
 
 
 def _zero(t: pa.DataType) -> pa.Scalar:
-    """What nobody sees: a buffer may hold anything below a null, also what is no value of the type."""
+    """Hidden values: a buffer may hold anything below a null, even bytes that are no value of the type."""
     of_bytes = pa.types.is_string(t) or pa.types.is_binary(t)
     buffers = [None, pa.py_buffer(bytes(_LARGEST_CELL)), *([pa.py_buffer(b"")] if of_bytes else [])]
     return pa.Array.from_buffers(t, 1, buffers)[0]

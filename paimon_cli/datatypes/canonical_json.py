@@ -138,7 +138,7 @@ _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 
 def from_canonical(json_value: Any, t: DataType) -> Any:
-    """The internal value of canonical JSON. `ValueError` that says what is expected when it does not fit the type."""
+    """The internal value of canonical JSON. `ValueError` names what is expected if it does not fit the type."""
     if json_value is None:
         return None
     try:

@@ -51,7 +51,7 @@ class DataType:
     arguments: str | None = None
 
     def with_nullable(self, nullable: bool) -> DataType:
-        """The same type, nullable or NOT NULL."""
+        """This type, made nullable or NOT NULL."""
         return self if self.nullable == nullable else replace(self, nullable=nullable)
 
     @property

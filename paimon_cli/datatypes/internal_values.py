@@ -73,7 +73,7 @@ def sql_time_text(millis: int, precision: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Millis of day of `HH:MM[:SS[.f]]`; digits behind the millis are cut. `ValueError` for anything else."""
+    """Millis of the day of `HH:MM[:SS[.f]]`; digits after the millis are cut. `ValueError` for anything else."""
     return _nanos_of_day(text) // 1_000_000
 
 
@@ -95,7 +95,7 @@ def timestamp_text(value: Timestamp) -> str:
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """Inverse of `timestamp_text`; also takes a space for the `T` and a `Z` behind. `ValueError` for anything else."""
+    """Inverse of `timestamp_text`; also accepts a space instead of `T`, and a `Z` at the end. `ValueError` for anything else."""
     date, separator, time = text.removesuffix("Z").replace(" ", "T", 1).partition("T")
     day, nanos = parse_date(date), _nanos_of_day(time) if separator else 0
     return Timestamp(day * MILLIS_OF_DAY + nanos // 1_000_000, nanos % 1_000_000)

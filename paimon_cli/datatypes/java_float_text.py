@@ -143,7 +143,7 @@ def _estimated_decimal_exponent(mantissa: int, used: int, exponent: int) -> int:
 
 
 def _laid_out(digits: str, point: int) -> str:
-    """`digits` with the point behind `point` of them: plain between 10^-3 and 10^7, else with an exponent."""
+    """`digits` with the decimal point after `point` of them: plain between 10^-3 and 10^7, else with an exponent."""
     if 0 < point < 8:
         whole, fraction = digits[:point].ljust(point, "0"), digits[point:]
         return f"{whole}.{fraction or '0'}"

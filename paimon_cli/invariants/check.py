@@ -39,7 +39,7 @@ WITHOUT_SCHEMAS: tuple[HistoryCheck, ...] = (
     snapshot_checks.snapshots_are_readable,
     snapshot_checks.schemas_of_snapshots_exist,
 )
-"""What can be told where no schema can be read."""
+"""The checks that need no readable schema."""
 META_CHECKS: tuple[VersionCheck, ...] = (
     manifest_checks.files_lie_inside,
     manifest_checks.files_can_be,
@@ -70,9 +70,9 @@ STEP_CHECKS: tuple[StepCheck, ...] = (
 
 
 def check_version(version: Version, before: Version | None) -> Iterator[Violation]:
-    """The cheap group: metadata and names on storage. `before` is the version of the snapshot below, None if it is gone.
+    """The quick checks: metadata and file names. `before` is the version of the previous snapshot, None if it no longer exists.
 
-    When manifests cannot be read, that is the only thing said.
+    If manifests cannot be read, only that is reported.
     """
     unreadable = list(READABLE(version))
     yield from unreadable
@@ -85,13 +85,13 @@ def check_version(version: Version, before: Version | None) -> Iterator[Violatio
 
 
 def check_metadata(version: Version, before: Version | None) -> Iterator[Violation]:
-    """What manifests say, by itself and beside the version before."""
+    """Checks of manifests, alone and against the previous version."""
     yield from check_state(version)
     yield from check_change(version, before)
 
 
 def check_state(version: Version) -> Iterator[Violation]:
-    """What manifests say of the files that live."""
+    """Checks of the live files by their metadata."""
     for check in META_CHECKS:
         yield from _said(version, check(version))
 

@@ -1,7 +1,7 @@
-"""The snapshots of a table, one after the other, each manifest decoded once: what a version says is carried on to the next.
+"""Walks through the snapshots of a table and decodes each manifest once: live files are carried on from one to the next.
 
-The live files change by each commit's delta. That the next base says the same is seen by its manifests: those that are as
-before need no look, those that took the place of others must fold to the same entries.
+The delta of each commit changes the live files. Whether the next base list agrees is decided by its manifests: known ones need no
+check, and ones that replaced others must fold to the same entries.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class WalkedVersion(Version):
 
 
 class FormerVersion(Version):
-    """The version before a step, told from the one behind it by what the step put and took; good until the next step."""
+    """The version before a step, derived from the one after it and the changes of the step; valid until the next step."""
 
     def __init__(self, walk: HistoryWalk, last: WalkedVersion) -> None:
         super().__init__(last.context, last.snapshot)
@@ -116,7 +116,7 @@ class HistoryWalk:
         self.bucket_counts: dict[bytes, dict[int, int]] = {}
         """Files of each partition by the number of buckets that they were written for."""
         self._tops: dict[BucketId, int] = {}
-        """The greatest sequence number that a bucket has had since it was last empty."""
+        """The greatest sequence number of a bucket since it was last empty."""
         self._manifests: dict[str, ReadManifest] = {}
         self._order: list[str] = []
         self._last: WalkedVersion | None = None
@@ -152,7 +152,7 @@ class HistoryWalk:
         return version
 
     def _recognise(self, base: Sequence[ManifestFileMeta], version: WalkedVersion) -> None:
-        """A new manifest that holds the very records of those whose place it took is known without being decoded."""
+        """A new manifest with exactly the records of the manifests that it replaced is recognised without being decoded."""
         names = {meta.file_name for meta in base}
         new = [meta for meta in base if meta.file_name not in self._manifests]
         gone = [self._manifests[name] for name in self._order if name not in names]
@@ -188,7 +188,7 @@ class HistoryWalk:
         version._changed.update(entry.bucket_id for entry in version.index_entries)
 
     def _compare(self, version: WalkedVersion, base: Sequence[str], known: dict[str, ReadManifest], order: Sequence[str]) -> None:
-        """Whether the manifests of the new base fold to what those of the version before did."""
+        """Whether the manifests of the new base fold to the same entries as those of the previous version."""
         now = set(base)
         gone = [name for name in order if name not in now]
         new = [name for name in base if name not in known]
@@ -265,7 +265,7 @@ class HistoryWalk:
 
 
 def merged_records(context: TableContext, meta: ManifestFileMeta, parts: Sequence[ReadManifest]) -> ReadManifest | None:
-    """The manifest if it is the parts folded, record by record; None if it is not, or cannot be told."""
+    """The manifest if it equals the folded parts, record by record; None if it does not or cannot be compared."""
     data = _bytes_of(context, meta)
     found = None if data is None else RawManifest.read(data)
     if found is None:

@@ -67,7 +67,7 @@ def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
 
 
 def vectors_do_not_shrink(before: Version, version: Version) -> Iterator[Violation]:
-    """PV048, the lost vector: of two compactions of a bucket the later one put back what it had read before the other."""
+    """PV048, the lost vector: the later of two compactions of a bucket restored vectors that it had read before the other."""
     if version.snapshot.commit_kind == OVERWRITE:
         return
     now = {key: count for key, count in _cardinalities(version)}

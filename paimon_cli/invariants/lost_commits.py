@@ -1,4 +1,4 @@
-"""Commits that no snapshot names although their manifests and data files are there: what a lost snapshot leaves behind."""
+"""Lost commits: manifests and data files of a commit whose snapshot no longer exists."""
 
 from __future__ import annotations
 

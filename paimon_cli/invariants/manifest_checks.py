@@ -16,7 +16,7 @@ MOST_LEVELS = 1000
 
 
 def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]:
-    """PV018 and PV019: readers skip manifests, and the search for deletes, by what the list says of them."""
+    """PV018 and PV019: readers skip manifests, and the search for DELETE entries, by what the manifest list records of them."""
     for manifest in version.new_manifests:
         path = version.context.layout.manifest(manifest.meta.file_name)
         added = sum(entry.kind == ADD for entry in manifest.entries)
@@ -76,7 +76,7 @@ def _impossible(file: DataFileMeta) -> str:
 
 
 def files_lie_inside(version: Version) -> Iterator[Violation]:
-    """PV028: only metadata of tables with external paths says otherwise, and those are not supported."""
+    """PV028: other locations occur only in tables with external paths, which are not supported."""
     for entry in version.fresh:
         if entry.file.external_path is not None:
             yield Violation("PV028", version.path, f"{entry.file.file_name} has the external path {entry.file.external_path!r}")

@@ -53,7 +53,7 @@ def _holds_versions(context: TableContext, directory: str) -> bool:
 
 
 def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
-    """PV052. A consumer behind the oldest snapshot has lost changes; one ahead of the next keeps nothing for itself."""
+    """PV052. A consumer before the oldest snapshot has lost changes; one beyond the next snapshot protects nothing."""
     ids = context.snapshots.ids()
     for status in context.storage.list_directory(context.layout.consumer_directory):
         if not status.name.startswith(CONSUMER_PREFIX) or status.is_directory:

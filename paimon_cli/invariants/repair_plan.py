@@ -1,8 +1,8 @@
-"""What can be mended in a table, found and spelled out before anything is changed (`repair`).
+"""Plans the repair of a damaged table; changes nothing (`repair`).
 
-Nothing is mended in place: snapshots and manifests stay as they are, a new snapshot leaves out what is lost. Two things
-are made anew because their content follows from what is there: hint files, and snapshot files that are missing between
-two others. Version files that cannot be read are set aside, as a copy. Snapshots that came back after they had expired go.
+Nothing is repaired in place: snapshots and manifests stay as they are, and a new snapshot leaves out what is lost. Two kinds of
+files are made again because their content follows from others: hint files, and a snapshot file that is missing between two
+others. Unreadable version files are set aside as a copy. Resurrected snapshots are removed.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
 
 
 def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
-    """Index files that are missing or not whole: nothing else says which rows are deleted, or where keys lie."""
+    """Index files that are missing or incomplete: no other file records which rows are deleted, or the buckets of keys."""
     found = {violation.path: violation for violation in index_files_exist(version)}
     for entry in version.index_entries:
         if entry.index_file.external_path is None:
@@ -258,7 +258,7 @@ def _plan_damaged_files(
 def _without_dangling(
     version: Version, plan: RepairPlan, bucket_id: BucketId, alive: set[str]
 ) -> tuple[list[IndexFileMeta], list[IndexFileMeta]]:
-    """The same index files with fewer vectors listed; the files themselves stay."""
+    """The index files with fewer vectors listed; the files themselves do not change."""
     old, new = [], []
     for entry in version.index_entries:
         ranges = entry.index_file.deletion_vector_ranges
@@ -278,7 +278,7 @@ def _without_dangling(
 def _plan_lost_commits(
     context: TableContext, plan: RepairPlan, version: Version, only: Sequence[str], min_age_millis: int, is_sure: bool
 ) -> None:
-    """Sure when a number is missing that the table has had; else only on demand, for it may be a commit that failed."""
+    """Certain if a number is missing that the table has had; otherwise only on demand, because the commit may have failed."""
     for lost in lost_commits(context, version):
         rows = sum(entry.file.row_count for entry in lost.entries)
         age = context.clock.now_millis() - lost.modified_millis

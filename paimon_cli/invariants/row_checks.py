@@ -1,4 +1,4 @@
-"""Checks that read data files: their rows are sorted, where they belong, and are what the metadata says."""
+"""Checks that read data files: rows are sorted, in the right bucket, and match the metadata."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class _RowsOfFile:
 
 
 def _differ(batch: pa.RecordBatch, keys: list[str]) -> np.ndarray:
-    """Rows whose `_KEY_` columns are not what the columns themselves say."""
+    """Rows whose `_KEY_` columns differ from the columns of the table."""
     differ = np.zeros(batch.num_rows, dtype=bool)
     for name in keys:
         stored, own = comparable(batch.column(KEY_PREFIX + name)), comparable(batch.column(name))
@@ -170,7 +170,7 @@ def _ascends(batch: pa.RecordBatch, last: pa.RecordBatch | None, keys: list[str]
 
 
 def stored_key(stored: bytes, types: tuple[object, ...]) -> Key:
-    """A key of the metadata in the form that `key_at` gives for rows. `DamagedFile` if it is none."""
+    """A key of the metadata in the form that `key_at` gives for rows. `DamagedFile` if it is malformed."""
     try:
         values = deserialize_row(stored, types)  # type: ignore[arg-type]
     except ValueError as error:

@@ -52,7 +52,7 @@ def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
 
 
 def no_snapshot_has_come_back(context: TableHistory) -> Iterator[Violation]:
-    """PV008. A slow writer that dies before it withdraws a number that has expired leaves a snapshot that nobody built on."""
+    """PV008. A slow writer that publishes under an expired number and dies before it withdraws leaves a resurrected snapshot."""
     for number in context.snapshots.resurrected_ids():
         yield Violation(
             "PV008",
@@ -85,7 +85,7 @@ def schemas_exist(version: Version) -> Iterator[Violation]:
             version.context.schemas.get(number)
         except NotFound as error:
             yield Violation("PV006", version.context.layout.schema(number), f"snapshot {version.snapshot.id}: {error}")
-        except DamagedFile:  # PV007 says so
+        except DamagedFile:  # PV007 reports it
             continue
 
 
@@ -95,7 +95,7 @@ def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
     for number in table.snapshots.ids():
         try:
             snapshot = table.snapshots.find(number)
-        except DamagedFile:  # PV002 says so
+        except DamagedFile:  # PV002 reports it
             continue
         if snapshot is not None and snapshot.schema_id not in known:
             path = table.layout.schema(snapshot.schema_id)

@@ -1,4 +1,4 @@
-"""One version of a table with all that its manifests say, read once however many checks look at it."""
+"""One version of a table with the content of its manifests, read once for all checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Version:
 
     @cached_property
     def base(self) -> list[ManifestEntry]:
-        """What the snapshot says had lived before its own commit."""
+        """The live files before the commit of the snapshot, by its base list."""
         manifests = self.context.manifests
         return live(manifests.entries(manifests.manifest_list(self.snapshot.base_manifest_list)))
 
@@ -59,12 +59,12 @@ class Version:
 
     @property
     def fresh(self) -> Sequence[ManifestEntry]:
-        """Live entries that nobody has looked at."""
+        """Live entries that have not been checked yet."""
         return self.live
 
     @property
     def changed_buckets(self) -> Collection[BucketId]:
-        """Buckets that nobody has looked at as they are now; one that lost all its files is among them."""
+        """Buckets that have not been checked in their present state, also one that has lost all of its files."""
         return {*self.buckets, *(entry.bucket_id for entry in self.index_entries)}
 
     @cached_property

@@ -32,7 +32,7 @@ class RunModel:
 
 
 def merged_run(runs: Sequence[RunModel], buckets: int) -> RunModel:
-    """What a merge of the runs gives; whole-number keys spread evenly over so many buckets."""
+    """The result of merging the runs; integer keys are spread evenly over the buckets."""
     low, high = min(run.low for run in runs), max(run.high for run in runs)
     most, total = _disjoint_rows(runs), sum(run.rows for run in runs)
     room = _possible_keys(low, high, buckets)
@@ -55,7 +55,7 @@ def _possible_keys(low: Key, high: Key, buckets: int) -> int | None:
 
 
 def _disjoint_rows(runs: Sequence[RunModel]) -> int:
-    """At least so many rows are left: those of the biggest run, or of runs whose ranges do not meet, taken greedily."""
+    """The least number of rows that remain: of the biggest run, or of disjoint runs, taken greedily."""
     rows, reach = 0, None
     for run in sorted(runs, key=lambda run: run.high):
         if reach is None or run.low > reach:

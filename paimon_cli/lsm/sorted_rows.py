@@ -44,11 +44,11 @@ class SortedRows:
         return (self.ends - self.starts) == 1
 
     def pieces_of(self, size: int) -> Iterator[SortedRows]:
-        """The same rows in pieces of about `size` bytes, cut between keys."""
+        """The rows in pieces of about `size` bytes, cut between keys."""
         return self.pieces(max(1, self.rows.num_rows * size // max(1, self.rows.nbytes)))
 
     def pieces(self, rows_per_piece: int) -> Iterator[SortedRows]:
-        """The same rows in pieces of about `rows_per_piece` rows, cut between keys."""
+        """The rows in pieces of about `rows_per_piece` rows, cut between keys."""
         wanted = np.arange(0, len(self.order), rows_per_piece)
         first_groups = np.unique(np.searchsorted(self.starts, wanted))
         cuts = [*first_groups[first_groups < len(self.starts)].tolist(), len(self.starts)]
@@ -85,7 +85,7 @@ class MergeEngine(Protocol):
 
 
 SKIP, ADD, REVERSED, RETRACT, SET = -1, 0, 1, 2, 3
-"""The row says nothing | is aggregated | is aggregated as the older one | is taken back | replaces all that was before."""
+"""The row is skipped | aggregated | aggregated as the older one | retracted | replaces everything before it."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ColumnHistory:
 
     `rows`: row number of each operation; `starts`: first operation of each key, and the end of the last;
     `codes`: ADD, REVERSED or RETRACT, or SET as the first of a key;
-    `whole`: the same with what a SET made invisible, if there is any (first_value remembers that it began).
+    `whole`: this history with the operations that a SET hides, if there are any (first_value remembers that it began).
     """
 
     rows: np.ndarray

@@ -75,10 +75,10 @@ def key_sections(files: Iterable[DataFileMeta], key_of: KeyOf) -> list[Section]:
 
 
 def _fewest_runs(members: list[tuple[Key, Key, DataFileMeta]]) -> Section:
-    """Greedy: append a file to the run that ends first if it begins behind that end, else open a run.
+    """Append each file to the run that ends first if it begins after that end, else open a new run.
 
-    Runs that end at the same key are told apart by their place in the heap, in the very order of Java's PriorityQueue, so that
-    files come to lie in the same runs, and runs in the same order, as with Java.
+    Runs that end at the same key are ordered by their position in the heap, exactly as in Java's PriorityQueue, so that files
+    come into the same runs, and runs into the same order, as in Java.
     """
     heap: list[_OpenRun] = []
     for low, high, file in members:
@@ -95,7 +95,7 @@ def _fewest_runs(members: list[tuple[Key, Key, DataFileMeta]]) -> Section:
 
 @dataclass
 class _OpenRun:
-    """A run that may take more files, all behind `end`."""
+    """A run that may take more files, all after `end`."""
 
     end: Key
     files: list[DataFileMeta]

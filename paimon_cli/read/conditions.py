@@ -62,7 +62,7 @@ def _values(term: Expression, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _bounds(term: Expression, bounds_of: BoundsOf) -> ColumnBounds | None:
-    """Those of a column. A field of it, or a function's values, have none; but they are null at least where the column is."""
+    """The bounds of a column. A field of it, or a function of it, has none, but is null at least where the column is."""
     if isinstance(term, Function) and isinstance(term.arguments[0], ColumnValue) and len(term.arguments) == 1:
         found = _bounds(term.arguments[0], bounds_of)
         return None if found is None else ColumnBounds(found.rows, found.nulls)
@@ -92,7 +92,7 @@ class Always(_Leaf):
 
 @dataclass(frozen=True)
 class Compare(_Leaf):
-    """`term op value`, op one of = != < <= > >=; `value` internal, `scalar` the same for Arrow.
+    """`term op value`, op one of = != < <= > >=; `value` internal, `scalar` the Arrow form of it.
 
     `negated`: NOT of it, kept for floating columns only, where NaN makes NOT (x < 1) differ from x >= 1.
     """
@@ -200,7 +200,7 @@ class IsNan(_Leaf):
 
 @dataclass(frozen=True)
 class Like(_Leaf):
-    """`term [NOT] LIKE pattern`; `regex` says the same, `prefix` is what every match begins with."""
+    """`term [NOT] LIKE pattern`; `regex` is equivalent, `prefix` is the start of every match."""
 
     term: Expression
     regex: str

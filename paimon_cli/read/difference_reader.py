@@ -27,9 +27,9 @@ MOST_BUCKETS = MERGE_BYTES // RUN_BATCH_BYTES
 
 
 def read_difference(context: TableContext, old: Buckets, new: Buckets, *, both_sides: bool = False) -> Rows:
-    """What leads from the rows of `old` to those of `new`: a bucket of each, or all of a partition whose rows have moved.
+    """The changes from the rows of `old` to those of `new`: one bucket each, or all of a partition whose rows have moved.
 
-    Batches with all columns of the table and `_VALUE_KIND`, in key order: -D with the values that were, else the row that is.
+    Batches with all columns of the table and `_VALUE_KIND`, in key order: -D with the old values, else the new row.
 
     `both_sides`: changed keys come as -U and +U. Rows without a key are compared as a whole, in memory: those of the files
     that only one side has, or of all files where deletion vectors changed.

@@ -22,11 +22,11 @@ from paimon_cli.datatypes.values import values_to_arrow
 
 WHOLE, DECIMAL, FLOATING, TEXT, BINARY = "whole number", "decimal number", "floating number", "text", "binary value"
 NUMERIC = (WHOLE, DECIMAL, FLOATING)
-"""Each kind of number can be taken for any that stands behind it."""
+"""Each kind of number can be used as any kind after it."""
 
 WIDE_WHOLE = pa.decimal256(19, 0)
 QUOTIENT_DIGITS = 12
-"""Digits behind the point that a decimal dividend has at least: its quotient has some more."""
+"""Least number of digits after the decimal point of a dividend; its quotient has some more."""
 
 
 class Expression(Protocol):
@@ -103,7 +103,7 @@ class ColumnValue:
 
 @dataclass(frozen=True)
 class Constant:
-    """The same for every row: an internal value of `type`."""
+    """A constant: the same internal value of `type` for every row."""
 
     value: Any
     type: DataType

@@ -50,7 +50,7 @@ class WholeNumber:
     high: int
 
     def value(self, number: int) -> Any:
-        """The internal value of so many units."""
+        """The internal value of a number of units."""
         if self.type.root == "DECIMAL":
             return decimal_of(number, self.type.scale or 0)
         if self.type.root in TIMESTAMP_ROOTS:

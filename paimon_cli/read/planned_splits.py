@@ -1,4 +1,4 @@
-"""Splits of a plan over very many files: a list that makes each of them when it is asked for."""
+"""The splits of a plan over very many files: a sequence that makes each split on access."""
 
 from __future__ import annotations
 

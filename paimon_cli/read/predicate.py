@@ -19,7 +19,7 @@ from paimon_cli.read.expressions import ColumnValue
 
 _MARK_WIDTHS = {"INT": 4, "DATE": 4, "BIGINT": 8}
 MOST_BUCKET_KEYS = 1000
-"""With more combinations of bucket-key values, hashing them tells little: most buckets are hit."""
+"""With more combinations of bucket-key values hashing does not help: most buckets are hit."""
 
 
 @dataclass(frozen=True)

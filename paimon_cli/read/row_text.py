@@ -67,7 +67,7 @@ class JsonRows:
         return b""
 
     def objects(self, batch: pa.RecordBatch, end: str = "") -> pa.Array:
-        """The rows' texts, `end` behind each."""
+        """The texts of the rows, each followed by `end`."""
         pieces: list[pa.Array | str] = []
         open_text = "{"
         for key, field, column in zip(self._keys, self._fields, batch.columns, strict=True):
@@ -84,7 +84,7 @@ class JsonRows:
 
 
 def text_bytes(texts: pa.Array) -> pa.Buffer:
-    """All texts, one behind the other."""
+    """All texts, concatenated."""
     texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     if not len(texts):
         return pa.py_buffer(b"")

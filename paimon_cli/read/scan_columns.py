@@ -1,4 +1,4 @@
-"""Plans a read of all files of some buckets on their columns: for more files than can be looked at one after the other.
+"""Plans a read of all files of some buckets on columns, for more files than can be planned one by one.
 
 The splits are those of `scan_plan`, which looks at each file, when it asks for partitions and buckets only.
 """
@@ -24,7 +24,7 @@ from paimon_cli.read.planned_splits import PlannedSplits
 from paimon_cli.read.split import ScanCounts
 
 KeepBucket = Callable[[int, int], bool]
-"""Whether a bucket of that number is read, in a partition of so many."""
+"""Whether a bucket is read: its number, and the bucket count of its partition."""
 _Ints = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
 

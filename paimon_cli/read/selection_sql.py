@@ -15,7 +15,7 @@ from paimon_cli.read.sql_text import SqlText
 
 
 class NullsLast(SQLite):
-    """Where nothing is said of nulls they come last, in either direction."""
+    """By default nulls come last, in either direction."""
 
     NULL_ORDERING = "nulls_are_last"
 

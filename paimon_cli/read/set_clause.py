@@ -26,8 +26,7 @@ def parse_set_clause(texts: Sequence[str], schema: TableSchema) -> SetClause:
     """`column = expression` texts, each may hold several with commas between.
 
     Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, round, floor,
-    ceil. Raises UsageError
-    for other SQL, unknown columns, kinds that the column cannot take, and for columns that say where a row belongs.
+    ceil. UsageError for other SQL, unknown columns, values of another type, and for key and partition columns.
     """
     from paimon_cli.read.assignment_sql import assignments_of  # sqlglot takes long to import, and few commands need it
 

@@ -15,9 +15,9 @@ from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import DataFileMeta
 
 CompactBucket = Callable[[TableContext, BucketFiles, Callable[[], bool]], CommitMessage | None]
-"""Compacts a bucket if its runs ask for it; None if they do not. The last argument says whether to give up, with
-`CancelledError`. `FilesConflict` if another job has replaced the files: the bucket's rows can be committed all the same.
-The write phase is handed one: it does not know the compaction phase."""
+"""Compacts a bucket if a trigger fires, else returns None. The last argument returns whether to give up, with `CancelledError`.
+`FilesConflict` if another job has replaced the files; the rows of the bucket can be committed all the same. The write phase
+gets such a function, because it does not know the compaction phase."""
 
 
 class InThisThread(Executor):
@@ -60,7 +60,7 @@ class Compactions:
             raise self._first_failure
 
     def give_up(self) -> None:
-        """Let what is at work end early; nobody will ask for the results."""
+        """End running compactions early; their results are not needed."""
         self._given_up.set()
 
     def close(self) -> None:
@@ -69,11 +69,11 @@ class Compactions:
 
 
 class BucketTree:
-    """Grows by flushes, shrinks by compactions, and tells in the end what both halves of the commit message hold.
+    """The files of a bucket during a write: grown by flushes, reduced by compactions, and at the end a commit message.
 
-    One compaction of a bucket is at work at a time, over the files that were there when it began; flushes go on beside it.
-    (Java MergeTreeWriter: a file that one compaction made and the next one consumed is in neither half, and deleted at once.)
-    Once another job has replaced what a compaction reads, all compaction of the bucket is dropped, and only flushes are left.
+    One compaction of a bucket runs at a time, over the files that existed when it began; flushes go on in parallel. A file that
+    one compaction made and the next one consumed is in neither half, and deleted at once (Java MergeTreeWriter). If another job
+    has replaced the files that a compaction reads, all compaction of the bucket is dropped, and only the flushes remain.
     """
 
     def __init__(self, context: TableContext, start: BucketFiles, compactions: Compactions | None) -> None:

@@ -21,8 +21,8 @@ from paimon_cli.write.write_plan import WritePlan
 class WrittenBucket:
     """What a write did to one bucket.
 
-    `stalls`: how often it had to wait for a compaction before it could go on, `stall_millis` in all; `wait_millis`: how long
-    it waited for compactions in the end, before the commit. `compaction_lost`: why its compaction was dropped.
+    `stalls`: how often the write had to wait for a compaction, `stall_millis` in all; `wait_millis`: how long it waited for
+    compactions at the end, before the commit. `compaction_lost`: why its compaction was dropped.
     """
 
     message: CommitMessage

@@ -16,7 +16,7 @@ from paimon_cli.lsm.aggregators.chosen_values import steps
 from paimon_cli.lsm.sorted_rows import RETRACT, SET, ColumnHistory
 
 COMPACT_DIGITS = 18
-"""Decimals of so many digits are 64-bit numbers in Java, added without a check."""
+"""Decimals of up to this many digits are 64-bit numbers in Java, added without a check."""
 LONG_KEY = 64
 """Keys with more operations are summed one by one: in step with the short ones they would make the most steps."""
 

@@ -95,7 +95,7 @@ _BLANKS = frozenset(
 
 
 def collected(element: pa.DataType, distinct: bool, reversible: bool) -> StepByStep:
-    """collect: arrays one behind the other, older ones too, or the set of their items.
+    """collect: the concatenation of arrays, older ones included, or the set of their items.
 
     `reversible`: with ignore-retract Java's wrapper puts an older array in front.
     """
