@@ -88,7 +88,6 @@ class OrcRows:
 class _Row(pyorc.TypeDescription):
     """pyorc's own `Struct` takes the fields as keyword arguments, so that none may be called `self`."""
 
-    name = "struct"
     kind = pyorc.TypeKind.STRUCT
 
     def __init__(self, fields: dict[str, pyorc.TypeDescription]) -> None:

@@ -74,6 +74,9 @@ def test_every_column_batch_and_side_of_a_map_is_looked_at() -> None:
         with pytest.raises(NotSupported, match=f"column {name} holds a timestamp") as refused:
             read(file_of(pa.table({"first": near, name: column})), ["first", name])
         assert refused.value.details["column"] == name
+        for table in (pa.table({"first": near, name: column}), pa.table({name: pa.chunked_array([column[:1], column[1:]])})):
+            with pytest.raises(NotSupported, match=f"column {name} holds a timestamp"):
+                refuse_far_times(table, "orc")
 
 
 def test_early_times_of_java_are_taken_and_what_is_off_by_more_than_rounding_is_not() -> None:

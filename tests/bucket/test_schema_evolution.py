@@ -5,11 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from paimon_cli.bucket.data_file_reader import column_sources, evolved
+from paimon_cli.bucket import data_file_reader
+from paimon_cli.bucket.data_file_reader import ColumnSource, as_declared, column_sources, evolved
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import DataField, DataType
 from paimon_cli.datatypes.field_types import parse_sql_type
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import NotSupported, UsageError
 
 
 def _row(*fields: tuple[int, str, str]) -> DataType:
@@ -49,5 +50,39 @@ def test_fewer_digits_and_letters_are_cut_though_arrow_has_one_type_for_both() -
 def test_a_value_without_counterpart_names_column_and_change() -> None:
     old, new = DataField(1, "c", parse_sql_type("STRING")), DataField(1, "d", parse_sql_type("INT"))
     (source,) = column_sources((new,), (old,))
-    with pytest.raises(UsageError, match=r"column d was changed from STRING to INT: cannot cast 'x' to INT"):
+    with pytest.raises(UsageError, match=r"column d was changed from STRING to INT: cannot cast 'x' to INT") as refused:
         source.column(pa.array(["1", "x"]), 2)
+    assert (refused.value.hint or "").startswith("read a snapshot from before the change")
+    assert refused.value.details["column"] == "d"
+    assert source.column(pa.array(["1", None]), 2).to_pylist() == [1, None]
+
+
+@pytest.mark.parametrize(("why", "hint"), [("", ""), ("its own reason", "its own hint")])
+def test_what_a_cast_says_of_itself_stands(why: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> pa.Array:
+        raise NotSupported("cannot", why, hint)
+
+    monkeypatch.setattr(data_file_reader, "cast_column", refuse)
+    source = ColumnSource(DataField(1, "d", parse_sql_type("INT")), DataField(1, "c", parse_sql_type("STRING")))
+    with pytest.raises(NotSupported) as refused:
+        source.column(pa.array(["1"]), 1)
+    found = (refused.value.what, refused.value.why, refused.value.hint)
+    assert found[:2] == ("column d was changed from STRING to INT: cannot", why or "an old data file has the old type")
+    assert found[2] == hint if hint else (found[2] or "").startswith("read a snapshot")
+
+
+def test_columns_are_found_by_id_and_others_are_null() -> None:
+    old = (DataField(1, "a", parse_sql_type("INT")), DataField(2, "b", parse_sql_type("STRING")))
+    new = tuple(DataField(i, name, parse_sql_type("BIGINT")) for i, name in ((3, "b"), (1, "renamed")))
+    added, renamed = column_sources(new, old)
+    assert (added.file_field, renamed.file_field) == (None, old[0])
+    found = [added.column(None, 2), renamed.column(pa.array([5, None], pa.int32()), 2)]
+    assert [(column.type, column.to_pylist()) for column in found] == [(pa.int64(), [None, None]), (pa.int64(), [5, None])]
+
+
+def test_what_other_writers_call_a_type_is_read_as_the_declared_one() -> None:
+    texts = pa.array(["x", None, "x"])
+    for stored in (texts, texts.dictionary_encode(), texts.cast(pa.large_string())):
+        found = as_declared(stored, pa.string())
+        assert (found.type, found.to_pylist()) == (pa.string(), ["x", None, "x"])
+    assert as_declared(texts, pa.string()) is texts

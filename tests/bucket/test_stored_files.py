@@ -274,6 +274,8 @@ def test_files_are_rolled_by_rows(tmp_path: Path, limit: int) -> None:
     [
         ("INT", [[3, None], [1, 7], [None]], (1, 7, 2)),
         ("STRING", [["b"], ["a", "c"]], ("a", "c", 0)),
+        ("INT", [[1, 9], [3, 5]], (1, 9, 0)),  # neither the first nor the last batch decides
+        ("INT", [[3, 5], [1, 9], [2, 4]], (1, 9, 0)),
         ("DOUBLE", [[0.0], [-0.0]], (-0.0, 0.0, 0)),
         ("DOUBLE", [[1.0], [float("nan"), None], [2.0]], (None, None, 1)),
         ("BYTES", [[b"a"], [None]], (None, None, 1)),
