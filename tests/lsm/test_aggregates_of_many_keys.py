@@ -313,6 +313,25 @@ def test_a_long_key_is_added_in_order_beside_short_ones() -> None:
 
 
 @pytest.mark.parametrize(
+    ("function", "operations", "expected"),
+    [
+        (Product("c"), [(ADD, 1e200), (ADD, 1e200)], "inf"),
+        (Product("c"), [(ADD, 5.0), (RETRACT, 0.0)], "inf"),
+        (Product("c"), [(ADD, 0.0), (RETRACT, 0.0)], "nan"),
+        (Product("c"), [(ADD, 1e-200), (ADD, 1e-200)], "0.0"),
+        (Sum("c"), [(ADD, 1e308), (ADD, 1e308)], "inf"),
+        (Sum("c"), [(ADD, math.inf), (RETRACT, math.inf)], "nan"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_doubles_leave_their_range_as_in_java_without_a_word(
+    function: Aggregator, operations: list[Operation], expected: str
+) -> None:
+    for beside in ([], [[(ADD, 1.0)]] * 70):
+        assert str(merged(function, pa.float64(), [operations, *beside])[0]) == expected
+
+
+@pytest.mark.parametrize(
     ("values", "greatest", "smallest"),
     [
         ([0.0, -0.0], "0.0", "-0.0"),

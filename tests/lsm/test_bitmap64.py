@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from paimon_cli.lsm.aggregators.sketches import BITMAP, NODE4, NODE16, NODE48, NODE256, RUN, Bitmap64
+from paimon_cli.lsm.aggregators.sketches import ARRAY, BITMAP, NODE4, NODE16, NODE48, NODE256, RUN, Bitmap64
 
 FEW = st.sets(st.integers(0, 300), max_size=40)
 NUMBERS = st.builds(
@@ -33,7 +35,7 @@ def numbers_of(made: Bitmap64) -> set[int]:
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(NUMBERS | FAR, NUMBERS | FAR)
 def test_unions_are_unions_of_sets(one: set[int], other: set[int]) -> None:
     joined = Bitmap64.deserialize(bitmap(one).serialize())
@@ -72,3 +74,22 @@ def test_keys_that_lead_nowhere_are_told() -> None:
     for broken in (Bitmap64({key: 1}, [np.array([1], np.uint16)], 0), Bitmap64({key: 0}, [np.array([1], np.uint16)], 1)):
         with pytest.raises(ValueError, match="a key leads to no container"):
             Bitmap64.deserialize(broken.serialize())
+
+
+def container_of(kind: int, count: int, body: bytes) -> list[int]:
+    """The values of a bitmap's only container with these bytes."""
+    whole = bitmap({7}).serialize()
+    array = struct.pack("<Bi", ARRAY, 1) + struct.pack("<H", 7)
+    assert whole.count(array) == 1
+    (values,) = Bitmap64.deserialize(whole.replace(array, struct.pack("<Bi", kind, count) + body)).slots
+    assert values is not None and values.dtype == np.uint16
+    return values.tolist()
+
+
+def test_containers_hold_what_their_bytes_say() -> None:
+    assert container_of(ARRAY, 3, struct.pack("<3H", 1, 5, 65535)) == [1, 5, 65535]
+    assert container_of(RUN, 4, struct.pack("<5H", 2, 10, 2, 65535, 0)) == [10, 11, 12, 65535]
+    assert container_of(RUN, 65536, struct.pack("<3H", 1, 0, 65535)) == list(range(65536))
+    assert container_of(RUN, 0, struct.pack("<H", 0)) == [], "no runs, no values"
+    assert container_of(BITMAP, 3, b"\x81" + bytes(8190) + b"\x80") == [0, 7, 65535]
+    assert container_of(ARRAY, 0, b"") == []

@@ -68,3 +68,13 @@ def test_an_overwrite_empties_a_bucket() -> None:
 def test_hardly_anything(commits: int) -> None:
     result = simulate_leveled(workload(*[run(1, 0, 0)] * commits), 5, 0)
     assert (result.commits, result.space_amplification) == (commits, 1.0)
+
+
+def test_figures_are_told_to_the_hundredth() -> None:
+    """Seven rows, then one and two of them again, in the same bucket; a run more in another one."""
+    first, *again = run(7, 0, 6), run(1, 0, 6), run(2, 0, 6)
+    result = simulate_leveled(workload(first, *again), trigger=9, base_size=1_000)
+    assert (result.space_amplification, result.space_amplification_at_end) == (1.19, 1.43)  # (7/7 + 8/7 + 10/7) / 3, 10/7
+    commits = [SimulatedCommit[RunModel](n, {place: [first]}) for n, place in enumerate((0, 0, 1))]
+    result = simulate_leveled(SimulatedWorkload(commits, functools.partial(merged_run, buckets=1)), 2, 1_000)
+    assert (result.read_amplification, result.write_amplification) == (1.33, 1.33)  # (1 + 2 + 1) / 3, (3 + 1) / 3

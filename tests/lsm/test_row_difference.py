@@ -29,7 +29,7 @@ def run_of(version: dict[int, str | None], number: int) -> pa.RecordBatch:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(VERSION, VERSION, st.booleans())
 def test_difference_by_key(old: dict[int, str | None], new: dict[int, str | None], both_sides: bool) -> None:
     expected = []
@@ -48,6 +48,37 @@ def test_difference_by_key(old: dict[int, str | None], new: dict[int, str | None
     assert found == expected
 
 
+def test_a_row_has_changed_when_any_of_its_columns_has() -> None:
+    def side(number: int, **columns: list[int]) -> pa.RecordBatch:
+        system = {SEQUENCE_NUMBER: pa.array([number] * 4, pa.int64()), VALUE_KIND: pa.array([2] * 4, pa.int8())}
+        return pa.record_batch(
+            {**system, "k": pa.array([1, 2, 3, 4]), **{name: pa.array(column) for name, column in columns.items()}}
+        )
+
+    old, new = side(BEFORE, a=[0, 0, 0, 0], b=[0, 0, 0, 0]), side(AFTER, a=[9, 0, 9, 0], b=[0, 9, 9, 0])
+    (found,) = merge_sorted_runs([iter([old]), iter([new])], ["k"], Difference())
+    assert found.to_pylist() == [row for row in new.to_pylist() if row["k"] != 4], "as they are, kind and number, too"
+    (both,) = merge_sorted_runs([iter([old]), iter([new])], ["k"], Difference(both_sides=True))
+    assert both["k"].to_pylist() == [1, 1, 2, 2, 3, 3] and both[VALUE_KIND].to_pylist() == [1, 2] * 3
+    engine = Difference()
+    assert (engine.columns_for(["a"]), engine.refusal(3), engine.sequence_fields, engine.descending) == ((), None, (), False)
+
+
+@pytest.mark.parametrize(("old", "new"), [(0, 0), (0, 3), (3, 0)])
+def test_nothing_to_match_leaves_both_sides_as_they_are(old: int, new: int) -> None:
+    sides = [pa.table({"v": pa.array(range(count), pa.int64())}) for count in (old, new)]
+    assert [side.num_rows for side in unmatched(*sides)] == [old, new]
+    bare = [side.select([]) for side in sides]
+    assert list(unmatched(*bare)) == bare
+
+
+def test_rows_are_matched_by_all_columns_and_across_chunks() -> None:
+    old = pa.table({"a": pa.chunked_array([[1, 1], [2]]), "b": pa.chunked_array([["x"], ["y", "x"]])})
+    new = pa.table({"a": pa.chunked_array([[2], [1, 2]]), "b": pa.chunked_array([["x", "x"], ["z"]])})
+    gone, come = unmatched(old, new)
+    assert (gone.to_pylist(), come.to_pylist()) == ([{"a": 1, "b": "y"}], [{"a": 2, "b": "z"}])
+
+
 @pytest.mark.parametrize(
     ("type_", "values", "equal"),
     [
@@ -64,7 +95,7 @@ def test_equal_values_have_equal_codes(type_: pa.DataType, values: list[object],
     assert found == equal
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from([None, "a", "b"])), st.lists(st.sampled_from([None, "a", "b"])))
 def test_rows_without_keys_are_counted(old: list[str | None], new: list[str | None]) -> None:
     gone, come = unmatched(*(pa.table({"v": pa.array(side, pa.string())}) for side in (old, new)))

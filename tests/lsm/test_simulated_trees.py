@@ -337,6 +337,18 @@ def test_a_workload_is_made_of_known_and_of_new_keys() -> None:
         assert np.array_equal(again.commits[-1].flushed[0][0].keys, last) == same
 
 
+def test_a_shape_is_what_the_documentation_says_unless_told_otherwise() -> None:
+    assert WorkloadShape() == WorkloadShape(200, 10_000, 100, 0.5, 0.0, 1, 60_000, 0)
+    commit = SimulatedCommit[RunModel](7, {})
+    assert (commit.emptied, SimulatedWorkload([commit], added).begin) == (frozenset(), {})
+
+
+def test_a_workload_of_updates_alone_begins_with_new_keys() -> None:
+    first, second = synthetic_workload(WorkloadShape(commits=2, rows=50, update_ratio=1.0)).commits
+    (run,), (updates,) = first.flushed[0], second.flushed[0]
+    assert run.keys.tolist() == list(range(50)) and 0 < updates.rows < 50 and set(updates.keys) <= set(range(50))
+
+
 def test_skew_prefers_the_oldest_keys() -> None:
     """A key below half of them all is drawn with probability 1/2, of skew 1 with that of sqrt(1/2)."""
 
