@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
@@ -142,15 +143,19 @@ class _OrcEncoder(_TalliedEncoder):
 
     def __init__(self, sink: BinaryIO, schema: TableSchema, codec: str, target_bytes: int, sample: pa.RecordBatch) -> None:
         super().__init__(data_file_fields(schema))
+        self._sink = sink
+        self._finished = io.BytesIO()
+        """What the library has written. An error of the store must not pass through it: both of them end the process then."""
         self._by_rows = holds_early_digits(sample)
         stripe = min(ORC_STRIPE_BYTES, target_bytes)
         if self._by_rows:
             from paimon_cli.bucket.orc_rows import OrcRows  # pyorc is seldom needed and takes long to import
 
-            self._writer = OrcRows(sink, orc_schema(data_file_schema(schema)), codec, stripe, ORC_DICTIONARY_THRESHOLD)
+            columns = orc_schema(data_file_schema(schema))
+            self._writer = OrcRows(self._finished, columns, codec, stripe, ORC_DICTIONARY_THRESHOLD)
         else:
             self._writer = orc.ORCWriter(
-                sink, compression=codec, stripe_size=stripe, dictionary_key_size_threshold=ORC_DICTIONARY_THRESHOLD
+                self._finished, compression=codec, stripe_size=stripe, dictionary_key_size_threshold=ORC_DICTIONARY_THRESHOLD
             )
 
     def takes(self, rows: pa.RecordBatch) -> bool:
@@ -160,9 +165,16 @@ class _OrcEncoder(_TalliedEncoder):
         refuse_far_times(rows, "orc")
         self.tally(rows)
         self._writer.write(pa.table([orc_column(column) for column in rows.columns], names=rows.schema.names))
+        self._hand_over()
 
     def close(self) -> None:
         self._writer.close()
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        self._sink.write(self._finished.getvalue())
+        self._finished.seek(0)
+        self._finished.truncate()
 
 
 class _AvroEncoder(_TalliedEncoder):

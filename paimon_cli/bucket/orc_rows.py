@@ -7,7 +7,6 @@ Python object for each cell, which is slow: only files that hold such values are
 
 from __future__ import annotations
 
-import io
 from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
@@ -46,17 +45,16 @@ _PLAIN: dict[pa.DataType, type[pyorc.TypeDescription]] = {
 
 
 class OrcRows:
-    """What pyarrow's `ORCWriter` offers, with the same file for it but for the timestamps. The sink stays open.
+    """What pyarrow's `ORCWriter` offers, with the same file for it but for the timestamps. The sink stays open; it must not
+    fail, since pyorc flushes in a destructor, where an error ends the process.
 
     Tables come with `schema`, all of it nullable and without hidden nulls (`orc_columns`).
     """
 
     def __init__(self, sink: BinaryIO, schema: pa.Schema, codec: str, stripe_bytes: int, dictionary_threshold: float) -> None:
-        self._sink = sink
-        self._finished = io.BytesIO()  # an error of the store must not pass through pyorc, which flushes in a destructor
         self._in_nanos, self._as_integers = _schema_in(schema, False), _schema_in(schema, True)
         self._writer = pyorc.Writer(
-            self._finished,
+            sink,
             _Row({field.name: _orc_type(field.type) for field in schema}),
             batch_size=BATCH_ROWS,
             stripe_size=stripe_bytes,
@@ -73,16 +71,9 @@ class OrcRows:
         _refuse_lost_times(times)
         for batch in times.cast(self._as_integers).to_batches(max_chunksize=BATCH_ROWS):
             self._writer.writerows(_records(batch))
-        self._hand_over()
 
     def close(self) -> None:
         self._writer.close()
-        self._hand_over()
-
-    def _hand_over(self) -> None:
-        self._sink.write(self._finished.getvalue())
-        self._finished.seek(0)
-        self._finished.truncate()
 
 
 class _Row(pyorc.TypeDescription):
