@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.bucket.data_file_reader import read_data_file
@@ -130,6 +131,19 @@ def test_what_is_given_up_leaves_no_file(tmp_path: Path, is_finished: bool) -> N
 
 def names(context: TableContext) -> set[str]:
     return {name for name in on_disk(context) if not name.endswith(".index")}
+
+
+@pytest.mark.parametrize(("block", "groups"), [("1 gb", 1), ("6200 b", 3), ("6201 b", 2)])
+def test_small_batches_share_a_row_group_until_it_is_full(tmp_path: Path, block: str, groups: int) -> None:
+    context = table(tmp_path, file__block_size=block)
+    writer = writer_of(context)
+    for first in range(0, 600, 100):
+        one = batch(context, words(100, first))
+        assert one.nbytes == 3100
+        writer.write(one)
+    (file,) = writer.close()
+    found = pq.ParquetFile(context.data_file_path(EMPTY_ROW, 0, file)).metadata
+    assert found.num_row_groups == groups and {found.row_group(i).num_rows for i in range(groups)} == {600 // groups}
 
 
 class Refusing(LocalStorage):

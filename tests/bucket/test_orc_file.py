@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -86,17 +87,42 @@ def test_a_small_file_is_asked_for_a_few_times_only() -> None:
     assert source.reads <= 6, "Arrow asks for each stream of each column"
 
 
-def test_what_is_no_orc_file_ends_its_process() -> None:
-    for damaged in (b"", b"ORC", content()[:-9], bytes(300)):
-        with pytest.raises(pa.ArrowInvalid):
+def test_what_is_no_orc_file_ends_its_process_and_says_why() -> None:
+    whys = {b"": "too small", b"ORC": "too small", content()[:-9]: "footer", bytes(300): "postscript"}
+    for damaged, why in whys.items():
+        with pytest.raises(pa.ArrowInvalid, match=why):
             OrcFile(io.BytesIO(damaged))
         assert not orc_file._idle
+
+
+def test_a_stripe_or_column_that_is_not_there_is_refused() -> None:
+    for stripe, columns in ((1, None), (0, ["nowhere"])):
+        file = OrcFile(io.BytesIO(content()))
+        with pytest.raises(pa.ArrowInvalid):
+            file.read_stripe(stripe, columns)
 
 
 def test_a_process_killed_while_it_waits() -> None:
     file = OrcFile(io.BytesIO(content()))
     os.kill(orc_file._idle[0]._child.pid, signal.SIGKILL)
     assert file.read_stripe(0).num_rows == 3
+
+
+def test_an_interrupt_of_the_terminal_is_the_parents_matter() -> None:
+    file = OrcFile(io.BytesIO(content()))
+    (process,) = orc_file._idle
+    os.kill(process._child.pid, signal.SIGINT)
+    assert file.read_stripe(0).num_rows == 3 and orc_file._idle == [process]
+
+
+def test_a_process_ends_with_its_pipe_and_leaves_no_core_file() -> None:
+    OrcFile(io.BytesIO(content()))
+    child = orc_file._idle.pop()._child
+    assert resource.prlimit(child.pid, resource.RLIMIT_CORE) == (0, 0)
+    assert child.stdin is not None and child.stdout is not None
+    child.stdin.close()
+    assert child.wait(10) == 0
+    child.stdout.close()
 
 
 def test_whatever_ends_every_process_is_told() -> None:
@@ -106,10 +132,25 @@ def test_whatever_ends_every_process_is_told() -> None:
     source.on_read = lambda: os.kill(started[-1]._child.pid, signal.SIGABRT)  # type: ignore[method-assign]
     with (
         mock.patch.object(orc_file, "_started", lambda: started.append(start()) or started[-1]),  # type: ignore[func-returns-value]
-        pytest.raises(pa.ArrowInvalid, match="SIGABRT, SIGABRT"),
+        pytest.raises(pa.ArrowInvalid, match=r"crashes on it: SIGABRT, SIGABRT$"),
     ):
         OrcFile(source)
-    assert not orc_file._idle
+    assert not orc_file._idle and len(started) == orc_file.ATTEMPTS == 2
+
+
+def test_one_process_that_ends_is_replaced() -> None:
+    source = Watched(content())
+    started: list[orc_file.OrcProcess] = []
+    start = orc_file._started
+
+    def end_the_first() -> None:
+        if len(started) == 1:
+            os.kill(started[0]._child.pid, signal.SIGKILL)
+
+    source.on_read = end_the_first  # type: ignore[method-assign]
+    with mock.patch.object(orc_file, "_started", lambda: started.append(start()) or started[-1]):  # type: ignore[func-returns-value]
+        assert OrcFile(source).nrows == 3
+    assert orc_file._idle == started[1:] and len(started) == 2
 
 
 def test_errors_of_the_storage_stay_what_they_are() -> None:

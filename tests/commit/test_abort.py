@@ -78,3 +78,18 @@ def test_a_published_file_stays_when_its_snapshot_has_expired(tmp_path: Path) ->
     lay_down(tmp_path / "bucket-0", "first", "new", "last")
     assert delete_created_files(context, [message]) == 0
     assert left(tmp_path) == {"first", "new", "last"}
+
+
+@pytest.mark.parametrize("expired", [1, 2, 3])
+def test_a_file_of_an_expired_snapshot_stays_as_long_as_the_oldest_one_left_has_it(tmp_path: Path, expired: int) -> None:
+    context = make_table(tmp_path)
+    names = ("a", "b", "c", "d")
+    messages = [CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file(name),)) for name in names]
+    for message in messages:
+        Committer(context).commit([message], ME)
+    for number in range(1, expired + 1):
+        (tmp_path / "snapshot" / f"snapshot-{number}").unlink()
+    lay_down(tmp_path / "bucket-0", *names, "never")
+    unpublished = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("never"),))
+    assert delete_created_files(context, [*messages, unpublished]) == 1
+    assert left(tmp_path) == set(names)

@@ -70,6 +70,23 @@ def test_all_of_it_expired_before_the_writer_looks(tmp_path: Path) -> None:
     assert live_names(context) == ["after-1@0", "after-2@0", "before@0", "mine@0"]
 
 
+@pytest.mark.parametrize("expired", [(1, 2, 3), (1,)])
+def test_what_is_left_may_hold_nothing_but_our_own_files(tmp_path: Path, expired: tuple[int, ...]) -> None:
+    def commit_nothing() -> None:
+        forced = make_table(tmp_path, {"commit.force-create-snapshot": "true"})
+        Committer(forced).commit([], CommitIdentity("others"))
+
+    def others() -> None:
+        commit_nothing()
+        commit_nothing()
+        expire(tmp_path, *expired)
+
+    commit_nothing()
+    context = make_table(tmp_path, {"commit.force-create-snapshot": "true"}, storage=SleepyStorage(others))
+    result = Committer(context).commit([message("mine")], CommitIdentity("me"))
+    assert [snapshot.id for snapshot in result.snapshots] == [2] and live_names(context) == ["mine@0"]
+
+
 @pytest.mark.parametrize("own_list_stays", [True, False])
 def test_the_successor_expires_while_the_writer_reads_it(tmp_path: Path, own_list_stays: bool) -> None:
     """What is left shows that it was built on ours, unless nothing tells any more which manifests those were."""

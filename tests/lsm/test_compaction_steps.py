@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from paimon_cli.lsm.compaction_picker import Rewrite, Step, Upgrade, compaction_steps, may_drop_deletes
@@ -108,3 +109,14 @@ def test_a_big_lone_file_with_deletes_is_rewritten_at_the_top_only() -> None:
     sections = key_sections([file("a", 1, 2, size=1000, deletes=1)], int_key)
     assert isinstance(compaction_steps(sections, 5, 5, 10)[0], Rewrite)
     assert isinstance(compaction_steps(sections, 4, 5, 10)[0], Upgrade)
+
+
+def test_newer_files_of_level_0_come_first() -> None:
+    """By the number of the newest row, then of the oldest one, then by the time and the name; no time is the earliest one."""
+    facts = [("g", 9, 0, 5), ("f", 8, 3, 5), ("e", 8, 4, 2), ("d", 8, 4, 3), ("c", 7, 1, None), ("b", 7, 1, 0), ("a", 7, 1, 1)]
+    files = [
+        replace(file(name, 0, 9, seq=newest), min_sequence_number=oldest, creation_time_millis=millis)
+        for name, newest, oldest, millis in facts
+    ]
+    found = [run.files[0].file_name for run in sorted_runs(reversed(files), int_key)]
+    assert found == ["g", "f", "e", "d", "b", "c", "a"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
@@ -12,7 +13,9 @@ from paimon_cli.lsm.aggregators.arithmetic import Sum
 from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
 from paimon_cli.lsm.deduplicate import Deduplicate, FirstRow
 from paimon_cli.lsm.partial_update import PartialUpdate, SequenceGroup
+from paimon_cli.lsm.sort_merge import merge_piece
 from paimon_cli.lsm.sorted_rows import MergeEngine
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from tests.lsm.merge_lines import engine_of, table_schema
 
 COLUMNS: dict[str, Any] = {
@@ -160,6 +163,19 @@ def test_which_columns_a_merge_needs_besides() -> None:
     assert list(engine(GROUP).columns_for(["l"])) == [] and list(engine(GROUP).columns_for(["g"])) == ["g"]
     for options in ({}, AGGREGATION, {"merge-engine": "first-row"}):
         assert list(engine(options).columns_for(["a", "b"])) == []
+
+
+@pytest.mark.parametrize("columns", [[], ["l"], ["g", "a"], ["g", "a", "l"], ["h"]])
+def test_partial_updates_of_some_columns_are_those_of_all(columns: list[str]) -> None:
+    """Group g is older in the second row, group h newer; column l is in no group."""
+    merging = engine({**PARTIAL, "fields.g.sequence-group": "a", "fields.h.sequence-group": "b"})
+    whole = {"k": [1, 1], "g": [9, 5], "a": [10, 20], "h": [1, 2], "b": [30, 40], "l": [[5], None]}
+    names = ["k", *columns]
+    arrays = [pa.array([0, 1], pa.int64()), pa.array([0, 0], pa.int8()), *(pa.array(whole[name]) for name in names)]
+    rows = pa.RecordBatch.from_arrays(arrays, names=[SEQUENCE_NUMBER, VALUE_KIND, *names])
+    (merged,) = merge_piece([rows.slice(0, 1), rows.slice(1)], ["k"], merging)
+    expected = {"k": 1, "g": 9, "a": 10, "h": 2, "b": 40, "l": [5]}
+    assert merged.to_pylist() == [{SEQUENCE_NUMBER: 1, VALUE_KIND: 0} | {name: expected[name] for name in names}]
 
 
 UPDATE_BEFORE, DELETE = 1, 3

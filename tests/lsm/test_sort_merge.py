@@ -11,7 +11,7 @@ import pytest
 
 from paimon_cli.lsm import sort_merge
 from paimon_cli.lsm.deduplicate import Deduplicate, KeepAllVersions
-from paimon_cli.lsm.sort_merge import MOST_ROWS_OF_A_PIECE, merge_in_memory, merge_sorted_runs, rows_of
+from paimon_cli.lsm.sort_merge import merge_in_memory, merge_sorted_runs
 
 KEYS: dict[str, tuple[pa.DataType, Any]] = {
     "int": (pa.int32(), lambda r: r.randrange(-60, 60)),
@@ -174,32 +174,6 @@ def test_runs_in_memory_may_hold_a_key_several_times(rows_per_piece: int, length
     ]
     found = pa.Table.from_batches(merge_in_memory(runs, ["k"], Deduplicate(), rows_per_piece), SCHEMA)
     assert found.to_pydict() == {"_SEQUENCE_NUMBER": [3, 4], "_VALUE_KIND": [0, 0], "k": [5, 6]}
-
-
-@pytest.mark.parametrize("keys_repeat", [False, True])
-def test_a_lone_run_is_merged_only_where_its_keys_may_repeat(keys_repeat: bool) -> None:
-    run = pa.RecordBatch.from_pydict({"_SEQUENCE_NUMBER": [1, 2], "_VALUE_KIND": [0, 0], "k": [5, 5]}, SCHEMA)
-    found = list(merge_sorted_runs([iter([run])], ["k"], Deduplicate(), keys_repeat=keys_repeat))
-    assert [batch["_SEQUENCE_NUMBER"].to_pylist() for batch in found] == ([[2]] if keys_repeat else [[1, 2]])
-    beside = run.slice(0, 0)
-    found = list(merge_sorted_runs([iter([beside]), iter([run])], ["k"], Deduplicate(), keys_repeat=keys_repeat))
-    assert [batch["_SEQUENCE_NUMBER"].to_pylist() for batch in found] == ([[2]] if keys_repeat else [[1, 2]])
-
-
-@pytest.mark.parametrize(
-    ("rows", "size", "expected"),
-    [
-        ([], 100, 1),
-        ([0], 100, 1),
-        ([10], 16 * 17, 16),
-        ([6, 4], 16 * 17, 16),
-        ([10], 1, 1),
-        ([10], 1 << 40, MOST_ROWS_OF_A_PIECE),
-    ],
-)
-def test_a_piece_has_as_many_rows_as_its_bytes_allow(rows: list[int], size: int, expected: int) -> None:
-    batches_ = [pa.RecordBatch.from_pydict({name: [0] * count for name in SCHEMA.names}, SCHEMA) for count in rows]
-    assert rows_of(batches_, size) == expected
 
 
 def test_of_equal_numbers_an_addition_wins_over_a_retraction() -> None:
