@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.input_options import FAIL, MissingColumn, MissingColumns, OnError, SourceFormat, print_notes
+from paimon_cli.cli.input_options import FAIL, SKIP, MissingColumn, MissingColumns, OnError, SourceFormat, print_notes
 from paimon_cli.cli.messages import note, say, warn
 from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
@@ -181,7 +181,7 @@ def write(
         storage_options=opened.store_options,
         form=call.form,
         missing_are_null=missing_columns is MissingColumn.NULL,
-        on_error=on_error,
+        on_error=on_error.lower() if on_error.lower() in (FAIL, SKIP) else on_error,
         allow_empty=allow_empty,
     )
     if read_snapshot is not None and opened.context.options.commit_data_conflict_check == "off":

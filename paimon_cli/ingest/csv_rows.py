@@ -37,11 +37,13 @@ def csv_batches(
     the header and for the rows. Raises BadInput: no usable header. Faults of rows: too few or too many cells.
     """
     delimiter = form.delimiter or DELIMITER_OF_EXTENSION.get(splitext(uncompressed_name(split.path))[1].lower(), ",")
-    first = _first_row(open_source, split, form, delimiter)
+    first, is_alone = _first_row(open_source, split, form, delimiter)
     if not first:
         return
     names = _column_names(first, split, form, by_position)
     yield RawRows(pa.RecordBatch.from_arrays([pa.array([], pa.binary()) for _ in names], names=names), np.arange(0))
+    if form.header and is_alone:
+        return  # Arrow wants a line end behind a header
     faulty: list[pacsv.InvalidRow] = []
     row = 0
     for batch in _parsed(open_source, split, form, delimiter, first, faulty):
@@ -66,14 +68,12 @@ def _taken(faulty: list[pacsv.InvalidRow], split: SourceSplit, form: TextForm, b
     """The faults of rows up to `before`, taken out of `faulty`, which may be ahead of the batches."""
     due = [fault for fault in faulty if before is None or _data_row(fault, form) < before]
     faulty[:] = faulty[len(due) :]
-    return [
-        split.fault(_data_row(fault, form), f"it has {fault.actual_columns} cells, {_expected(fault, form)}", value=fault.text)
-        for fault in due
-    ]
+    return [split.fault(_data_row(fault, form), _cell_count(fault, form), value=fault.text) for fault in due]
 
 
-def _expected(fault: pacsv.InvalidRow, form: TextForm) -> str:
-    return f"the {'header' if form.header else 'first row'} has {fault.expected_columns}"
+def _cell_count(fault: pacsv.InvalidRow, form: TextForm) -> str:
+    cells = f"{fault.actual_columns} cell{'' if fault.actual_columns == 1 else 's'}"
+    return f"it has {cells}, the {'header' if form.header else 'first row'} has {fault.expected_columns}"
 
 
 def _data_row(faulty: pacsv.InvalidRow, form: TextForm) -> int:
@@ -81,7 +81,9 @@ def _data_row(faulty: pacsv.InvalidRow, form: TextForm) -> int:
     return int(faulty.number) - (2 if form.header else 1)
 
 
-def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: TextForm, delimiter: str) -> list[str]:
+def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: TextForm, delimiter: str) -> tuple[list[str], bool]:
+    """The cells of the first row that is not empty, and whether nothing follows it."""
+    csv.field_size_limit(BLOCK_BYTES)
     quoting = {"quotechar": form.quote} if form.quote else {"quoting": csv.QUOTE_NONE}
     try:
         with open_source() as stream:
@@ -90,13 +92,14 @@ def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: Te
             text = io.TextIOWrapper(recoded, encoding="utf-8-sig", errors="surrogateescape", newline="")
             rows = csv.reader(text, delimiter=delimiter, escapechar=form.escape or None, **quoting)
             names = next((row for row in rows if row), [])
+            is_alone = not text.read(1)
             "".join(names).replace("\0", NOT_UTF_8).encode()
     except UnicodeEncodeError as problem:
         hint = "--encoding utf-16" if "\0" in "".join(names) else "name its encoding, such as --encoding latin1"
         raise BadInput(f"cannot read the header of {split.name}", "it is not UTF-8", hint, source=split.name) from problem
     except (csv.Error, *UNREADABLE) as problem:
         raise BadInput(f"cannot read the header of {split.name}", str(problem), source=split.name) from problem
-    return names
+    return names, is_alone
 
 
 def _text(stream: BinaryIO, split: SourceSplit, form: TextForm) -> BinaryIO:
@@ -104,7 +107,11 @@ def _text(stream: BinaryIO, split: SourceSplit, form: TextForm) -> BinaryIO:
 
 
 def _column_names(first: list[str], split: SourceSplit, form: TextForm, by_position: Sequence[str]) -> list[str]:
+    separator_hint = _separator_hint(first, form)
     if form.header and not form.columns:
+        if separator_hint:
+            what, why = f"{split.name} has a single column, '{first[0]}'", "its cells seem to have another separator"
+            raise BadInput(what, why, separator_hint, source=split.name, column=first[0])
         names = [name or _name_of_position(number) for number, name in enumerate(first, 1)]
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:
@@ -120,12 +127,19 @@ def _column_names(first: list[str], split: SourceSplit, form: TextForm, by_posit
         named = "--columns names" if form.columns else "the table has"
         fitting = ",".join(names[: len(first)]) if len(first) < len(names) else "A,B,..."
         raise BadInput(
-            f"{split.name} has {len(first)} columns, {named} {len(names)}",
+            f"{split.name} has {len(first)} column{'' if len(first) == 1 else 's'}, {named} {len(names)}",
             "without a header cells are taken by their position" if not form.header else "each column gets one name",
-            f"name all columns of the file: --columns {fitting}",
+            separator_hint or f"name all columns of the file: --columns {fitting}",
             source=split.name,
         )
     return names
+
+
+def _separator_hint(first: list[str], form: TextForm) -> str:
+    """One cell that holds another separator is a row of that, unless the user has named the delimiter."""
+    found = next((c for c in ";\t|" if form.delimiter is None and len(first) == 1 and c in first[0]), None)
+    typed = "tab" if found == "\t" else f"'{found}'"
+    return "" if found is None else f"--delimiter {typed}, or --delimiter , if there is only one column"
 
 
 def _name_of_position(number: int) -> str:

@@ -19,6 +19,7 @@ from paimon_cli.ingest.bad_cells import converted
 from paimon_cli.ingest.csv_rows import csv_batches
 from paimon_cli.ingest.json_lines import line_bounds
 from paimon_cli.ingest.json_rows import json_blocks, parsed_line
+from paimon_cli.ingest.rejects import Fault, cure
 from paimon_cli.ingest.sources import text_stream
 from paimon_cli.ingest.splits import SourceSplit, plan_sources
 from paimon_cli.ingest.text_evidence import BOOLEAN, NUMBERS, STRING, TIMES, TextEvidence, described
@@ -27,6 +28,7 @@ from paimon_cli.ingest.text_values import PLAIN, text_of_cells
 from paimon_cli.storage.storage_for_url import storage_for_url
 
 NANOSECONDS = 9
+DECLARE = "correct the input, or declare the columns with -C and write with --on-error skip"
 MOST_FIELDS = 200
 """An object with more keys than a person would name columns is a map."""
 
@@ -86,13 +88,12 @@ class _Reading:
     def _add_csv(self, split: SourceSplit, open_source: Any) -> None:
         for raw in csv_batches(open_source, split, self._form):
             if raw.faults:
-                raise _bad_row(raw.faults[0].what, raw.faults[0].why)
+                raise _bad_row(raw.faults[0])
             self._rows += raw.batch.num_rows
             for name, cells in zip(raw.batch.schema.names, raw.batch.columns, strict=True):
                 texts, undecodable = converted(cells, text_of_cells)
                 for cell in undecodable[:1]:
-                    fault = split.fault(int(raw.rows[cell.row]), cell.why, name, cell.value)
-                    raise _bad_row(fault.what, fault.why)
+                    raise _bad_row(split.fault(int(raw.rows[cell.row]), cell.why, name, cell.value))
                 self._shape(name).texts.add(texts)
 
     def _add_json(self, split: SourceSplit, stream: BinaryIO) -> None:
@@ -101,7 +102,7 @@ class _Reading:
             for start, end in zip(*line_bounds(block), strict=True):
                 parsed, problem = parsed_line(block[start:end], parse_constant=Decimal)
                 if problem:
-                    raise _bad_row(split.fault(self._rows, problem).what, problem)
+                    raise _bad_row(split.fault(self._rows, problem))
                 for key, value in parsed.items():
                     values.setdefault(key, []).append(value)
                 self._rows += 1
@@ -109,9 +110,8 @@ class _Reading:
                 try:
                     self._shape(key, in_json=True).add(found)
                 except UnicodeEncodeError as problem:
-                    raise _bad_row(
-                        f"{split.name}: column '{key}' holds text that is not valid Unicode", str(problem)
-                    ) from problem
+                    what = f"{split.name}: column '{key}' holds text that is not valid Unicode"
+                    raise BadInput(what, str(problem), DECLARE) from problem
 
     def _shape(self, name: str, *, in_json: bool = False) -> Shape:
         if name not in self._shapes:
@@ -195,6 +195,9 @@ class Shape:
         if self._fields is not None:
             return self._object(name, warnings, ids)
         t, why = (self._numbers if self._numbers.seen else self.texts).conclusion()
+        if self._numbers.seen and t == STRING:
+            what, why = f"column '{name}' holds numbers that no column type takes", why or "some are outside the range of DOUBLE"
+            raise BadInput(what, why, "write them as texts in the input, or declare the columns with -C")
         if why:
             warnings.append(described(name, t, why))
         return t
@@ -217,8 +220,8 @@ def _number_text(number: int | Decimal) -> str:
     return f"{text}.0" if isinstance(number, Decimal) and text.lstrip("-").isdigit() else text
 
 
-def _bad_row(what: str, why: str) -> BadInput:
-    return BadInput(what, why, "correct the input, or declare the columns with -C and write with --on-error skip")
+def _bad_row(fault: Fault) -> BadInput:
+    return BadInput(fault.what, fault.why, cure([fault]) or DECLARE)
 
 
 def _typed_schema(split: SourceSplit, stream: BinaryIO) -> pa.Schema:
@@ -230,6 +233,6 @@ def _typed_schema(split: SourceSplit, stream: BinaryIO) -> pa.Schema:
 
 def _typed_field(column: pa.Field, warnings: list[str]) -> DataField:
     if pa.types.is_null(column.type):
-        warnings.append(described(column.name, STRING, "it holds only nulls"))
+        warnings.append(described(column.name, STRING, "it has no values"))
         return DataField(0, column.name, STRING)
     return DataField(0, column.name, type_from_arrow(column.type, column.nullable))

@@ -22,7 +22,7 @@ from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.ingest.bad_cells import BadCell, BadCells, shown
 from paimon_cli.ingest.json_lines import BYTE_ORDER_MARK, NotAnArray, array_blocks, begins_array, line_bounds
-from paimon_cli.ingest.rejects import Fault
+from paimon_cli.ingest.rejects import KEY_IS_MISSING, NO_OBJECT, NOT_JSON, Fault
 from paimon_cli.ingest.splits import RawRows, SourceSplit
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import CALENDAR_ROOTS, check_calendar_text
@@ -145,7 +145,7 @@ def _parsed_by_line(lines: Sequence[bytes], split: SourceSplit, row: int, fields
     for number, line in enumerate(lines, row):
         problem = _line_problem(line, known, needed, objects)
         if problem:
-            faults.append(split.fault(number, problem, value=line))
+            faults.append(split.fault(number, problem, value=line.decode(errors="backslashreplace")))
         else:
             rows.append(number)
     columns = []
@@ -169,7 +169,7 @@ def _line_problem(line: bytes, known: set[str], needed: Needed, objects: list[di
         return f"key {shown(min(unknown))} is not a column of the table (columns: {', '.join(sorted(known))})"
     missing = needed.strictly - parsed.keys()
     if missing:
-        return f"key {shown(min(missing))} is missing"
+        return f"key {shown(min(missing))}{KEY_IS_MISSING}"
     needed.lacked |= needed.noticed - parsed.keys()
     objects.append(parsed)
     return ""
@@ -181,8 +181,8 @@ def parsed_line(line: bytes, parse_constant: Callable[[str], Any] = str) -> tupl
         text = line.decode("utf-8")
         parsed = json.loads(text, parse_float=Decimal, parse_constant=parse_constant, object_pairs_hook=_object)
     except (ValueError, RecursionError) as problem:
-        return {}, f"it is not JSON: {problem}"
-    return (parsed, "") if isinstance(parsed, dict) else ({}, f"it is not a JSON object but {shown(parsed)}")
+        return {}, f"{NOT_JSON}{problem}"
+    return (parsed, "") if isinstance(parsed, dict) else ({}, f"{NO_OBJECT}{shown(parsed)}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,13 +13,15 @@ from typing import NamedTuple, TextIO
 
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.bad_cells import plain_text, shown
-from paimon_cli.ingest.text_values import NEEDS_ZONE, TAKES_NO_ZONE
+from paimon_cli.ingest.text_form import null_value_flag
+from paimon_cli.ingest.text_values import NEEDS_ZONE, NOT_UTF_8, TAKES_NO_ZONE
 
 FAIL, SKIP = "fail", "skip"
 """What `--on-error` says beside the name of a file."""
 MOST_SHOWN = 20
 MOST_VALUE = 4096
 """Characters of a value that the file of rejects keeps: enough to find it in the source."""
+NOT_JSON, NO_OBJECT, KEY_IS_MISSING = "it is not JSON: ", "it is not a JSON object but ", " is missing"
 USUAL_NULLS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", r"\n", "-", "--", "?", "."})
 
 
@@ -75,7 +77,8 @@ class Tally:
     def error(self) -> BadInput:
         """All of them in one error: the first in full, how many there are, and what would help."""
         first = self.first[0]
-        hint = f"nothing was committed; {_cure(self.first)}"
+        otherwise = "correct the input and run again, or leave such rows out: --on-error skip"
+        hint = f"nothing was committed; {cure(self.first) or otherwise}"
         details = {**first.record(), "bad_rows": self.bad_rows, "bad_cells": self.bad_cells}
         details = {key: value for key, value in details.items() if key != "reason" and value is not None}
         if self.bad_cells == 1:
@@ -87,17 +90,21 @@ class Tally:
         return BadInput(what, "\n".join([first.why, *lines]), hint, **details, faults=[fault.record() for fault in self.first])
 
 
-def _cure(faults: Sequence[Fault]) -> str:
-    """What of the command line would have taken these cells."""
+def cure(faults: Sequence[Fault]) -> str:
+    """What of the command line would have taken these cells, or ''."""
     texts = Counter(fault.value for fault in faults if isinstance(fault.value, str))
     usual = [text for text, _ in texts.most_common() if isinstance(text, str) and text.lower() in USUAL_NULLS]
     if usual:
-        return f"if {shown(usual[0])} stands for null: --null-value '{usual[0]}'"
+        return f"if {shown(usual[0])} stands for null: {null_value_flag(usual[0])}"
     if any(fault.why in (NEEDS_ZONE, TAKES_NO_ZONE) for fault in faults):
         return "give the zone, such as --timezone UTC"
-    if any(fault.why.startswith("it is not valid UTF-8") for fault in faults):
+    if any(fault.why == NOT_UTF_8 for fault in faults):
         return "name the encoding of the file, such as --encoding latin1"
-    return "correct the input and run again, or leave such rows out: --on-error skip"
+    if faults[0].row == 1 and faults[0].why.startswith((NOT_JSON, NO_OBJECT)):
+        return "rows are objects, each on a line of its own or all in one array; jq -c . FILE makes lines of other JSON"
+    if faults[0].why.endswith(KEY_IS_MISSING):
+        return "--missing-columns null makes missing keys null"
+    return ""
 
 
 class RejectFile:

@@ -194,7 +194,7 @@ class IncomingRows:
             return
         name = missing[0] if missing else unknown[0]
         near = _nearest(name, unknown if missing else [column for column in expected if column not in names] or expected)
-        hint = _delimiter_hint(names) or (f"did you mean '{near}'?" if near else "")
+        hint = f"did you mean '{near}'?" if near else ""
         if missing:
             why = f"it is {self._why_needed(name)}; the input has {', '.join(names)}"
             hint = hint or ("--missing-columns null makes it null" if self._is_optional(name) else "")
@@ -235,7 +235,8 @@ class IncomingRows:
         except WrongType as problem:
             why = problem.why or "only lossless casts are made"
             what = f"{split.name}: column '{column.name}' has type {problem.found}, the table's is {type_to_sql(column.type)}"
-            raise BadInput(what, why, source=split.name, column=column.name) from problem
+            hint = "" if problem.why else "cast the column in the source"
+            raise BadInput(what, why, hint, source=split.name, column=column.name) from problem
         found += ((cell, column.name) for cell in cells)
         if column.type.nullable and column.name not in self.schema.primary_keys:
             return made
@@ -281,13 +282,6 @@ def _filled(column: pa.Array, t: DataType) -> pa.Array:
         return column
     zeros = values_to_arrow([zero_value(t)], t).take(pa.array(np.zeros(len(column), np.int64)))
     return zeros if column.null_count == len(column) else pc.if_else(column.is_valid(), column, zeros)
-
-
-def _delimiter_hint(names: list[str]) -> str:
-    """One column whose name holds another delimiter is a file of that delimiter."""
-    found = next((c for c in ";\t|" if len(names) == 1 and c in names[0]), None)
-    typed = "tab" if found == "\t" else f"'{found}'"
-    return "" if found is None else f"the cells seem to have another separator: --delimiter {typed}"
 
 
 def _nearest(name: str, candidates: list[str]) -> str | None:

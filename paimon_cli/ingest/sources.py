@@ -160,6 +160,9 @@ def _source_file(storage: Storage, entry: FileStatus, chosen: str | None) -> Sou
     format = chosen or _format_of(entry.name)
     if format is None:
         known = f"{' '.join(FORMAT_OF_EXTENSION)}, and compressed text such as .csv.gz, .json.zst, .tsv.bz2, .xz, .lz4"
+        parent = entry.path.rpartition("/")[0]
+        if any(found.is_directory and found.name == entry.name for found in storage.list_directory(parent or "/")):
+            raise NoFiles(f"no input files in {entry.path}", "the directory is empty")
         raise UsageError(f"cannot determine the format of {entry.path}", f"known endings: {known}", "name it with --format")
     compression = compression_of(entry.name)
     if compression is not None and format not in TEXT:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.data_type import MAX_DECIMAL_PRECISION, MAX_LENGTH, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.bad_cells import BadCells, shown
-from paimon_cli.ingest.text_form import TextForm
+from paimon_cli.ingest.text_form import TextForm, null_value_flag
 from paimon_cli.ingest.text_values import NOT_FINITE, NUMBER, TIMESTAMP, parse_text
 
 STRING = DataType("VARCHAR", length=MAX_LENGTH)
@@ -103,7 +103,7 @@ class TextEvidence:
     def conclusion(self) -> tuple[DataType, str]:
         """The type, and what the user should know of that choice, or ''."""
         if not self.seen:
-            return STRING, "it holds only nulls"
+            return STRING, "it has no values"
         if not self._left:
             return STRING, self._why_text()
         best = self._left[0]
@@ -129,7 +129,7 @@ class TextEvidence:
         if self._some_numbers and not self._odd:
             return f"its numbers have leading zeros or signs, such as {shown(self._leading_zero)}" if self._leading_zero else ""
         if self._some_numbers and len(self._odd) <= MOST_ODD:
-            nulls = " ".join(f"--null-value '{text}'" for text in sorted(self._odd))
+            nulls = " ".join(map(null_value_flag, sorted(self._odd)))
             return f"beside numbers it holds {', '.join(map(shown, sorted(self._odd)))}; if that is null: {nulls}"
         return ""
 

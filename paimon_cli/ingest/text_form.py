@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from zoneinfo import ZoneInfo
@@ -31,6 +32,7 @@ FORMATS_OF = {
     "timezone": (*TEXT, "parquet", "orc"),
 }
 """Which formats each setting means something for."""
+EXAMPLE_OF = {"--delimiter": "';', or --delimiter tab", "--quote": '"\'", or --quote none', "--escape": "'\\'"}
 FLAG_OF = {"header": "--header", "null_values": "--null-value", "timestamp_formats": "--timestamp-format"}
 
 
@@ -103,7 +105,12 @@ def _character(flag: str, typed: str, *, may_be_none: bool = False) -> str:
     character = NAMED_CHARACTERS.get(typed.lower(), typed)
     if (not character and may_be_none) or (len(character) == 1 and character.isascii() and character not in "\r\n\0"):
         return character
-    raise UsageError(f"{flag} {typed!r} is not one ASCII character", hint=rf"such as {flag} ';', or {flag} tab")
+    raise UsageError(f"{flag} {typed!r} is not one ASCII character", hint=f"such as {flag} {EXAMPLE_OF[flag]}")
+
+
+def null_value_flag(text: str) -> str:
+    """The option that makes this text null, to be pasted."""
+    return f"--null-value {shlex.quote(text)}" if "'" in text else f"--null-value '{text}'"
 
 
 def _column_names(typed: str | None) -> tuple[str, ...]:

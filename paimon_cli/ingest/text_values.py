@@ -35,6 +35,7 @@ MOST_NANO_SECONDS = 9_223_286_400
 """Seconds to and from the epoch that 64-bit nanoseconds hold, less a day for the zone."""
 NEEDS_ZONE = "a TIMESTAMP WITH LOCAL TIME ZONE needs Z or an offset such as +02:00, or --timezone"
 TAKES_NO_ZONE = "a TIMESTAMP without time zone takes no Z and no offset without --timezone, such as --timezone UTC"
+NOT_UTF_8 = "it is not valid UTF-8; --encoding selects another encoding"
 PLAIN = TextForm()
 EMPTY = ("",)
 """Quoted nothing: a text, but no value of any other type."""
@@ -255,7 +256,12 @@ def check_calendar_text(text: str, t: DataType) -> None:
 def text_of_cells(raw: pa.Array) -> pa.Array:
     """CSV cells come as bytes: checked only here, so that a bad one is told with its row."""
     if pa.types.is_binary(raw.type):
-        return attempt(raw, lambda part: part.cast(pa.string()), "it is not valid UTF-8; --encoding selects another encoding")
+        try:
+            return attempt(raw, lambda part: part.cast(pa.string()), NOT_UTF_8)
+        except BadCells as problem:
+            raise BadCells(
+                [BadCell(row, raw[row].as_py().decode(errors="backslashreplace"), why) for row, _, why in problem.cells]
+            ) from problem
     if pa.types.is_dictionary(raw.type):
         return raw.dictionary_decode()
     return raw.cast(pa.string()) if pa.types.is_large_string(raw.type) or pa.types.is_string_view(raw.type) else raw

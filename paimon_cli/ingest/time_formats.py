@@ -28,6 +28,7 @@ PATTERNS = {
     "f": r"(?P<f>[0-9]{1,9})",
     "p": r"(?i:(?P<p>am|pm|a\.m\.|p\.m\.))",
     "z": r"(?P<z>Z|[+-][0-9]{2}(?::?[0-9]{2})?)",
+    "Z": r"(?P<z>UTC|GMT|Z)",
     "a": rf"(?i:{WEEKDAYS})",
     "%": "%",
 }
@@ -85,7 +86,8 @@ def _iso(found: pa.StructArray, names: frozenset[str], dates_only: bool) -> pa.A
     clock = pc.binary_join_element_wise(_hour(parts), *(_padded(parts.get(name, ZERO)) for name in "MS"), ":")
     fraction = pc.binary_join_element_wise("", parts["f"], ".") if "f" in names else ""
     stamp = pc.binary_join_element_wise(day, clock, "T")
-    return pc.binary_join_element_wise(stamp, fraction, parts.get("z", ""), "")
+    zone = pc.replace_substring_regex(parts["z"], "UTC|GMT", "Z") if "z" in parts else ""
+    return pc.binary_join_element_wise(stamp, fraction, zone, "")
 
 
 def _padded(digits: pa.Array | pa.Scalar) -> pa.Array:

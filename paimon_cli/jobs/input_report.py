@@ -47,7 +47,8 @@ def empty_overwrite(partition: Mapping[str, str] | None, tallies: Tallies) -> Ba
     """An overwrite that has nothing to write: mostly a failed command in front of the pipe."""
     skipped = sum(tally.bad_rows for tally in tallies.values())
     place = ",".join(f"{key}={value}" for key, value in (partition or {}).items())
-    found = f"all {skipped:,} rows of the input are bad" if skipped else "the input is empty"
+    bad = "the only row of the input is bad" if skipped == 1 else f"all {skipped:,} rows of the input are bad"
+    found = bad if skipped else "the input is empty"
     return BadInput(
         f"{found}, and --overwrite would delete all rows{f' of partition {place}' if place else ''}",
         "nothing was changed",

@@ -57,9 +57,37 @@ def test_files_that_give_no_columns(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="parquet"):
         columns_of_file(str(tmp_path / "a.parquet"))
     (only_nulls,) = columns_of_file(str(tmp_path / "nulls.csv")).warnings
-    assert "'nothing' is STRING: it holds only nulls" in only_nulls
+    assert "'nothing' is STRING: it has no values" in only_nulls
     with pytest.raises(NotFound):
         columns_of_file(str(tmp_path / "nope.csv"))
+
+
+def test_columns_without_a_name_are_called_by_their_position(tmp_path: Path) -> None:
+    """pandas and R write their index first, under no name."""
+    (tmp_path / "a.csv").write_text(",id,\n0,5,\n1,6,\n")
+    assert columns(tmp_path / "a.csv") == {"c1": "BIGINT", "id": "BIGINT", "c3": "STRING"}
+    (tmp_path / "b.csv").write_text("c2,\n0,5\n")
+    with pytest.raises(BadInput, match="usable header") as caught:
+        columns(tmp_path / "b.csv")
+    assert "--columns" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "hint"),
+    [
+        ("a.csv", b"k;v\n1;2,5\n", "--delimiter ';'"),
+        ("a.csv", b"k,v\n1,\xff\n", "--encoding latin1"),
+        ("a.json", b'{\n  "k": 1\n}\n', "jq -c"),
+        ("a.json", b"[[1, 2]]", "jq -c"),
+        ("a.json", b'{"k": 1}\n{"k": 1e400}\n', "-C"),
+        ("a.json", b'{"k": [1, %d]}\n' % (10**50 + 1), "-C"),
+    ],
+)
+def test_what_helps_where_no_columns_are_found(name: str, content: bytes, hint: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput) as caught:
+        columns(tmp_path / name)
+    assert hint in caught.value.hint
 
 
 def test_an_empty_key_makes_a_map_of_one_type(tmp_path: Path) -> None:

@@ -144,6 +144,13 @@ def test_line_bounds(block: bytes) -> None:
     assert found == [line.removesuffix(b"\r") for line in block.split(b"\n") if line.removesuffix(b"\r")]
 
 
+def test_an_empty_directory_has_no_input(tmp_path: Path) -> None:
+    (tmp_path / "nothing_today").mkdir()
+    with pytest.raises(NotFound, match="no input files"):
+        plan_sources([str(tmp_path / "nothing_today")], None)
+    assert plan_sources([str(tmp_path / "nothing_today")], None, may_be_none=True) == []
+
+
 def test_an_empty_directory_is_bad_input_not_a_damaged_table(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="cannot be read"):

@@ -114,12 +114,13 @@ def test_another_delimiter(tmp_path: Path) -> None:
     [
         ("k,v,v\n1,a,b\n", "no usable header", "appears twice"),
         ("k,w\n", "the table has no column 'w'", "k, v"),
-        ("k,v\n1,a\n2\n", "row 2", "1 cells, the header has 2"),
+        ("k,v\n1,a\n2\n", "row 2", "1 cell, the header has 2"),
         ("k,v\n1,a\n2,b,c\n3,d\n", "row 2", "3 cells"),
-        ('k,v\n1,a\n"2,b\n3,c\n', "row 2", "1 cells"),
+        ('k,v\n1,a\n"2,b\n3,c\n', "row 2", "1 cell,"),
         ("k,v\nx,a\n2\n", "row 1, column 'k' cannot take 'x'", ""),
-        (b"k,v\n1,a\n2,\xff\n", "row 2, column 'v' cannot take ff", "UTF-8"),
+        (b"k,v\n1,a\n2,\xff\n", "row 2, column 'v' cannot take '\\xff'", "UTF-8"),
         (b"k,\xff\n1,a\n", "header", ""),
+        ("k;v\n1;a\n", "a single column, 'k;v'", "another separator"),
     ],
 )
 def test_broken_csv(content: str | bytes, what: str, why: str, tmp_path: Path) -> None:

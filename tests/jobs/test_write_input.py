@@ -81,6 +81,11 @@ def test_the_file_of_bad_cells_holds_all_of_them_in_order(
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
 
 
+def test_a_line_that_is_not_json_is_in_the_file_as_it_was(table: TableContext, sources: tuple[str, ...], tmp_path: Path) -> None:
+    load(table, sources[1:], on_error=str(tmp_path / "bad"))
+    assert json.loads((tmp_path / "bad").read_text())["value"] == '{"k": '
+
+
 def test_the_file_of_bad_cells_is_whole_or_as_it_was(table: TableContext, sources: tuple[str, ...], tmp_path: Path) -> None:
     file = tmp_path / "bad.ndjson"
     file.write_text("of yesterday")
