@@ -16,7 +16,7 @@ import pytest
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest import csv_rows, json_rows
 from paimon_cli.ingest.rows import IncomingRows
-from paimon_cli.ingest.text_form import TextForm, text_form
+from paimon_cli.ingest.text_form import text_form
 from tests.ingest.input_files import one_column, rows_of, text_file
 
 LTZ = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
