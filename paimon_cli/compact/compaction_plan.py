@@ -22,7 +22,7 @@ from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, key_sections, s
 from paimon_cli.lsm.universal_compaction import run_sizes
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.options import option_catalog
+from paimon_cli.options.option_catalog import COMPACT
 from paimon_cli.storage.clock_and_names import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
@@ -98,18 +98,8 @@ Decision = CompactionTask | LeftAlone
 
 def check_compactable(context: TableContext) -> None:
     """Raise for tables whose compaction must do more than merge."""
-    options = context.options
-    if not context.schema.primary_keys:
-        raise NotSupported("compaction of a table without a primary key", "this version compacts primary-key tables only")
-    for work in (option_catalog.COMPACT, option_catalog.COMMIT):
-        option_catalog.refuse(work, options.raw, context.address)
-    if options.bucket == POSTPONE_BUCKET:
-        raise NotSupported(
-            f"compaction of a table with bucket = {POSTPONE_BUCKET}",
-            "it would have to move rows into buckets that do not exist yet",
-            "compact it with another Paimon engine",
-        )
-    merge_engine(context.schema, options)
+    context.mode.check(COMPACT, context.address)
+    merge_engine(context.schema, context.options)
 
 
 def why_not_compactable(context: TableContext) -> str | None:
@@ -117,11 +107,8 @@ def why_not_compactable(context: TableContext) -> str | None:
     try:
         check_compactable(context)
     except NotSupported as refusal:
-        options = context.options.raw
-        named = [
-            why for work in (option_catalog.COMPACT, option_catalog.COMMIT) for why in option_catalog.refusals(work, options)
-        ]
-        return named[0] if named else str(refusal)
+        limits = context.mode.limits(COMPACT)
+        return limits[0] if limits else str(refusal)
     return None
 
 

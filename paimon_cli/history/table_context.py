@@ -16,6 +16,7 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_history import TableHistory
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
+from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options import option_catalog
 from paimon_cli.options.table_options import TableOptions, renamed_in_options, without_sequence_fields
@@ -64,6 +65,11 @@ class TableContext(TableHistory):
         option_catalog.refuse(option_catalog.OPEN, options.raw, root)
         clock, names, trace = clock or SystemClock(), names or RandomNames(), trace or NoTrace()
         return TableContext(root, storage, schema, options, clock, names, branch=branch, trace=trace)
+
+    @cached_property
+    def mode(self) -> TableMode:
+        """What kind of table this is; work that this version does not do on it is refused by `mode.check`."""
+        return TableMode.of(self.schema, self.options)
 
     def at_schema(self, schema_id: int) -> TableContext:
         """The table with the columns of an older schema. Options stay the same, with columns under their older names."""

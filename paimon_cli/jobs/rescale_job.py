@@ -15,7 +15,7 @@ from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import fresh_identity
 from paimon_cli.datatypes.partition_path import natural_order
-from paimon_cli.errors import Conflict, NotSupported, PaimonError, UsageError, cleaning_up
+from paimon_cli.errors import Conflict, PaimonError, UsageError, cleaning_up
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
@@ -25,6 +25,7 @@ from paimon_cli.jobs.rows_of_table import RowsOfTable, numbered_splits
 from paimon_cli.jobs.write_job import check_writable_table, write_files
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_mode import RESCALE
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split import Split
@@ -83,10 +84,9 @@ def plan_rescale(context: TableContext, buckets: int, partitions: Sequence[Mappi
 
     UsageError when some partitions only would get another number than the table's option: no writer would take them.
     """
+    context.mode.check(RESCALE, context.address)
     check_writable_table(context)
     present = context.options.bucket
-    if present < 1:
-        raise NotSupported(f"cannot rescale a table with bucket = {present}", "this version writes fixed numbers of buckets only")
     if partitions and buckets != present:
         raise UsageError(
             f"some partitions of {context.address} cannot have {buckets} buckets while its option says {present}",

@@ -12,7 +12,7 @@ from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_i
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.datatypes import row_kind
-from paimon_cli.errors import BadInput, Conflict, NotSupported, PaimonError, StorageUnavailable, UsageError, cleaning_up
+from paimon_cli.errors import BadInput, Conflict, PaimonError, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files, committed_state
@@ -28,7 +28,7 @@ from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options import option_catalog
+from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -151,12 +151,8 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
 
 def check_writable_table(context: TableContext) -> None:
     """Raise `NotSupported` for tables whose writers must do more than this version does."""
-    options = context.options
-    if not context.schema.primary_keys:
-        raise NotSupported("writing a table without a primary key", "this version writes primary-key tables only")
-    merge_engine(context.schema, options)
-    for work in (option_catalog.WRITE, option_catalog.COMMIT):
-        option_catalog.refuse(work, options.raw, context.address)
+    context.mode.check(WRITE, context.address)
+    merge_engine(context.schema, context.options)
 
 
 def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:

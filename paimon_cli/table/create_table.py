@@ -9,8 +9,9 @@ from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NEWER_R
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
+from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options import option_catalog
+from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
 from paimon_cli.table.definition_check import check_definition
@@ -20,7 +21,6 @@ from paimon_cli.table.table_definition import TableDefinition, to_schema, with_k
 from paimon_cli.table.table_location import TableLocation
 from paimon_cli.table.table_site import check_site
 
-UNDONE_WORK = (option_catalog.OPEN, option_catalog.WRITE, option_catalog.COMMIT)
 PLAIN_PRECISION = 6
 """Digits of a TIMESTAMP that every file format holds."""
 
@@ -86,15 +86,9 @@ def _refuse_unwritable(name: str, schema: TableSchema) -> None:
 
 def writing_limits(schema: TableSchema) -> list[str]:
     """What this version cannot do with such a table, in words; the table itself is valid for other engines."""
-    options = schema.options
-    limits = [sentence for work in UNDONE_WORK for sentence in option_catalog.refusals(work, options)]
-    if schema.primary_keys and (limit := engine_limit(schema)) is not None:
-        limits.append(limit)
-    if not schema.primary_keys:
-        limits.append("this version does not write tables without a primary key")
-    elif int(options["bucket"]) < 1:
-        limits.append(f"this version writes tables with a fixed number of buckets only, not bucket={options['bucket']}")
-    return [*limits, *_limits_of_files(schema)]
+    mode = TableMode.of(schema, TableOptions(schema.options))
+    engine = engine_limit(schema) if mode.has_keys else None
+    return [*mode.limits(WRITE), *([engine] if engine else []), *_limits_of_files(schema)]
 
 
 def _limits_of_files(schema: TableSchema) -> list[str]:

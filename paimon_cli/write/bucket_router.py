@@ -12,19 +12,17 @@ from paimon_cli.datatypes.bucket_hash import encode_rows, row_buckets
 from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.data_file import EMPTY_ROW
-from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
 UNSPELLABLE_ROOTS = ("FLOAT", "DOUBLE", "BINARY", "VARBINARY")
-DYNAMIC_BUCKET = -1
 
 
 class BucketRouter:
     """Routes batches of one table with a fixed number of buckets."""
 
     def __init__(self, schema: TableSchema, options: TableOptions) -> None:
-        _check_routable(schema, options)
+        _check_partitions(schema)
         self.total_buckets = options.bucket
         self._partition_keys = schema.partition_keys
         self._partition_types = schema.types_of(schema.partition_keys)
@@ -72,16 +70,7 @@ class BucketRouter:
         return codes.astype(np.int32), encode_rows([column.take(rows) for column in columns], self._partition_types)
 
 
-def _check_routable(schema: TableSchema, options: TableOptions) -> None:
-    if options.bucket < 1:
-        kind = {DYNAMIC_BUCKET: "dynamic buckets", POSTPONE_BUCKET: "postponed buckets"}.get(options.bucket, "this bucket mode")
-        if not schema.primary_keys:
-            kind = "append tables without buckets"
-        raise NotSupported(
-            f"cannot write a table with bucket = {options.bucket}",
-            f"{kind} are not supported for writing",
-            "create the table with a fixed number of buckets, such as --bucket 4",
-        )
+def _check_partitions(schema: TableSchema) -> None:
     for name, t in zip(schema.partition_keys, schema.types_of(schema.partition_keys), strict=True):
         if t.root in UNSPELLABLE_ROOTS:
             raise NotSupported(

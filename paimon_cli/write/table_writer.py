@@ -16,6 +16,7 @@ from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import BucketId
+from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.storage.read_ahead import ReadAhead
 from paimon_cli.storage.trace import Step
 from paimon_cli.write.bucket_router import BucketRouter
@@ -57,6 +58,7 @@ def write_rows(
     `tallies` gets what was found in each split. With several `threads` input is decoded ahead, and buckets are sorted, written
     and compacted side by side in the end.
     """
+    plan.context.mode.check(WRITE, plan.context.address)
     check_writable(plan.context.schema, plan.context.options)
     tallies.update((number, Tally()) for number in range(len(plan.splits)))
     batches = (batch for number, split in enumerate(plan.splits) for batch in plan.incoming.read(split, tallies[number]))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
-from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
+from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.ingest.rejects import Tally
@@ -21,7 +21,6 @@ from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND
 from paimon_cli.metadata.data_file_schema import merge_schema
 from paimon_cli.storage.trace import Step, StepTrace
-from paimon_cli.write.bucket_router import BucketRouter
 from paimon_cli.write.bucket_writer import BucketWriter, WrittenBucket
 from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
@@ -351,24 +350,6 @@ def test_other_bucket_counts_are_refused_by_their_place(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^dt=2024-01-01 was written with 3 buckets, the table's option says 2"):
         plan.check_total(day)
     plan.check_total(commit_tables.partition("2024-01-02"))
-
-
-@pytest.mark.parametrize(
-    ("bucket", "keys", "kind"),
-    [
-        ("-1", True, "dynamic buckets"),
-        ("-2", True, "postponed buckets"),
-        ("0", True, "this bucket mode"),
-        ("-1", False, "append tables without buckets"),
-    ],
-)
-def test_tables_that_are_not_written_say_what_they_are(tmp_path: Path, bucket: str, keys: bool, kind: str) -> None:
-    context = commit_tables.make_table(tmp_path, primary_key=keys)
-    options = context.options.with_overrides({"bucket": bucket})
-    with pytest.raises(NotSupported) as refused:
-        BucketRouter(context.schema, options)
-    assert refused.value.why == f"{kind} are not supported for writing"
-    assert BucketRouter(context.schema, options.with_overrides({"bucket": "1"})).total_buckets == 1
 
 
 @pytest.mark.parametrize(("size", "most"), [("1 mb", 50), ("600 b", 49), ("1 b", 1)])

@@ -1,0 +1,123 @@
+"""What kind of table this is, and what work this version does on it (FORMAT.md, section 12; Java BucketMode, CoreOptions).
+
+Every gate asks here, so that a kind of table is opened for a kind of work in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from paimon_cli.errors import NotSupported
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options import option_catalog
+from paimon_cli.options.option_catalog import COMMIT, COMPACT, OPEN, WRITE
+from paimon_cli.options.table_options import TableOptions
+
+RESCALE = "rescale"
+"""Moving rows into another number of buckets."""
+DYNAMIC_BUCKET = -1
+
+
+class BucketMode(Enum):
+    """How a row finds its bucket. The values describe the buckets in messages."""
+
+    FIXED = "a fixed number of buckets"
+    DYNAMIC = "dynamic buckets"
+    CROSS_PARTITION = "dynamic buckets across partitions"
+    POSTPONED = "postponed buckets"
+    UNAWARE = "no buckets"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Why this version does not do some work on a table."""
+
+    kind: str
+    """What the table has or lacks: `with bucket=-1`."""
+    why: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class TableMode:
+    """What of a table's schema and options decides how it is read, written and compacted."""
+
+    has_keys: bool
+    bucket_mode: BucketMode
+    merge_engine: str
+    changelog_producer: str
+    deletion_vectors: bool
+    merge_on_read: bool
+    """Whether rows of level 0 are merged in where deletion vectors mark the others."""
+    bucket: int
+    raw_options: Mapping[str, str]
+
+    @classmethod
+    def of(cls, schema: TableSchema, options: TableOptions) -> TableMode:
+        return cls(
+            bool(schema.primary_keys),
+            _bucket_mode(schema, options.bucket),
+            options.merge_engine,
+            options.changelog_producer,
+            options.deletion_vectors_enabled,
+            options.deletion_vectors_merge_on_read,
+            options.bucket,
+            options.raw,
+        )
+
+    @property
+    def reads_merge(self) -> bool:
+        """Whether a read merges sorted runs; if not, every row above level 0 that no vector marks is its key's current row."""
+        return self.has_keys and (self.merge_on_read or not self.deletion_vectors)
+
+    @property
+    def hides_level_0(self) -> bool:
+        """Whether plain reads skip level 0 until it is compacted (FORMAT.md, section 11.1)."""
+        if not self.has_keys:
+            return False
+        return not self.merge_on_read if self.deletion_vectors else self.merge_engine == "first-row"
+
+    def check(self, work: str, table: str) -> None:
+        """Raise `NotSupported` if this version does not do `work` on such a table; `table` names it in the message."""
+        for limit in self._limits(work):
+            raise NotSupported(f"cannot {work} table {table} {limit.kind}", limit.why, limit.hint)
+        for part in _options_of(work):
+            option_catalog.refuse(part, self.raw_options, table)
+
+    def limits(self, work: str) -> list[str]:
+        """One sentence for each reason why this version does not do `work` on such a table."""
+        named = [sentence for part in _options_of(work) for sentence in option_catalog.refusals(part, self.raw_options)]
+        return [*named, *(limit.why for limit in self._limits(work))]
+
+    def _limits(self, work: str) -> Iterator[Limit]:
+        if not self.has_keys:
+            hint = "use another Paimon engine, or create a table with a primary key"
+            yield Limit("without a primary key", f"this version does not {work} tables without a primary key", hint)
+        elif work == COMPACT:
+            if self.bucket_mode is BucketMode.POSTPONED:
+                why = "it would have to move rows into buckets that do not exist yet"
+                yield Limit(f"with bucket={self.bucket}", why, "compact it with another Paimon engine")
+        elif self.bucket == 0:
+            yield Limit("with bucket=0", "0 is not a number of buckets", "set a number of buckets, such as --bucket 4")
+        elif self.bucket_mode is not BucketMode.FIXED:
+            why = f"this version does not {work} tables with {self.bucket_mode.value}, only with a fixed number of buckets"
+            hint = "use another Paimon engine, or create a table with a fixed number of buckets, such as --bucket 4"
+            yield Limit(f"with bucket={self.bucket}", why, hint)
+
+
+def _bucket_mode(schema: TableSchema, bucket: int) -> BucketMode:
+    if bucket == POSTPONE_BUCKET:
+        return BucketMode.POSTPONED
+    if bucket != DYNAMIC_BUCKET:
+        return BucketMode.FIXED
+    if not schema.primary_keys:
+        return BucketMode.UNAWARE
+    return BucketMode.DYNAMIC if set(schema.partition_keys) <= set(schema.primary_keys) else BucketMode.CROSS_PARTITION
+
+
+def _options_of(work: str) -> tuple[str, ...]:
+    """The kinds of work whose refused options stand in the way."""
+    return (COMPACT, COMMIT) if work == COMPACT else (OPEN, WRITE, COMMIT)

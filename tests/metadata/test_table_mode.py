@@ -1,0 +1,95 @@
+"""What kind of table a schema makes, and which work is refused on it, with which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.errors import NotSupported
+from paimon_cli.metadata.table_mode import RESCALE, BucketMode, TableMode
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_catalog import COMPACT, WRITE
+from paimon_cli.options.table_options import TableOptions
+
+VECTORS, MERGED_VECTORS = {"deletion-vectors.enabled": "true"}, {"deletion-vectors.merge-on-read": "true"}
+FIRST_ROW = {"merge-engine": "first-row"}
+
+
+def mode(options: dict[str, str] | None = None, keys: tuple[str, ...] = ("dt", "id")) -> TableMode:
+    fields = tuple(DataField(number, name, DataType("INT", nullable=False)) for number, name in enumerate(("dt", "id", "v")))
+    schema = TableSchema(0, fields, 2, ("dt",), keys, options or {}, None, 0)
+    return TableMode.of(schema, TableOptions({"bucket": "2", **(options or {})}))
+
+
+@pytest.mark.parametrize(
+    ("bucket", "keys", "expected"),
+    [
+        ("4", ("dt", "id"), BucketMode.FIXED),
+        ("4", (), BucketMode.FIXED),
+        ("-1", ("dt", "id"), BucketMode.DYNAMIC),
+        ("-1", ("id",), BucketMode.CROSS_PARTITION),
+        ("-1", (), BucketMode.UNAWARE),
+        ("-2", ("dt", "id"), BucketMode.POSTPONED),
+    ],
+)
+def test_rows_find_their_bucket_by_bucket_number_and_keys(bucket: str, keys: tuple[str, ...], expected: BucketMode) -> None:
+    assert mode({"bucket": bucket}, keys).bucket_mode is expected
+
+
+@pytest.mark.parametrize(
+    ("options", "keys", "reads_merge", "hides_level_0"),
+    [
+        ({}, ("dt", "id"), True, False),
+        (FIRST_ROW, ("dt", "id"), True, True),
+        (VECTORS, ("dt", "id"), False, True),
+        (VECTORS | FIRST_ROW, ("dt", "id"), False, True),
+        (VECTORS | MERGED_VECTORS, ("dt", "id"), True, False),
+        (VECTORS | MERGED_VECTORS | FIRST_ROW, ("dt", "id"), True, False),
+        (MERGED_VECTORS, ("dt", "id"), True, False),
+        (MERGED_VECTORS | FIRST_ROW, ("dt", "id"), True, True),
+        (VECTORS, (), False, False),
+        ({}, (), False, False),
+    ],
+)
+def test_reads_merge_unless_vectors_mark_what_is_replaced(
+    options: dict[str, str], keys: tuple[str, ...], reads_merge: bool, hides_level_0: bool
+) -> None:
+    found = mode(options, keys)
+    assert (found.reads_merge, found.hides_level_0) == (reads_merge, hides_level_0)
+
+
+@pytest.mark.parametrize(
+    ("work", "options", "keys", "refused"),
+    [
+        (WRITE, {}, ("dt", "id"), None),
+        (WRITE, {}, (), "cannot write table t without a primary key"),
+        (WRITE, {"bucket": "-1"}, ("dt", "id"), "cannot write table t with bucket=-1"),
+        (WRITE, {"bucket": "-2"}, ("dt", "id"), "cannot write table t with bucket=-2"),
+        (WRITE, {"bucket": "0"}, ("dt", "id"), "cannot write table t with bucket=0"),
+        (WRITE, VECTORS, ("dt", "id"), "cannot write table t with deletion-vectors.enabled=true"),
+        (RESCALE, {}, ("dt", "id"), None),
+        (RESCALE, {"bucket": "-1"}, ("dt", "id"), "cannot rescale table t with bucket=-1"),
+        (COMPACT, {}, ("dt", "id"), None),
+        (COMPACT, {"bucket": "-1"}, ("dt", "id"), None),
+        (COMPACT, {"bucket": "-2"}, ("dt", "id"), "cannot compact table t with bucket=-2"),
+        (COMPACT, {}, (), "cannot compact table t without a primary key"),
+    ],
+)
+def test_work_is_done_or_refused_in_one_line(
+    work: str, options: dict[str, str], keys: tuple[str, ...], refused: str | None
+) -> None:
+    found = mode(options, keys)
+    if refused is None:
+        found.check(work, "t")
+        assert found.limits(work) == []
+        return
+    with pytest.raises(NotSupported) as error:
+        found.check(work, "t")
+    assert str(error.value) == f"{refused}: {error.value.why}" and error.value.hint
+    assert len(found.limits(work)) >= 1
+
+
+def test_limits_name_the_kind_of_buckets() -> None:
+    assert mode({"bucket": "-1"}, ("id",)).limits(WRITE) == [
+        "this version does not write tables with dynamic buckets across partitions, only with a fixed number of buckets"
+    ]
