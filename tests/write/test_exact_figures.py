@@ -393,7 +393,7 @@ def test_a_flush_that_fails_waits_for_those_beside_it(tmp_path: Path, monkeypatc
 def test_a_partition_written_for_another_number_of_buckets_takes_no_rows(tmp_path: Path) -> None:
     context = commit_tables.make_table(tmp_path / "t", partitioned=True)
     old, new = commit_tables.partition("old"), commit_tables.partition("new")
-    plan = plan_of(context, other_totals={old: 7})
+    plan = plan_of(context, other_bucket_counts={old: 7})
     rows = {"dt": "old", "k": 1, "v": "x", "_SEQUENCE_NUMBER": 0, "_VALUE_KIND": 0}
     schema = merge_schema(context.schema)
     with (
@@ -406,4 +406,4 @@ def test_a_partition_written_for_another_number_of_buckets_takes_no_rows(tmp_pat
     assert data_files(context) == set()
     plan.check_total(new)
     with pytest.raises(UsageError, match="the table was written with 3 buckets, the table's option says 2"):
-        replace(plan_of(commit_tables.make_table(tmp_path / "u")), other_totals={EMPTY_ROW: 3}).check_total(EMPTY_ROW)
+        replace(plan_of(commit_tables.make_table(tmp_path / "u")), other_bucket_counts={EMPTY_ROW: 3}).check_total(EMPTY_ROW)
