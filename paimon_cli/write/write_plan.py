@@ -40,8 +40,8 @@ class WritePlan:
     gets that number plus its place in the order of arrival, so numbers rise, with gaps, whichever task writes the bucket.
     `file_stamp`: 16 hex digits in the names of all data files of this job. `compact_bucket`: compacts buckets, None for a
     write that leaves that to others; then `existing` (the buckets at the read snapshot) is not needed. `compacts_beside`: after
-    each flush, in threads of their own, instead of when a bucket is full or done. `other_bucket_counts`: partitions that were written
-    for another number of buckets than `total_buckets`.
+    each flush, in threads of their own, instead of when a bucket is full or done. `other_bucket_counts`: bucket counts of the
+    partitions that were not written with `total_buckets`.
     """
 
     context: TableContext
