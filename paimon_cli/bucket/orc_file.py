@@ -196,7 +196,7 @@ def answer_to(request: bytes, source: BinaryIO) -> pa.Buffer:
         else:
             _idle.append(process)
             return answer
-    raise pa.ArrowInvalid(f"Arrow's ORC reader crashes on it: {', '.join(ends)}")
+    raise pa.ArrowInvalid(f"Arrow's ORC reader crashes on it: {', '.join(dict.fromkeys(ends))}")
 
 
 def put_away(process: OrcProcess, error: BaseException) -> None:

@@ -10,6 +10,7 @@ from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import TableName
 from paimon_cli.cli.results import Column, Item, Listing
 from paimon_cli.cli.value_kinds import COUNT, FLAG, ID, JSON, NAMES, TIME, counted, records
+from paimon_cli.errors import UsageError
 
 schemas = group("Schemas of a table: one for each change.")
 options = group("Options of a table.")
@@ -71,7 +72,9 @@ def show_schema(
 @command(options, "ls")
 def list_options(
     call: Call,
-    table: TableName,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="The table; without it, --all lists what a table can set.")
+    ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Also show Paimon's options that are not set, with their defaults.")
     ] = False,
@@ -79,6 +82,12 @@ def list_options(
     """List the options of the latest schema."""
     from paimon_cli.table.schema_report import option_rows
 
+    if table is None:
+        if not every:
+            raise UsageError("neither a table nor --all", "there is nothing to list", "paimon-cli options ls --all")
+        rows = option_rows({}, every=True)
+        call.show(Listing("OptionList", None, OPTION_COLUMNS, rows, footer=counted(len(rows), "option")))
+        return
     opened = call.open(table)
-    rows = option_rows(opened.schemas.latest(), every=every)
+    rows = option_rows(opened.schemas.latest().options, every=every)
     call.show(Listing("OptionList", opened.name, OPTION_COLUMNS, rows, footer=f"{sum(row.is_set for row in rows)} options set"))

@@ -100,7 +100,9 @@ def write(
     ] = None,
     allow_empty: Annotated[
         bool,
-        typer.Option("--allow-empty", help="With --overwrite: accept an input without rows, which deletes the existing rows."),
+        typer.Option(
+            "--allow-empty", help="With --overwrite: accept an input without rows, which deletes the rows to be replaced."
+        ),
     ] = False,
     on_error: OnError = FAIL,
     missing_columns: MissingColumns = MissingColumn.NULL,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, TableLayout, parse_numbered
 from paimon_cli.storage.storage import Storage
@@ -22,11 +23,15 @@ class ChangelogHistory:
         return sorted(number for entry in entries if (number := parse_numbered(CHANGELOG_PREFIX, entry.name)) is not None)
 
     def find(self, snapshot_id: int) -> Snapshot | None:
+        """The copy of that snapshot, None if it is not there. `DamagedFile` if its file does not hold it."""
         path = self.layout.changelog(snapshot_id)
         try:
-            return Snapshot.from_json(self.storage.read_bytes(path), path)
+            snapshot = Snapshot.from_json(self.storage.read_bytes(path), path)
         except FileNotFoundError:
             return None
+        if snapshot.id != snapshot_id:
+            raise DamagedFile(f"changelog file {path} is damaged", f"it holds the id {snapshot.id}", path=path)
+        return snapshot
 
     def all(self) -> list[Snapshot]:
         """The oldest first; one that expires meanwhile may be missing."""

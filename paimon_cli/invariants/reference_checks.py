@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.file_checks import StoredFiles, live_files_exist
 from paimon_cli.invariants.snapshot_checks import metadata_is_readable
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import CHANGELOG_PREFIX, CONSUMER_PREFIX, SNAPSHOT_PREFIX, parse_numbered
+from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, SNAPSHOT_PREFIX, parse_numbered
 
 
 def tagged_versions(context: TableContext) -> Iterator[Version | Violation]:
@@ -62,6 +62,9 @@ def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
             following = json.loads(context.storage.read_bytes(status.path))["nextSnapshot"]
         except FileNotFoundError:
             continue
+        except DamagedFile as error:
+            yield Violation("PV052", status.path, f"cannot be read: {error.why}")
+            continue
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             yield Violation("PV052", status.path, f"cannot be read: {type(error).__name__}")
             continue
@@ -88,13 +91,10 @@ def branches_are_readable(context: TableContext) -> Iterator[Violation]:
 
 
 def changelogs_are_readable(context: TableContext) -> Iterator[Violation]:
-    """PV054."""
-    for status in context.storage.list_directory(context.layout.changelog_directory):
-        if parse_numbered(CHANGELOG_PREFIX, status.name) is None:
-            continue
+    """PV054. Each parses and holds the id of its name."""
+    history = ChangelogHistory(context.storage, context.layout)
+    for number in history.ids():
         try:
-            Snapshot.from_json(context.storage.read_bytes(status.path), status.path)
-        except FileNotFoundError:
-            continue
+            history.find(number)
         except DamagedFile as error:
-            yield Violation("PV054", status.path, str(error))
+            yield Violation("PV054", context.layout.changelog(number), f"{error}: {error.why}")

@@ -132,10 +132,11 @@ class _RowsOfFile:
         first, last = (key_at([comparable(row.column(name)) for name in self._keys], 0) for row in (self._first, self._last))
         types = schema.types_of(self._keys)
         least, greatest = stored_key(file.min_key, types), stored_key(file.max_key, types)
-        # Ranges may be wider than the rows: Java counts retractions that a compaction has dropped.
-        if not (self._disordered or self._entry.is_postponed) and (first < least or last > greatest):
+        # Ranges may be wider than the rows where rows were merged: Java counts the retractions that this has dropped.
+        postponed = self._entry.is_postponed
+        if not (self._disordered or postponed) and (first < least or last > greatest):
             yield self._of("PV032", f"its keys are {first} to {last}, which its metadata does not cover")
-        elif last < greatest and not self._entry.is_postponed:
+        elif last < greatest and file.level == 0 and self._context.options.merge_engine == "deduplicate" and not postponed:
             yield self._of("PV045", f"its last key is {last}, its metadata says {greatest}")
         if self._sequences[0] < file.min_sequence_number or self._sequences[1] > file.max_sequence_number:
             said = f"{file.min_sequence_number} to {file.max_sequence_number}"

@@ -43,14 +43,19 @@ def write_rejects(file: RejectFile, plan: WritePlan, tallies: Tallies) -> None:
                     )
 
 
-def empty_overwrite(partition: Mapping[str, str] | None, tallies: Tallies) -> BadInput:
-    """An overwrite that has nothing to write: mostly a failed command in front of the pipe."""
+def empty_overwrite(partition: Mapping[str, str] | None, dynamic: bool, tallies: Tallies) -> BadInput:
+    """An overwrite that has nothing to write: mostly a failed command in front of the pipe. `dynamic`: of the partitions that get
+    rows, unless `partition` names one."""
     skipped = sum(tally.bad_rows for tally in tallies.values())
     place = ",".join(f"{key}={value}" for key, value in (partition or {}).items())
     bad = "the only row of the input is bad" if skipped == 1 else f"all {skipped:,} rows of the input are bad"
     found = bad if skipped else "the input is empty"
+    if dynamic and not place:
+        what = f"{found}, so that --overwrite has no partition to replace"
+    else:
+        what = f"{found}, and --overwrite would delete all rows{f' of partition {place}' if place else ''}"
     return BadInput(
-        f"{found}, and --overwrite would delete all rows{f' of partition {place}' if place else ''}",
+        what,
         "nothing was changed",
         "add --allow-empty if that is intended",
     )

@@ -234,7 +234,7 @@ def write_input(plan: WritePlan, request: WriteRequest, engine: Engine, progress
         raise with_all_faults(error, plan, engine, progress) from error
     try:
         if request.overwrite and not request.allow_empty and not written.buckets:
-            raise empty_overwrite(request.static_partition, tallies)
+            raise empty_overwrite(request.static_partition, _replaces_named_partitions(plan.context), tallies)
         if (rejects := request.reject_file) is not None:
             write_rejects(rejects, plan, tallies)
     except BaseException:
@@ -296,8 +296,8 @@ def overwritten(
     context: TableContext, messages: Sequence[CommitMessage], static_partition: Mapping[str, str] | None
 ) -> PartitionSpec:
     """The partitions whose old rows go: the static ones, or (dynamic overwrite) those that got new rows, or all."""
-    dynamic = context.options.dynamic_partition_overwrite and bool(context.schema.partition_keys)
     if static_partition is None:
+        dynamic = _replaces_named_partitions(context)
         return PartitionSpec.exactly({m.partition for m in messages}) if dynamic else PartitionSpec.everything()
     spec = PartitionSpec.parse(context, static_partition)
     for message in messages:
@@ -308,3 +308,8 @@ def overwritten(
                 "leave those rows out, or overwrite without --partition",
             )
     return spec
+
+
+def _replaces_named_partitions(context: TableContext) -> bool:
+    """Whether an overwrite without --partition replaces only the partitions that get rows."""
+    return context.options.dynamic_partition_overwrite and bool(context.schema.partition_keys)

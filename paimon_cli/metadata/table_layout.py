@@ -129,7 +129,7 @@ def parse_hint(text: bytes) -> int | None:
 
 
 def parse_numbered(prefix: str, name: str) -> int | None:
-    """The N of 'snapshot-N' or 'schema-N'; None for any foreign name (they are ignored everywhere)."""
+    """The N of 'snapshot-N' or 'schema-N'; None for any foreign name, also 'snapshot-07' (they are ignored everywhere)."""
     digits = name[len(prefix) :]
-    fits = digits.isascii() and digits.isdigit() and len(digits) < 20
+    fits = digits.isascii() and digits.isdigit() and len(digits) < 20 and (digits == "0" or digits[0] != "0")
     return int(digits) if name.startswith(prefix) and fits else None

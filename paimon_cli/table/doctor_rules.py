@@ -9,7 +9,7 @@ from functools import cached_property
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
-from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead
+from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead, ids_have_no_gap
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
@@ -209,6 +209,13 @@ def hints_are_right(patient: Patient) -> Iterator[Diagnosis]:
         yield Diagnosis("PD021", ERROR, violation.path.rpartition("/")[2], violation.message, command)
 
 
+def numbers_are_unbroken(patient: Patient) -> Iterator[Diagnosis]:
+    """PD022: a snapshot was lost, or a file with a number of its own lies beside the history."""
+    for violation in ids_have_no_gap(patient.context):
+        name = violation.path.rpartition("/")[2]
+        yield Diagnosis("PD022", ERROR, "snapshots", f"{name} {violation.message}", f"paimon-cli verify {patient.argument}")
+
+
 def no_file_is_left_over(patient: Patient) -> Iterator[Diagnosis]:
     """PD017: what jobs that died have left behind."""
     context = patient.context
@@ -222,6 +229,7 @@ def no_file_is_left_over(patient: Patient) -> Iterator[Diagnosis]:
 
 RULES: tuple[Callable[[Patient], Iterator[Diagnosis]], ...] = (
     hints_are_right,
+    numbers_are_unbroken,
     runs_are_few,
     somebody_compacts,
     only_one_compacts,

@@ -88,11 +88,10 @@ def schema_details(schema: TableSchema) -> SchemaDetails:
     )
 
 
-def option_rows(schema: TableSchema, *, every: bool) -> list[OptionRow]:
-    """The options that are set, by key; with `every` also those that are not."""
+def option_rows(options: Mapping[str, str], *, every: bool) -> list[OptionRow]:
+    """The options that a table sets, by key; with `every` also those that it does not."""
     listed = {option.key for option in (*OPTIONS, *OWN_OPTIONS) if option.group != OF_CATALOG} if every else set()
-    keys = listed | set(schema.options)
-    return [_option_row(key, schema.options.get(key)) for key in sorted(keys)]
+    return [_option_row(key, options.get(key)) for key in sorted(listed | set(options))]
 
 
 def _schema_row(schema: TableSchema) -> SchemaRow:

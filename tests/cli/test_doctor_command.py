@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,16 @@ def test_consumers_and_hints(tmp_path: Path) -> None:
     found = findings(context)
     assert found["PD016"].command == "paimon-cli consumers rm T gone"
     assert found["PD021"].command == "paimon-cli repair T --only hints --apply"
+
+
+def test_a_snapshot_number_that_does_not_follow(run: Run, tmp_path: Path) -> None:
+    context = made(tmp_path, 3)
+    folder = Path(context.layout.snapshot_directory)
+    shutil.copy(folder / "snapshot-3", folder / "snapshot-300000000")
+    found = findings(context)["PD022"]
+    assert found.command == "paimon-cli verify T"
+    assert "snapshot-4 and 299,999,995 after it are missing between snapshots 3 and 300000000" in found.message
+    assert "PD022" in [item["code"] for item in run("describe", context.url, "-o", "json").json["item"]["health"]]
 
 
 def test_files_of_jobs_that_died(run: Run, tmp_path: Path) -> None:

@@ -251,3 +251,11 @@ def test_people_see_the_newest_snapshots_machines_all(run: Run, tmp_path: Path, 
     total = len(run("snapshots", "ls", table, "-o", "json").json["items"])
     assert total > 2 and f"--limit {total} shows all" in run("snapshots", "ls", table).out
     assert "shows all" not in run("snapshots", "ls", table, "--limit", 3).out
+
+
+def test_all_options_without_a_table(run: Run) -> None:
+    listed = run("options", "ls", "--all", "-o", "json").json
+    assert listed["table"] is None and len(listed["items"]) > 200
+    bucket = next(item for item in listed["items"] if item["key"] == "bucket")
+    assert (bucket["value"], bucket["is_set"], bucket["status"]) == ("-1", False, "honoured")
+    assert "hint: paimon-cli options ls --all" in run("options", "ls", code=2).err

@@ -107,7 +107,7 @@ def test_a_table_without_snapshots(tmp_path: Path) -> None:
 
 def test_foreign_names_are_ignored(tmp_path: Path) -> None:
     past = history(tmp_path, [1, 2])
-    for name in (".snapshot-3.uuid.tmp", "snapshot-x", "snapshot-", "snapshot-3.bak", "other"):
+    for name in (".snapshot-3.uuid.tmp", "snapshot-x", "snapshot-", "snapshot-3.bak", "snapshot-03", "snapshot-00", "other"):
         (tmp_path / "snapshot" / name).write_text("")
     assert past.ids() == [1, 2] and past.latest_id() == 2
 

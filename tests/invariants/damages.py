@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -557,6 +558,11 @@ def a_consumer_is_ahead(bench: Bench) -> None:
     (bench.root / "consumer/consumer-reader").write_text('{"nextSnapshot": 50}')
 
 
+@damage("PV052")
+def a_consumer_is_a_pipe(bench: Bench) -> None:
+    os.mkfifo(bench.root / "consumer/consumer-pipe")
+
+
 @damage("PV053")
 def a_branch_is_garbage(bench: Bench) -> None:
     (bench.root / "branch/branch-b/snapshot/snapshot-1").write_text("{")
@@ -565,6 +571,12 @@ def a_branch_is_garbage(bench: Bench) -> None:
 @damage("PV054")
 def a_changelog_is_garbage(bench: Bench) -> None:
     (bench.root / "changelog/changelog-1").write_text("null")
+
+
+@damage("PV054")
+def a_changelog_is_a_copy_of_another(bench: Bench) -> None:
+    folder = bench.root / "changelog"
+    shutil.copy(folder / "changelog-1", folder / "changelog-9")
 
 
 assert ADD == 0
