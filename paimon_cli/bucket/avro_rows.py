@@ -139,7 +139,7 @@ def _blocks(source: BinaryIO) -> Iterator[list[Any]]:
         try:
             records = next(blocks, None)
         except damage_errors() as error:
-            raise OSError(f"it is not a readable Avro file: {error or type(error).__name__}") from error
+            raise OSError(f"it is not a readable Avro file: {str(error) or type(error).__name__}") from error
         if records is None:
             return
         yield records

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +26,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.row_kind import INSERT
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.avro_container import zstd_module
+from paimon_cli.metadata.avro_container import record_count, zstd_module
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, data_file_fields
 
@@ -255,7 +254,7 @@ def stored_row_count(context: TableContext, partition: bytes, bucket: int, file:
             if form == "orc":
                 return OrcFile(source).nrows
             if form == "avro":
-                return sum(block.num_records for block in fastavro.block_reader(source))
+                return record_count(source)
     except FileNotFoundError as error:
         why = "a snapshot refers to it, but the storage has no such file"
         raise DamagedFile(f"cannot open data file {path}", why, path=path) from error

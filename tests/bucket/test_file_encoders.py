@@ -95,6 +95,21 @@ def test_orc_codec(tmp_path: Path) -> None:
     assert orc.ORCFile(file).compression == "LZ4"
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_orc_files_keep_texts_that_repeat_in_a_dictionary(early: bool, tmp_path: Path) -> None:
+    """A dictionary of up to half as many texts as rows, by whichever library the rows are written."""
+    sizes = {}
+    for repeats in (1, 2, 3):
+        columns = {"id": "INT NOT NULL", "s": "STRING", "t": "TIMESTAMP(6)"}
+        options = {"file.format": "orc", "file.compression": "none"}
+        context = make_table(tmp_path / str(repeats), columns, ["id"], options=options)
+        time = "1965-01-01T00:00:00.000001" if early else "2026-11-22T00:00:00"
+        write(context, [{"id": n, "s": f"{n // repeats:050d}", "t": time} for n in range(3000)])
+        (file,) = (tmp_path / str(repeats)).glob("bucket-0/*.orc")
+        sizes[repeats] = file.stat().st_size
+    assert sizes[1] > 3000 * 50 and sizes[2] < 1.2 * 1500 * 50 and sizes[3] < 1.3 * 1000 * 50
+
+
 def test_dictionaries_can_be_switched_off(tmp_path: Path) -> None:
     for text, encoded in (("true", True), ("false", False)):
         path = tmp_path / text

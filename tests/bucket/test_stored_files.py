@@ -18,7 +18,7 @@ from paimon_cli.bucket import merged_rows
 from paimon_cli.bucket.column_statistics import ColumnTally
 from paimon_cli.bucket.data_file_reader import file_format, read_data_file, stored_row_count
 from paimon_cli.bucket.data_file_writer import ROW_GROUP_BYTES, DataFileNames, group_bytes
-from paimon_cli.bucket.file_encoders import codec_of
+from paimon_cli.bucket.file_encoders import CODECS, codec_of
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, RecordExpiry, batch_rows, most_runs, without_retractions
 from paimon_cli.bucket.spilled_runs import SpillDirectory, merge_in_passes
 from paimon_cli.bucket.stamped_files import delete_stamped_files
@@ -70,6 +70,15 @@ def test_files_know_how_many_rows_they_hold(tmp_path: Path, form: str) -> None:
     for ask in (stored_row_count, lambda *given: list(read_data_file(*given, ["k"], 100))):
         with pytest.raises(NotSupported, match="its format lance"):
             ask(context, *bucket.bucket_id, other)
+
+
+@pytest.mark.parametrize("form", CODECS)
+def test_rows_are_counted_and_read_whatever_the_codec(tmp_path: Path, form: str) -> None:
+    for codec in CODECS[form]:
+        context, bucket = table_of(tmp_path / codec, file_format=form, file_compression=codec)
+        (stored,) = bucket.files
+        assert stored_row_count(context, *bucket.bucket_id, stored) == 5, codec
+        assert sum(batch.num_rows for batch in read_data_file(context, *bucket.bucket_id, stored, ["v"], 100)) == 5, codec
 
 
 @pytest.mark.parametrize("form", ["parquet", "orc", "avro"])

@@ -1,0 +1,144 @@
+"""Avro data files: the schema that Java writes, maps in both of Avro's forms, and files that do not hold what they should."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from paimon_cli.bucket.avro_rows import BLOCK_ROWS, AvroRows, avro_batches
+from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_sql_type
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.avro_container import record_batches, record_count
+from paimon_cli.metadata.data_file_schema import data_file_fields
+from paimon_cli.metadata.table_schema import TableSchema
+from tests.goldens import golden_table
+
+
+def schema_of(content: bytes) -> Any:
+    """The record; Java 0.9 wrapped it in a union with null."""
+    found = json.loads(fastavro.reader(io.BytesIO(content)).metadata["avro.schema"])  # type: ignore[arg-type]
+    return found[1] if isinstance(found, list) else found
+
+
+@pytest.mark.parametrize(("writer", "name"), [("java-0.9", "types_avro"), ("java-1.4", "avro")])
+def test_our_files_have_the_schema_of_javas(writer: str, name: str, tmp_path: Path) -> None:
+    context = TableContext.open(str(golden_table(writer, name, tmp_path)))
+    (javas, *_) = sorted((tmp_path / name).glob("**/bucket-*/*.avro"))
+    sink = io.BytesIO()
+    AvroRows(sink, data_file_fields(context.schemas.get(0)), "zstandard", 1).close()
+    assert schema_of(sink.getvalue()) == schema_of(javas.read_bytes())
+
+
+def table_schema(**columns: str) -> TableSchema:
+    """Without a primary key, so that a file holds these columns alone."""
+    fields = tuple(DataField(number, name, parse_sql_type(text)) for number, (name, text) in enumerate(columns.items()))
+    return TableSchema(0, fields, len(fields), (), (), {}, None, 0)
+
+
+def table_of(schema: TableSchema, rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, pa.schema([(field.name, arrow_type(field.type)) for field in schema.fields]))
+
+
+def written(schema: TableSchema, *tables: pa.Table, codec: str = "null") -> io.BytesIO:
+    sink = io.BytesIO()
+    rows = AvroRows(sink, list(schema.fields), codec, 1)
+    for table in tables:
+        rows.write(table)
+    rows.close()
+    sink.seek(0)
+    return sink
+
+
+def read(source: io.BytesIO, schema: TableSchema, columns: list[str], batch_rows: int = 1000) -> list[pa.RecordBatch]:
+    return list(avro_batches(source, columns, schema, batch_rows))
+
+
+CELLS: list[tuple[str, list[Any]]] = [
+    ("MAP<STRING, INT>", [[("a", 1), ("b", None)], [], None]),
+    ("MAP<INT, ARRAY<STRING>>", [[(1, ["x", None]), (2, None)], [], None]),
+    ("MAP<STRING, MAP<BIGINT, BOOLEAN>>", [[("a", [(1, True)]), ("b", [])], None]),
+    ("MULTISET<STRING>", [[("a", 2)], None]),
+    ("MULTISET<DATE>", [[(datetime.date(1969, 12, 31), 2)], None]),
+    ("ARRAY<MAP<INT, INT>>", [[[(1, 2)], None, []], None]),
+    (
+        "ROW<m MAP<INT, STRING>, n ROW<o ARRAY<TIMESTAMP(3)>>>",
+        [{"m": [(1, "x")], "n": {"o": [datetime.datetime(2020, 1, 1)]}}, None],
+    ),
+    ("MAP<ROW<a INT, b STRING>, DECIMAL(5, 2)>", [[({"a": 1, "b": None}, Decimal("-1.25"))]]),
+    ("DECIMAL(30, 4)", [Decimal("-12345678901234567890.0001"), Decimal(0), None]),
+    ("TIME(3)", [datetime.time(23, 59, 59, 999_000), None]),
+    ("BYTES", [b"\x00\xff", b"", None]),
+]
+
+
+@pytest.mark.parametrize(("text", "cells"), CELLS)
+def test_cells_come_back(text: str, cells: list[Any]) -> None:
+    schema = table_schema(n="INT", c=text)
+    table = table_of(schema, [{"n": number, "c": cell} for number, cell in enumerate(cells)])
+    (batch,) = read(written(schema, table), schema, ["c"])
+    assert (batch.schema.names, batch["c"].type) == (["c"], arrow_type(schema.fields[1].type))
+    assert batch["c"].to_pylist() == table["c"].to_pylist()
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
+@pytest.mark.parametrize("batch_rows", [1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 10 * BLOCK_ROWS])
+def test_batches_go_over_the_blocks_of_a_file(codec: str, batch_rows: int) -> None:
+    if batch_rows == 1 and codec != "null":
+        batch_rows = 700
+    schema, count = table_schema(n="INT", s="STRING"), 2 * BLOCK_ROWS + 3 if batch_rows > 1 else 3
+    table = table_of(schema, [{"n": number, "s": str(number)} for number in range(count)])
+    source = written(schema, table, table.slice(0, 5), codec=codec)
+    blocks = [len(block) for block in record_batches(source)]
+    assert blocks == [*([BLOCK_ROWS, BLOCK_ROWS] if count > 3 else []), 3, min(count, 5)]
+    source.seek(0)
+    assert record_count(source) == sum(blocks)
+    source.seek(0)
+    found = read(source, schema, ["s", "n"], batch_rows)
+    total = count + min(count, 5)
+    assert [batch.num_rows for batch in found] == [batch_rows] * (total // batch_rows) + [total % batch_rows] * (
+        total % batch_rows > 0
+    )
+    assert pa.Table.from_batches(found).select(["n", "s"]).to_pylist() == [*table.to_pylist(), *table.slice(0, 5).to_pylist()]
+
+
+def test_a_file_without_rows_has_no_batches() -> None:
+    schema = table_schema(n="INT")
+    assert read(written(schema), schema, ["n"]) == []
+    assert read(written(schema, table_of(schema, [])), schema, ["n"]) == []
+
+
+def test_a_file_without_a_column_of_its_schema_is_damaged() -> None:
+    schema, source = (
+        table_schema(n="INT", s="STRING"),
+        written(table_schema(n="INT"), table_of(table_schema(n="INT"), [{"n": 1}])),
+    )
+    with pytest.raises(OSError, match="it has no column s"):
+        read(source, schema, ["n", "s"])
+    source.seek(0)
+    assert [batch.to_pylist() for batch in read(source, schema, ["n"])] == [[{"n": 1}]]
+
+
+@pytest.mark.parametrize("content", [b"", b"Obj\x01", b"no Avro at all", bytes(100)])
+def test_bytes_that_are_no_avro_file_are_told(content: bytes) -> None:
+    with pytest.raises(OSError, match=r"it is not a readable Avro file: \S"):
+        read(io.BytesIO(content), table_schema(n="INT"), ["n"])
+
+
+def test_a_file_that_is_cut_off_gives_its_whole_blocks_first() -> None:
+    schema = table_schema(n="INT")
+    table = table_of(schema, [{"n": number} for number in range(BLOCK_ROWS + 10)])
+    content = written(schema, table).getvalue()
+    batches = avro_batches(io.BytesIO(content[:-20]), ["n"], schema, BLOCK_ROWS)
+    assert next(batches).num_rows == BLOCK_ROWS
+    with pytest.raises(OSError, match="it is not a readable Avro file"):
+        next(batches)
