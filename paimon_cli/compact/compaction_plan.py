@@ -165,8 +165,6 @@ def _decide(
         pick = replace(pick, output_level=max_level, run_count=len(runs))
     chosen = {file.file_name for run in runs[: pick.run_count] for file in run.files}
     picked = tuple(file for file in bucket.files if file.file_name in chosen)
-    if len(picked) == 1 and picked[0].level == pick.output_level and not (rewrite_all and strategy == FULL_STRATEGY):
-        return left_alone(f"one file, already at level {pick.output_level}", then)
     return CompactionTask(
         partition=bucket.partition,
         bucket=bucket.bucket,

@@ -158,6 +158,9 @@ REFUSED: list[tuple[dict[str, str], dict[str, str], type[PaimonError], str]] = [
     ({"file.compression": "lzo"}, {}, UsageError, "lzo is not available for parquet"),
     ({"file.format": "avro", "file.compression.per.level": "2:lz4"}, {}, UsageError, "lz4 is not available for avro"),
     ({"file.format": "avro"}, {"v": "TIMESTAMP(9)"}, NotSupported, "Avro has no such type"),
+    (AVRO, {"v": "TIME(6)"}, NotSupported, r"TIME\(6\) in an Avro file"),
+    (AVRO, {"v": "ARRAY<TIME(4)>"}, NotSupported, r"TIME\(4\) in an Avro file"),
+    (AVRO, {"v": "TIMESTAMP_LTZ(7)"}, NotSupported, "Avro has no such type"),
     ({"file.format": "avro"}, {"a b": "INT"}, NotSupported, "column 'a b' in an Avro file"),
     ({}, {"v": "TIMESTAMP(9)", "w": "ARRAY<TIMESTAMP(6)>"}, NotSupported, "INT96"),
     ({"file.format": "csv", "file.format.per.level": "3:row,1:blob"}, {}, NotSupported, "file.format=blob"),  # by name

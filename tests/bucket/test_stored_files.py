@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import orc
 
 from paimon_cli.bucket import merged_rows
 from paimon_cli.bucket.column_statistics import ColumnTally
@@ -112,6 +113,47 @@ def test_timestamps_that_wrap_round_are_refused(tmp_path: Path) -> None:
     pq.write_table(far_rows, path, use_deprecated_int96_timestamps=True)
     with pytest.raises(NotSupported, match="column w holds a timestamp before 1677 or after 2262"):
         list(read_data_file(context, *bucket.bucket_id, bucket.files[0], ["w"], 10))
+    assert [one.num_rows for one in read_data_file(context, *bucket.bucket_id, bucket.files[0], ["k"], 10)] == [1]
+
+
+def test_blanks_at_the_end_of_orcs_chars_go_at_any_depth(tmp_path: Path) -> None:
+    """As Java writes them; those of other texts stay."""
+    columns = {
+        "k": "INT NOT NULL",
+        "a": "CHAR(5)",
+        "s": "STRING",
+        "b": "CHAR(3)",
+        "l": "ARRAY<CHAR(4)>",
+        "m": "MAP<CHAR(3), CHAR(4)>",
+        "r": "ROW<x CHAR(3), y STRING, z ARRAY<CHAR(3)>>",
+    }
+    context = make_table(tmp_path / "t", columns, ["k"], options={"file.format": "orc"})
+
+    def rows_of(padded: bool) -> list[dict[str, Any]]:
+        a, b, c = ("x    ", "y  ", " z  ") if padded else ("x", "y", " z")
+        full = {"k": 1, "a": a, "s": "s ", "b": b, "l": [c, None, ""], "m": {b: c}, "r": {"x": b, "y": " ", "z": [b]}}
+        return [{"k": 0, "s": " "}, full, {"k": 2, "l": [], "m": {}}, {**full, "k": 3}]
+
+    write(context, [dict.fromkeys(columns) | row for row in rows_of(True)])
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    expected = [dict.fromkeys(columns) | row for row in rows_of(False)]
+    for most in (1, 3, 100):
+        batches = list(read_data_file(context, *bucket.bucket_id, bucket.files[0], list(columns), most))
+        found = [row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")]
+        assert found == expected
+
+
+def test_far_times_of_an_orc_file_are_refused_not_taken_for_damage(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "w": "TIMESTAMP(3)"}, ["k"], options={"file.format": "orc"})
+    write(context, [{"k": 1, "w": "2024-01-01 00:00:00.001"}])
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    path = context.data_file_path(*bucket.bucket_id, bucket.files[0])
+    stored = orc.read_table(path)
+    far = pa.array([datetime.datetime(3000, 1, 1)], pa.timestamp("ms"))
+    orc.write_table(stored.set_column(stored.schema.get_field_index("w"), "w", far), path)
+    with pytest.raises(NotSupported, match=r"holds a timestamp before 1677 or after 2262") as refused:
+        list(read_data_file(context, *bucket.bucket_id, bucket.files[0], ["w"], 10))
+    assert refused.value.details["path"] == path
     assert [one.num_rows for one in read_data_file(context, *bucket.bucket_id, bucket.files[0], ["k"], 10)] == [1]
 
 

@@ -9,13 +9,14 @@ import pytest
 
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
-from paimon_cli.errors import FilesConflict, StorageUnavailable, UsageError
+from paimon_cli.errors import FilesConflict, PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, DeletionVectorRange, IndexFileMeta
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.storage_for_url import storage_for_url
 from tests.commit.commit_tables import (
     SteppingClock,
@@ -89,6 +90,34 @@ def test_an_empty_commit_makes_a_snapshot_where_the_table_asks_for_it(tmp_path: 
     context = make_table(tmp_path / "t", {"commit.force-create-snapshot": "true"})
     (snapshot,) = Committer(context).commit([], ME).snapshots
     assert (snapshot.id, snapshot.commit_kind, snapshot.delta_record_count) == (1, "APPEND", 0)
+
+
+def test_a_compaction_alone_makes_one_snapshot_whatever_the_table_asks_for(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"commit.force-create-snapshot": "true"})
+    committer = Committer(context)
+    committer.commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("a"),))], CommitIdentity("me", 1))
+    result = committer.commit([compaction([data_file("a")], [data_file("b", level=5)])], CommitIdentity("me", 2))
+    assert [(snapshot.id, snapshot.commit_kind) for snapshot in result.snapshots] == [(2, "COMPACT")]
+
+
+class ClosedStorage(LocalStorage):
+    """Publishes nothing, in a way that leaves no doubt about it."""
+
+    def __init__(self, refusal: PaimonError) -> None:
+        super().__init__()
+        self.refusal = refusal
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        raise self.refusal
+
+
+@pytest.mark.parametrize("kind", [StorageUnavailable, Refused])
+def test_a_publication_that_was_refused_leaves_no_manifests(tmp_path: Path, kind: type[PaimonError]) -> None:
+    make_table(tmp_path)
+    context = make_table(tmp_path, storage=ClosedStorage(kind("no snapshot today", "on purpose")))
+    with pytest.raises(kind, match="no snapshot today"):
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("a"),))], CommitIdentity("me"))
+    assert manifest_files(context) == set() and context.snapshots.latest() is None
 
 
 def test_the_watermark_never_goes_back(tmp_path: Path) -> None:

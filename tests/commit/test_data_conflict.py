@@ -76,6 +76,20 @@ def test_a_later_write_to_the_bucket_is_a_conflict(tmp_path: Path) -> None:
     append(context, "mine", read=3, where=ONE)
 
 
+@pytest.mark.parametrize("options", [BY_BUCKET, BY_PARTITION])
+def test_what_a_commit_only_compacts_is_not_written(tmp_path: Path, options: dict[str, str]) -> None:
+    """A rival has written to the bucket that is compacted beside the rows of another one; no row of its is lost by that."""
+    context = make_table(tmp_path / "t", options, partitioned=True)
+    theirs(context, "a", where=ONE)
+    theirs(context, "b", where=ONE)
+    appended = CommitMessage(TWO, 1, 2, new_files=(data_file("mine"),), read_snapshot_id=1)
+    compacted = CommitMessage(
+        ONE, 0, 2, compact_before=(data_file("a"),), compact_after=(data_file("c", level=5),), read_snapshot_id=1
+    )
+    Committer(context).commit([appended, compacted], ME)
+    assert live_names(context) == ["b@0", "c@5", "mine@0"]
+
+
 @pytest.mark.parametrize(
     ("options", "where", "bucket", "clash"),
     [

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction, run_compaction
 from paimon_cli.compact.compaction_plan import (
     CompactionTask,
@@ -16,16 +18,17 @@ from paimon_cli.compact.compaction_plan import (
     plan_bucket,
     task_steps,
 )
-from paimon_cli.errors import NotSupported
+from paimon_cli.errors import DamagedFile, FilesConflict, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.compaction_picker import UNKNOWN, Rewrite
+from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT
 from paimon_cli.options import option_catalog
 from paimon_cli.storage.trace import Step, StepTrace
 from tests.commit import commit_tables
 from tests.commit.commit_tables import SteppingClock, data_file
-from tests.tables import data_files, make_table, rows, write
+from tests.tables import compact, data_files, make_table, rows, write
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 STAMP = "0123456789abcdef"
@@ -156,3 +159,83 @@ def test_a_writer_compacts_what_the_triggers_ask_for(tmp_path: Path, trigger: st
         assert message.read_snapshot_id == 9 and all(STAMP in file.file_name.replace("-", "") for file in message.compact_after)
         with pytest.raises(CancelledError):
             compaction(context, bucket, lambda: True)
+
+
+PARTITIONED = {"dt": "STRING NOT NULL", **COLUMNS}
+
+
+def partitioned(folder: Path) -> tuple[TableContext, list[Step], BucketFiles]:
+    """Two runs of the same keys in each of two partitions; the bucket is that of the second one."""
+    context = make_table(folder / "t", PARTITIONED, ["dt", "k"], ["dt"], options={"write-only": "true"})
+    for text in ("old", "new"):
+        write(context, [{"dt": day, "k": k, "v": text} for day in ("a", "b") for k in range(3)])
+    steps = list[Step]()
+    context = replace(context, trace=StepTrace(SteppingClock(), steps.append))
+    bucket = next(one for one in bucket_files(context, context.snapshots.latest()).values() if _day(context, one) == "dt=b/")
+    return context, steps, bucket
+
+
+def _day(context: TableContext, bucket: BucketFiles) -> str:
+    return context.partition_path_of(bucket.partition)
+
+
+def test_a_bucket_of_a_partition_is_compacted_where_it_lies(tmp_path: Path) -> None:
+    context, steps, bucket = partitioned(tmp_path)
+    before = data_files(context)
+    task = plan_bucket(context, bucket, "full", 2)
+    assert isinstance(task, CompactionTask)
+    message = run_compaction(context, task)
+    (made,) = message.compact_after
+    assert (message.partition, message.bucket, made.row_count) == (bucket.partition, 0, 3)
+    assert data_files(context) - before == {f"dt=b/bucket-0/{made.file_name}"}
+    assert {step.facts["bucket"] for step in steps if step.name in ("pick", "rewrite")} == {"dt=b/bucket-0"}
+    Committer(context).commit([message], CommitIdentity("me"))
+    assert rows(context) == [{"dt": day, "k": k, "v": "new"} for day in ("a", "b") for k in range(3)]
+
+
+def lost(context: TableContext, bucket: BucketFiles, number: int = 0) -> Path:
+    """A file of the bucket, taken away."""
+    path = Path(context.data_file_path(*bucket.bucket_id, bucket.files[number]))
+    path.unlink()
+    return path
+
+
+def compacted_by_a_writer(context: TableContext, bucket: BucketFiles, stamp: str = STAMP) -> None:
+    options = context.options.with_overrides({"num-sorted-run.compaction-trigger": "2"})
+    message = WriterCompaction(2, stamp)(replace(context, options=options), bucket, lambda: False)
+    assert message is not None
+
+
+def test_a_writers_compaction_of_files_that_others_replaced_and_expired_is_a_conflict(tmp_path: Path) -> None:
+    context, _, bucket = partitioned(tmp_path)
+    compact(context, strategy="full")
+    path, before = lost(context, bucket), data_files(context)
+    with pytest.raises(FilesConflict, match="bucket 0 was compacted by another job") as refused:
+        compacted_by_a_writer(context, bucket)
+    assert "replaced and expired while they were read" in refused.value.why and path.name in refused.value.why
+    assert data_files(context) == before
+
+
+def test_a_writers_compaction_of_a_partition_that_others_dropped_is_a_conflict(tmp_path: Path) -> None:
+    context, _, bucket = partitioned(tmp_path)
+    changes = [CommitMessage(bucket.partition, 0, 1, compact_before=bucket.files)]
+    Committer(context).commit(changes, CommitIdentity("others"))
+    lost(context, bucket)
+    with pytest.raises(FilesConflict, match="was compacted by another job"):
+        compacted_by_a_writer(context, bucket)
+
+
+@pytest.mark.parametrize("case", ["it is live", "it is damaged", "it is this writer's own"])
+def test_a_file_that_a_writers_compaction_should_be_able_to_read_is_damaged(tmp_path: Path, case: str) -> None:
+    """Whether others have compacted the bucket meanwhile or not."""
+    context, _, bucket = partitioned(tmp_path)
+    path, stamp = lost(context, bucket), STAMP
+    if case != "it is live":
+        path.write_bytes(b"no Parquet file")
+        if case == "it is this writer's own":
+            path.unlink()
+            stamp = path.name.removeprefix("data-")[:18].replace("-", "")
+        changes = [CommitMessage(bucket.partition, 0, 1, compact_before=bucket.files)]
+        Committer(context).commit(changes, CommitIdentity("others"))
+    with pytest.raises(DamagedFile, match=path.name):
+        compacted_by_a_writer(context, bucket, stamp)
