@@ -28,6 +28,9 @@ DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 CLOCK = r"(?P<clock>[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.(?P<fraction>[0-9]{1,9}))?"
 TIME = f"^{CLOCK}$"
 TIMESTAMP = f"^(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]{CLOCK}(?P<zone>Z|z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?)?$"
+LOCAL_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?$"
+INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][01][0-9](:?[0-5][0-9])?)$"
+"""The forms that Arrow's parser reads by itself, many times faster than taken apart."""
 FAR_YEAR = r"^([+-]|[0-9]{5,}-)"
 CALENDAR_ROOTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"})
 EPOCH_DAY, MIDNIGHT = "1970-01-01", "00:00"
@@ -81,6 +84,10 @@ def _formatted(array: pa.Array, t: DataType, form: TextForm) -> pa.Array:
 
 def with_nulls(array: pa.Array, texts: Sequence[str]) -> pa.Array:
     """Null in place of these texts."""
+    shortest, longest = min(map(len, texts)), max(len(text.encode()) for text in texts)
+    lengths = pc.min_max(pc.binary_length(array)).as_py()
+    if lengths["min"] is None or lengths["min"] > longest or lengths["max"] < shortest:
+        return array
     marks = pc.is_in(array, pa.array(texts, pa.string()))
     return pc.if_else(marks, pa.scalar(None, pa.string()), array) if pc.any(marks).as_py() else array
 
@@ -118,9 +125,10 @@ def _bytes_of_hex(array: pa.Array, t: DataType) -> pa.Array:
 
 
 def _dates(array: pa.Array, t: DataType) -> pa.Array:
-    if _has_far_years(array):
+    fits = pc.match_substring_regex(array, DATE)
+    if not _all(fits) and _has_far_years(array):
         return _one_by_one(array, t)
-    _require_form(array, DATE, "a DATE is written YYYY-MM-DD")
+    require(array, fits, "a DATE is written YYYY-MM-DD")
     return attempt(array, lambda part: part.cast(pa.date32()), "there is no such day")
 
 
@@ -133,6 +141,10 @@ def _times(array: pa.Array, t: DataType) -> pa.Array:
 
 
 def _timestamps(array: pa.Array, t: DataType, timezone: str | None) -> pa.Array:
+    precision = t.precision if t.precision is not None else 6
+    digits = 3 if precision <= 3 else 6 if precision <= 6 else 9
+    if digits < 9 and (made := _as_arrow_reads(array, t, 10 ** (digits - precision))) is not None:
+        return made
     if _has_far_years(array):
         return _one_by_one(array, t)
     parts = _parts(array, TIMESTAMP, "a timestamp is written YYYY-MM-DDTHH:MM:SS[.fraction][offset]")
@@ -142,13 +154,23 @@ def _timestamps(array: pa.Array, t: DataType, timezone: str | None) -> pa.Array:
     elif timezone is None:
         require(array, pc.invert(has_zone), TAKES_NO_ZONE)
     written = _seconds(array, _part(parts, "day", EPOCH_DAY), _part(parts, "clock", MIDNIGHT))
-    precision = t.precision if t.precision is not None else 6
-    digits = 3 if precision <= 3 else 6 if precision <= 6 else 9
     if digits == 9:
         require(array, np.abs(written) < MOST_NANO_SECONDS, "with more than 6 digits it must lie between 1678 and 2262")
     seconds = _in_zone(array, written, written - _zone_seconds(parts), has_zone, t, timezone)
     units = seconds * 10**digits + _fraction(array, parts, precision, digits)
     return pa.array(units, pa.int64(), mask=_nulls(array)).view(arrow_type(t))
+
+
+def _as_arrow_reads(array: pa.Array, t: DataType, step: int) -> pa.Array | None:
+    """Timestamps that need no zone, in multiples of `step` units; None where one text is of another kind."""
+    if not _all(pc.match_substring_regex(array, INSTANT if t.root == "TIMESTAMP_LTZ" else LOCAL_TIME)):
+        return None
+    try:
+        made = array.cast(arrow_type(t))
+    except pa.ArrowInvalid:
+        return None
+    units = pc.fill_null(made.view(pa.int64()), 0).to_numpy()
+    return made if step == 1 or not (units % step).any() else None
 
 
 def _in_zone(
@@ -211,6 +233,10 @@ def _zone_seconds(parts: pa.StructArray) -> np.ndarray:
     hours, minutes = (_part(split, name, "0").cast(pa.int64()).to_numpy() for name in ("hours", "minutes"))
     negative = pc.equal(split.field("sign"), "-").to_numpy(zero_copy_only=False)
     return np.where(negative, -1, 1) * (hours * 3600 + minutes * 60)
+
+
+def _all(marks: pa.Array) -> bool:
+    return bool(pc.all(marks, min_count=0).as_py())
 
 
 def _nulls(array: pa.Array) -> np.ndarray:

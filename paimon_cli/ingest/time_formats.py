@@ -35,7 +35,7 @@ PATTERNS = {
 SAME_AS = {"B": "b", "h": "b", "A": "a"}
 COMPOSED = {"T": "%H:%M:%S", "R": "%H:%M", "F": "%Y-%m-%d", "D": "%m/%d/%y"}
 CLOCK = frozenset("HIMSfpz")
-ZERO = pa.scalar("00")
+ZERO = pa.scalar("00", pa.string())
 
 
 def in_iso_form(array: pa.Array, formats: Sequence[str], *, dates_only: bool) -> pa.Array:

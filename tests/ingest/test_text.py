@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest import csv_rows, json_rows
+from paimon_cli.ingest import csv_rows, json_rows, text_values
+from paimon_cli.ingest.bad_cells import BadCells
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.metadata.table_schema import TableSchema
@@ -265,3 +268,22 @@ def test_printed_rows_are_taken_back(golden: Golden, tmp_path: Path) -> None:
     rows = expected_rows(golden)
     if rows and set(rows[0]) == set(schema.field_names):
         assert rows_of(IncomingRows(schema), json_file(tmp_path, *rows)) == rows
+
+
+@pytest.mark.parametrize("type_text", ["TIMESTAMP(0)", "TIMESTAMP(4)", "TIMESTAMP(6)", "TIMESTAMP(3) WITH LOCAL TIME ZONE"])
+def test_arrow_reads_times_as_they_are_read_apart(type_text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Arrow's parser takes on its own, and what it does not, ends the same way."""
+    clocks = ["", "T10", "T10:20", " 10:20:30", "T24:00:00", "T23:59:60", "T10:20:30.5", "T10:20:30.1234", "T10:20:30.500000"]
+    zones = ["", "Z", "z", "+02", "-0530", "+02:00", "+24:00", "+14:60"]
+    texts = [day + clock + zone for day in ("2024-02-29", "2023-02-29", "0001-01-01") for clock in clocks for zone in zones]
+    t = parse_type(type_text)
+
+    def outcome(text: str) -> Any:
+        try:
+            return text_values.parse_text(pa.array([text]), t).view(pa.int64()).to_pylist()
+        except BadCells as problem:
+            return problem.cells
+
+    at_once = [outcome(text) for text in texts]
+    monkeypatch.setattr(text_values, "_as_arrow_reads", lambda *given: None)
+    assert at_once == [outcome(text) for text in texts] and len({str(one) for one in at_once}) > 10
