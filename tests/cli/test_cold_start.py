@@ -58,7 +58,22 @@ def test_commands_on_rows_do_without_pandas(tmp_path: Path, command: str) -> Non
     done = subprocess.run([sys.executable, "-X", "importtime", "-c", program, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "pyarrow" in done.stderr
-    assert not re.search(r"\| +pandas\.core", done.stderr)
+    assert not re.search(r"\| +(pandas\.core|dateutil\._)", done.stderr)
+
+
+def test_others_get_dateutil() -> None:
+    program = """
+from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
+keep_pandas_out()
+import pyarrow as pa
+assert pa.scalar("x").as_py() == "x"
+try:
+    from dateutil.relativedelta import relativedelta
+except ModuleNotFoundError as problem:
+    assert "kept out" not in str(problem)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("chosen", "used"), [(None, "system"), ("mimalloc", "mimalloc")])
