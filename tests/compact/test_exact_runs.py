@@ -132,6 +132,37 @@ def test_what_only_changes_its_level_is_not_read(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("hidden", "level", "output", "is_rewritten"),
+    [
+        (True, 0, 5, True),
+        (True, 3, 5, True),
+        (True, 0, 4, False),
+        (False, 0, 5, False),
+        (True, 5, 5, False),
+    ],
+)
+def test_deletes_that_no_metadata_tells_of_do_not_reach_the_top_level(
+    tmp_path: Path, hidden: bool, level: int, output: int, is_rewritten: bool
+) -> None:
+    """A file that is large enough to change only its level, and that says of itself, like pypaimon's, that it has no deletes."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"write-only": "true", "target-file-size": "1 b"})
+    write(context, [{"k": k, "v": "", "_op": "-D" if hidden and k == 7 else "+I"} for k in range(9)])
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    files = tuple(replace(file, delete_row_count=0, level=level) for file in bucket.files)
+    task = plan_bucket(context, replace(bucket, files=tuple(replace(file, level=0) for file in files)), "full", 1)
+    assert isinstance(task, CompactionTask) and task.max_level == 5
+    message = run_compaction(context, replace(task, files=files, output_level=output))
+    upgraded = {file.file_name for file in files} & {file.file_name for file in message.compact_after}
+    assert {file.level for file in message.compact_after} <= {output}
+    if level == output:
+        assert message.compact_after == ()
+    elif is_rewritten:
+        assert sum(file.row_count for file in message.compact_after) == 8 and len(upgraded) == len(files) - 1
+    else:
+        assert upgraded == {file.file_name for file in files}
+
+
 @pytest.mark.parametrize("given_up", [False, True])
 def test_a_run_that_is_given_up_leaves_nothing(tmp_path: Path, given_up: bool) -> None:
     context, _, bucket = written(tmp_path)
