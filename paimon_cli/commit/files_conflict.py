@@ -14,12 +14,10 @@ from paimon_cli.commit.bucket_counts import check_newest_bucket_counts, check_re
 from paimon_cli.commit.removed_files import who_removed
 from paimon_cli.commit.snapshot_changes import SnapshotChanges
 from paimon_cli.errors import FilesConflict
-from paimon_cli.history.live_places import LivePlaces, live_at
+from paimon_cli.history.live_places import LiveBuckets, live_files_of_buckets
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, DELETE, FileIdentity, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
-
-Identity = tuple[object, ...]
 
 
 def check_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> None:
@@ -32,7 +30,7 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
     touched = _touched_files(context, latest, changes)
     base = touched.entries
     if not changes.replaces_partitions:
-        check_remaining_bucket_counts(context, latest, touched.totals, changes.entries)
+        check_remaining_bucket_counts(context, latest, touched.bucket_counts, changes.entries)
     added, deleted = _folded(context, changes.entries)
     survivors = {entry.identity: entry for entry in base}
     for identity, entry in deleted.items():
@@ -44,20 +42,20 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
     _check_levels(context, changes.entries, [*survivors.values(), *added.values()])
 
 
-def _touched_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> LivePlaces:
+def _touched_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> LiveBuckets:
     """Live files of the buckets that change."""
     if changes.replaces_partitions:  # they were read from `latest` just now
-        return LivePlaces([entry for entry in changes.entries if entry.kind == DELETE], set())
+        return LiveBuckets([entry for entry in changes.entries if entry.kind == DELETE])
     bucket_ids = {entry.bucket_id for entry in changes.entries}
-    return live_at(context, latest, bucket_ids) if latest is not None and bucket_ids else LivePlaces([], set())
+    return live_files_of_buckets(context, latest, bucket_ids) if latest is not None and bucket_ids else LiveBuckets()
 
 
 def _folded(
     context: TableContext, entries: Iterable[ManifestEntry]
-) -> tuple[dict[Identity, ManifestEntry], dict[Identity, ManifestEntry]]:
+) -> tuple[dict[FileIdentity, ManifestEntry], dict[FileIdentity, ManifestEntry]]:
     """What the changes add and delete; an identity may occur only once."""
-    added: dict[Identity, ManifestEntry] = {}
-    deleted: dict[Identity, ManifestEntry] = {}
+    added: dict[FileIdentity, ManifestEntry] = {}
+    deleted: dict[FileIdentity, ManifestEntry] = {}
     for entry in entries:
         if entry.identity in added or entry.identity in deleted:
             raise _conflict(context, entry, "occurs twice in this commit", "two tasks worked on the same bucket")

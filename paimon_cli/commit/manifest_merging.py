@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from paimon_cli.commit.metadata_writer import MetadataWriter
-from paimon_cli.history.known_manifests import MANY_ENTRIES
-from paimon_cli.history.manifest_reader import live
+from paimon_cli.history.live_columns import FileTable, deleted_partitions
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import ManifestFileMeta
 from paimon_cli.metadata.partition_range import may_hold_any
 
 _OUTWEIGHS = 2
@@ -34,7 +33,8 @@ def _full_compaction(
     changing = [meta for meta in manifests if meta.num_deleted_files or meta.file_size < target]
     if sum(meta.file_size for meta in changing) < context.options.manifest_full_compaction_threshold_size:
         return None
-    deleted = _deleted_partitions(context, [meta for meta in manifests if meta.num_deleted_files])
+    with_deletes = [meta for meta in manifests if meta.num_deleted_files]
+    deleted = [context.partition_values(p) for p in deleted_partitions(context.manifests.tables(with_deletes))]
     kept: list[ManifestFileMeta] = []
     rewritten: list[ManifestFileMeta] = []
     for meta in manifests:
@@ -43,29 +43,11 @@ def _full_compaction(
         (rewritten if met else kept).append(meta)
     if len(rewritten) <= 1:
         return None
-    if _are_many(rewritten):
-        from paimon_cli.history.live_columns import live_columns  # loads numpy, which commits to small tables do without
-
-        return kept + writer.copied_manifests(live_columns(context.manifests.columns(rewritten)))
-    return kept + writer.manifests(live(context.manifests.entries(rewritten)))
-
-
-def _are_many(manifests: Sequence[ManifestFileMeta]) -> bool:
-    return _entry_count(manifests) >= MANY_ENTRIES
+    return kept + writer.manifests_of(FileTable.of(context.manifests.tables(rewritten)).live())
 
 
 def _entry_count(manifests: Iterable[ManifestFileMeta]) -> int:
     return sum(meta.num_added_files + meta.num_deleted_files for meta in manifests)
-
-
-def _deleted_partitions(context: TableContext, manifests: Sequence[ManifestFileMeta]) -> list[tuple[object, ...]]:
-    if _are_many(manifests):
-        from paimon_cli.history.live_columns import deleted_partitions
-
-        partitions = deleted_partitions(context.manifests.columns(manifests))
-    else:
-        partitions = {e.partition for entries in context.manifests.entries(manifests) for e in entries if e.kind == DELETE}
-    return [context.partition_values(partition) for partition in partitions]
 
 
 def _minor_compaction(
@@ -104,20 +86,4 @@ def _light_end_folded(
 def _folded(context: TableContext, batch: Sequence[ManifestFileMeta], writer: MetadataWriter) -> list[ManifestFileMeta]:
     if len(batch) == 1:
         return list(batch)
-    if _are_many(batch):
-        from paimon_cli.history.live_columns import folded_columns
-
-        return writer.copied_manifests(folded_columns(context.manifests.columns(batch)))
-    return writer.manifests(fold(entry for entries in context.manifests.entries(batch) for entry in entries))
-
-
-def fold(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """Drop each ADD together with its later DELETE; a DELETE whose ADD lies in an older manifest stays."""
-    folded: dict[tuple[object, ...], ManifestEntry] = {}
-    for entry in entries:
-        known = folded.get(entry.identity)
-        if known is None:
-            folded[entry.identity] = entry
-        elif known.kind == ADD and entry.kind == DELETE:
-            del folded[entry.identity]
-    return list(folded.values())
+    return writer.manifests_of(FileTable.of(context.manifests.tables(batch)).net())

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from paimon_cli.history.live_columns import FileTable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.index_manifest import encode_index_manifest
+from paimon_cli.metadata.manifest_columns import ManifestTable
 from paimon_cli.metadata.manifest_file import copied_manifests, encode_manifests
 from paimon_cli.metadata.manifest_list import encode_manifest_list
 from paimon_cli.metadata.partition_range import partition_stats
-
-if TYPE_CHECKING:  # loads numpy, which commits to small tables do without
-    from paimon_cli.history.live_columns import PlacedColumns
 
 
 class MetadataWriter:
@@ -28,32 +26,32 @@ class MetadataWriter:
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
         """Manifests of `manifest.target-file-size` with these entries; none for no entries."""
-        files = encode_manifests(entries, self._context.options.manifest_target_file_size)
-        return [self._manifest(content, inside) for content, inside in files]
+        return self.manifests_of(FileTable.of([ManifestTable.of(entries)]))
 
-    def copied_manifests(self, columns: PlacedColumns) -> list[ManifestFileMeta]:
-        """Manifests with entries of other manifests; their bytes are copied if they have the form that we write."""
+    def manifests_of(self, table: FileTable) -> list[ManifestFileMeta]:
+        """Manifests with the entries of a table. Those of other manifests are copied if they have the form that we write."""
         target = self._context.options.manifest_target_file_size
-        if not all(piece.records.is_ours for piece in columns.pieces):
-            return self.manifests([columns.entry(row) for row in range(len(columns))])
-        records = [record for piece in columns.pieces for record in piece.records.bytes]
+        if all(piece.records.is_ours for piece in table.pieces):
+            files = copied_manifests([record for piece in table.pieces for record in piece.records.bytes], target)
+        else:
+            files = encode_manifests(table.entries(), target)
         found, end = [], 0
-        for content, count in copied_manifests(records, target):
+        for content, count in files:
             rows, end = slice(end, end + count), end + count
-            found.append(self._copied_manifest(content, columns, rows))
+            found.append(self._manifest(content, table, rows))
         return found
 
-    def _copied_manifest(self, content: bytes, columns: PlacedColumns, rows: slice) -> ManifestFileMeta:
-        kinds, buckets, levels = columns.numbers("kinds")[rows], columns.buckets[rows], columns.numbers("levels")[rows]
+    def _manifest(self, content: bytes, table: FileTable, rows: slice) -> ManifestFileMeta:
+        kinds, buckets, levels = table.numbers("kinds")[rows], table.buckets[rows], table.numbers("levels")[rows]
         added = int((kinds == ADD).sum())
-        partitions = (columns.partitions[code] for code in columns.codes[rows].tolist())
+        partitions = (table.partitions[code] for code in table.codes[rows].tolist())
         return ManifestFileMeta(
             file_name=self._write("manifest", content, added=added, deleted=len(kinds) - added),
             file_size=len(content),
             num_added_files=added,
             num_deleted_files=len(kinds) - added,
             partition_stats=partition_stats(partitions, self._context.partition_types),
-            schema_id=int(columns.numbers("schema_ids")[rows].max()),
+            schema_id=int(table.numbers("schema_ids")[rows].max()),
             min_bucket=int(buckets.min()),
             max_bucket=int(buckets.max()),
             min_level=int(levels.min()),
@@ -68,23 +66,6 @@ class MetadataWriter:
     def index_manifest(self, entries: Sequence[IndexManifestEntry]) -> str:
         """Name of a new index manifest."""
         return self._write("index-manifest", encode_index_manifest(entries), entries=len(entries))
-
-    def _manifest(self, content: bytes, entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
-        added = sum(entry.kind == ADD for entry in entries)
-        buckets = [entry.bucket for entry in entries]
-        levels = [entry.file.level for entry in entries]
-        return ManifestFileMeta(
-            file_name=self._write("manifest", content, added=added, deleted=len(entries) - added),
-            file_size=len(content),
-            num_added_files=added,
-            num_deleted_files=len(entries) - added,
-            partition_stats=partition_stats((entry.partition for entry in entries), self._context.partition_types),
-            schema_id=max(entry.file.schema_id for entry in entries),
-            min_bucket=min(buckets),
-            max_bucket=max(buckets),
-            min_level=min(levels),
-            max_level=max(levels),
-        )
 
     def _write(self, kind: str, content: bytes, **facts: str | int) -> str:
         number = self._counters.get(kind, 0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta, IndexFileMeta, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta, FileFilter, IndexFileMeta, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 
 DELETION_VECTORS = "DELETION_VECTORS"
@@ -86,7 +86,7 @@ def overwrite_changes(
             )
     live, indexes = [], []
     if latest is not None:
-        live = context.manifests.live_entries(latest, keep_entry=lambda entry: replaced(entry.partition))
+        live = context.manifests.live_entries(latest, FileFilter(replaced))
         indexes = [entry for entry in context.manifests.index_entries(latest) if replaced(entry.partition)]
     deleted = tuple(ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in live)
     return SnapshotChanges(

@@ -19,7 +19,7 @@ from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.compaction_picker import Rewrite, Upgrade
 from paimon_cli.lsm.sorted_runs import SortedRun
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta, file_facts
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta, FileFilter, file_facts
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 
 KIND_BATCH_ROWS = 1 << 20
@@ -54,7 +54,7 @@ class WriterCompaction:
         name = paths.get(path)
         if name is None or name.startswith(stamped_prefix(context, self.file_stamp)) or context.storage.exists(path):
             return False
-        live = bucket_files(context, context.snapshots.latest(), buckets={task.bucket}).get(task.bucket_id)
+        live = bucket_files(context, context.snapshots.latest(), FileFilter(buckets={task.bucket})).get(task.bucket_id)
         return live is None or name not in {file.file_name for file in live.files}
 
 

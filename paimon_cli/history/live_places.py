@@ -1,34 +1,34 @@
-"""What lives in a few buckets of a snapshot, however many files the table has: what a commit is checked against."""
+"""The live files of a few buckets of a snapshot, however many files the table has: what a commit is checked against."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.history.known_manifests import KnownManifest
-from paimon_cli.history.partition_entries import Identity, PartitionEntries
+from paimon_cli.history.known_manifests import CachedManifest, PartitionEntries
+from paimon_cli.history.live_columns import FileTable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import BucketId, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import BucketId, FileFilter, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.partition_range import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
 
-PartitionTotal = tuple[bytes, int]
-"""A partition and a number of buckets that a file in it was written for."""
+BucketCounts = Mapping[bytes, Collection[int]]
+"""Each partition with the numbers of buckets that its files were written for."""
 
 _MOST_PARTITIONS = 64
 """Of more partitions nothing is kept for the next commit."""
 
 
 @dataclass(frozen=True)
-class LivePlaces:
-    """`entries`: the files of the buckets, oldest first in each; `totals`: bucket counts of all files in their partitions."""
+class LiveBuckets:
+    """`entries`: the files of the buckets, those of each oldest first; `bucket_counts`: of all files in their partitions."""
 
-    entries: list[ManifestEntry]
-    totals: set[PartitionTotal]
+    entries: list[ManifestEntry] = field(default_factory=list)
+    bucket_counts: BucketCounts = field(default_factory=dict)
 
 
-def live_at(context: TableContext, snapshot: Snapshot, bucket_ids: Collection[BucketId]) -> LivePlaces:
+def live_files_of_buckets(context: TableContext, snapshot: Snapshot, bucket_ids: Collection[BucketId]) -> LiveBuckets:
     """Reads only manifests that may hold those partitions and were not read before."""
     partitions = {partition: context.partition_values(partition) for partition, _ in bucket_ids}
     manifests = context.manifests.manifests_of(snapshot)
@@ -38,66 +38,30 @@ def live_at(context: TableContext, snapshot: Snapshot, bucket_ids: Collection[Bu
 
     try:
         if len(partitions) <= _MOST_PARTITIONS:
-            found = _live_of_known(context.known_manifests.read(manifests, partitions, may_hold), bucket_ids)
-            if found is not None:
-                return found
-        return _live_by_columns(context, [meta for meta in manifests if may_hold(meta)], bucket_ids)
+            return _in_cached(context.manifest_cache.get(manifests, partitions, may_hold), bucket_ids)
+        tables = context.manifests.tables([*filter(may_hold, manifests)], partitions)
+        files = FileTable.of(tables, FileFilter(partitions.__contains__)).live()
+        rows = sorted(int(row) for bucket_id in bucket_ids for row in files.rows_by_bucket.get(bucket_id, ()))
+        return LiveBuckets([files.entry(row) for row in rows], files.bucket_counts())
     except DamagedFile as error:
         raise context.manifests.gone_or_damaged(snapshot, error) from error
 
 
-def _live_of_known(manifests: Sequence[KnownManifest], bucket_ids: Collection[BucketId]) -> LivePlaces | None:
-    """The set-wise fold of those places alone; None where it does not show which numbers of buckets live elsewhere."""
+def _in_cached(manifests: Sequence[CachedManifest], bucket_ids: Collection[BucketId]) -> LiveBuckets:
     entries: list[ManifestEntry] = []
-    totals: set[PartitionTotal] = set()
+    counts: dict[bytes, Collection[int]] = {}
     for partition in dict.fromkeys(partition for partition, _ in bucket_ids):
-        parts = [manifest.entries(partition) for manifest in manifests]
-        dead = _DeadByBucket(parts)
-        alive = _live_totals(parts, dead)
-        if alive is None:
-            return None
-        totals |= {(partition, total) for total in alive}
+        parts = [part for manifest in manifests if (part := manifest.entries(partition)) is not None]
+        counts[partition] = _bucket_counts(partition, parts)
         for bucket in [bucket for where, bucket in bucket_ids if where == partition]:
-            added = [entry for part in parts for entry in part.in_bucket(bucket).added]
-            entries += [entry for entry in added if entry.identity not in dead[bucket]]
-    return LivePlaces(entries, totals)
+            tables = [table for part in parts if (table := part.in_bucket(bucket)) is not None]
+            entries += FileTable.of(tables).live().entries()
+    return LiveBuckets(entries, counts)
 
 
-class _DeadByBucket(dict[int, frozenset[Identity]]):
-    """What is deleted anywhere, bucket by bucket, as they are asked for."""
-
-    def __init__(self, parts: Sequence[PartitionEntries]) -> None:
-        super().__init__()
-        self._parts = parts
-
-    def __missing__(self, bucket: int) -> frozenset[Identity]:
-        self[bucket] = frozenset[Identity]().union(*(part.in_bucket(bucket).deleted for part in self._parts))
-        return self[bucket]
-
-
-def _live_totals(parts: Sequence[PartitionEntries], dead: Mapping[int, frozenset[Identity]]) -> set[int] | None:
-    """Bucket counts of live files, from samples; None if samples do not decide."""
-    alive: set[int] = set()
-    unsure: set[int] = set()
-    for part in reversed(parts):  # in the newest manifests most files are alive
-        for total in part.totals:
-            if total in alive:
-                continue
-            sample, is_all = part.sample(total)
-            if any(entry.identity not in dead[entry.bucket] for entry in sample):
-                alive.add(total)
-            elif not is_all:
-                unsure.add(total)
-    return alive if unsure <= alive else None
-
-
-def _live_by_columns(
-    context: TableContext, manifests: Sequence[ManifestFileMeta], bucket_ids: Collection[BucketId]
-) -> LivePlaces:
-    """Bucket counts of any number of partitions, from every one of their entries."""
-    from paimon_cli.history.live_columns import live_columns  # loads numpy, which commands on metadata do without
-
-    partitions = {partition for partition, _ in bucket_ids}
-    columns = live_columns(context.manifests.columns(manifests, partitions), partitions.__contains__)
-    rows = [row for bucket_id in bucket_ids for row in columns.rows_by_place.get(bucket_id, ())]
-    return LivePlaces([columns.entry(row) for row in sorted(map(int, rows))], columns.totals())
+def _bucket_counts(partition: bytes, parts: Sequence[PartitionEntries]) -> Collection[int]:
+    """Only where entries disagree does it matter which of them are live."""
+    added = frozenset[int]().union(*(part.bucket_counts for part in parts))
+    if len(added) < 2:
+        return added
+    return FileTable.of(piece for part in parts for piece in part.table.pieces).live().bucket_counts().get(partition, ())

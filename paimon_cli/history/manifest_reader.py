@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.metadata.data_file import ADD, DELETE, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.data_file import ALL_FILES, FileFilter, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.index_manifest import decode_index_manifest
 from paimon_cli.metadata.manifest_file import decode_manifest
 from paimon_cli.metadata.manifest_list import decode_manifest_list
@@ -18,13 +18,15 @@ from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
 
 if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
-    from paimon_cli.metadata.manifest_columns import EntryColumns, OpenManifests
+    from paimon_cli.history.live_columns import FileTable
+    from paimon_cli.metadata.manifest_columns import ManifestTable, OpenManifests
 
 KeepManifest = Callable[[ManifestFileMeta], bool]
-KeepEntry = Callable[[ManifestEntry], bool]
 
 _FEW = 4
 """Up to this many manifests are read one after the other."""
+_MANY_ENTRIES = 2000
+"""From this many entries on, blocks in which no wanted partition occurs are not decoded, and their files not counted."""
 _LISTS_KEPT = 8
 _GROUP_BYTES = 12 << 20
 """Bytes of manifests that are decoded together; decoded they take about 20 times that."""
@@ -88,9 +90,9 @@ class ManifestReader:
         with ThreadPoolExecutor(self.threads) as pool:
             yield from pool.map(self.manifest, names, sizes)
 
-    def columns(
+    def tables(
         self, manifests: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None = None
-    ) -> Iterator[EntryColumns]:
+    ) -> Iterator[ManifestTable]:
         """The entries of the manifests as columns, in order, several manifests in one piece; files are fetched in parallel.
 
         With `partitions`, most entries of other partitions are left out.
@@ -98,27 +100,27 @@ class ManifestReader:
         for pieces in self._decoded_groups(_groups(manifests), partitions):
             yield from pieces
 
-    def columns_of_each(
+    def tables_of_each(
         self, manifests: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None = None
-    ) -> Iterator[list[EntryColumns]]:
+    ) -> Iterator[list[ManifestTable]]:
         """The entries of each manifest as a list of column pieces."""
         return self._decoded_groups([[meta] for meta in manifests], partitions)
 
     def _decoded_groups(
         self, groups: Sequence[Sequence[ManifestFileMeta]], partitions: Collection[bytes] | None
-    ) -> Iterator[list[EntryColumns]]:
-        from paimon_cli.metadata.manifest_columns import decode_manifest_columns, open_manifests
+    ) -> Iterator[list[ManifestTable]]:
+        from paimon_cli.metadata import manifest_columns  # loads numpy, which commands on snapshots do without
 
-        if self.threads < 2:
+        if self.threads < 2 or sum(map(len, groups)) <= _FEW:
             for group in groups:
-                yield list(decode_manifest_columns(map(self._named_content, group), partitions))
+                yield manifest_columns.decode_manifests([self._named_content(meta) for meta in group], partitions)
             return
         with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(1) as joining:
             fetched = deque([fetching.submit(self._named_content, meta) for meta in group] for group in groups)
             waiting: list[Future[OpenManifests]] = []
             while fetched:
                 contents = (future.result() for future in fetched.popleft())
-                opened = [joining.submit(some.joined) for some in open_manifests(contents, partitions)]
+                opened = [joining.submit(some.joined) for some in manifest_columns.open_manifests(contents, partitions)]
                 if waiting:
                     yield [some.result().columns() for some in waiting]
                 waiting = opened
@@ -132,26 +134,28 @@ class ManifestReader:
         except DamagedFile as error:
             raise self.gone_or_damaged(snapshot, error) from error
 
-    def live_entries(
-        self,
-        snapshot: Snapshot,
-        keep_manifest: KeepManifest | None = None,
-        keep_entry: KeepEntry | None = None,
-    ) -> list[ManifestEntry]:
-        """ADD entries of the files that are alive, oldest first.
+    def live_files(self, snapshot: Snapshot, wanted: FileFilter = ALL_FILES) -> FileTable:
+        """The live files of a snapshot, oldest first."""
+        return self.live_files_in(snapshot, filter(wanted.keeps_manifest, self.manifests_of(snapshot)), wanted)
 
-        `keep_manifest` may only drop by partition, bucket or level (a file's ADD and DELETE agree on them); `keep_entry`
-        sees ADD entries only and may look at anything.
-        """
-        manifests = [meta for meta in self.manifests_of(snapshot) if keep_manifest is None or keep_manifest(meta)]
-        return self.live_among(snapshot, manifests, keep_entry)
+    def live_files_in(
+        self, snapshot: Snapshot, manifests: Iterable[ManifestFileMeta], wanted: FileFilter = ALL_FILES
+    ) -> FileTable:
+        """Live files by the entries of some manifests of the snapshot: all that may hold what is wanted."""
+        from paimon_cli.history.live_columns import FileTable
 
-    def live_among(
-        self, snapshot: Snapshot, manifests: Sequence[ManifestFileMeta], keep_entry: KeepEntry | None = None
-    ) -> list[ManifestEntry]:
-        """Live files among the entries of some manifests of the snapshot."""
+        chosen = [*manifests]
+        is_big = sum(meta.num_added_files + meta.num_deleted_files for meta in chosen) >= _MANY_ENTRIES
         try:
-            return live(self.entries(manifests), keep_entry)
+            return FileTable.of(self.tables(chosen, wanted.partition_marks if is_big else None), wanted).live()
+        except DamagedFile as error:
+            raise self.gone_or_damaged(snapshot, error) from error
+
+    def live_entries(self, snapshot: Snapshot, wanted: FileFilter = ALL_FILES) -> list[ManifestEntry]:
+        """The entries of the live files, oldest first."""
+        files = self.live_files(snapshot, wanted)
+        try:
+            return files.entries()
         except DamagedFile as error:
             raise self.gone_or_damaged(snapshot, error) from error
 
@@ -193,13 +197,3 @@ def _groups(manifests: Sequence[ManifestFileMeta]) -> list[list[ManifestFileMeta
         groups[-1].append(meta)
         filled += meta.file_size
     return groups
-
-
-def live(batches: Iterable[Sequence[ManifestEntry]], keep_entry: KeepEntry | None = None) -> list[ManifestEntry]:
-    """The set-wise fold: an ADD is alive unless a DELETE of the same identity stands anywhere."""
-    added: list[ManifestEntry] = []
-    deleted: set[tuple[object, ...]] = set()
-    for entries in batches:
-        deleted.update(e.identity for e in entries if e.kind == DELETE)
-        added.extend(e for e in entries if e.kind == ADD and (keep_entry is None or keep_entry(e)))
-    return [e for e in added if e.identity not in deleted] if deleted else added

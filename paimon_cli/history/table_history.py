@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from paimon_cli.history.branch_list import BranchList
-from paimon_cli.history.known_manifests import KnownManifests
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.tag_history import TagHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from paimon_cli.history.known_manifests import ManifestCache
 
 
 class TableHistory:
@@ -47,5 +50,7 @@ class TableHistory:
         return ManifestReader(self.storage, self.layout, self.read_threads)
 
     @cached_property
-    def known_manifests(self) -> KnownManifests:
-        return KnownManifests(self.manifests)
+    def manifest_cache(self) -> ManifestCache:
+        from paimon_cli.history.known_manifests import ManifestCache  # loads numpy, which commands on snapshots do without
+
+        return ManifestCache(self.manifests)

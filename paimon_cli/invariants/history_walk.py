@@ -10,15 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError
+from paimon_cli.history.live_columns import FileTable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.version import Identity, Version
+from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.metadata.data_file import ADD, BucketId, IndexManifestEntry, ManifestEntry, ManifestFileMeta
-from paimon_cli.metadata.raw_manifest import RawManifest
+from paimon_cli.metadata.data_file import ADD, BucketId, FileIdentity, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 
-Entries = dict[Identity, ManifestEntry]
-Bucket = dict[Identity, ManifestEntry]
+Bucket = dict[FileIdentity, ManifestEntry]
 UNREADABLE = (DamagedFile, NotFound, NotSupported)
 
 
@@ -27,11 +26,7 @@ class ReadManifest:
     """A manifest as its list names it, and what is in it."""
 
     meta: ManifestFileMeta
-    entries: list[ManifestEntry]
-    net: Entries
-    """What is left of them when each ADD is taken away by its DELETE."""
-    spelled: dict[Identity, bytes] | None = None
-    """The record of each of `net` as it stands in the file, where that is known."""
+    table: FileTable
 
 
 class WalkedVersion(Version):
@@ -47,7 +42,6 @@ class WalkedVersion(Version):
         self.missing_from_base: list[ManifestEntry] = []
         self.unexpected_in_base: list[ManifestEntry] = []
         self.index_changed = False
-        self.recognised = False
 
     @property
     def fresh(self) -> Sequence[ManifestEntry]:
@@ -89,7 +83,7 @@ class FormerVersion(Version):
         super().__init__(last.context, last.snapshot)
         self.__dict__["index_entries"] = last.index_entries
         self._walk = walk
-        self.put: set[Identity] = set()
+        self.put: set[FileIdentity] = set()
         self.taken: dict[BucketId, Bucket] = {}
         self.tops: dict[BucketId, int] = {}
 
@@ -136,11 +130,9 @@ class HistoryWalk:
         base = reader.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
         delta = reader.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
         known, order = self._manifests, self._order
-        if self._last is not None:
-            self._recognise(base, version)
         self._read([*base, *delta], version)
         self._order = [meta.file_name for meta in (*base, *delta)]
-        version.__dict__["delta"] = [entry for meta in delta for entry in self._manifests[meta.file_name].entries]
+        version.__dict__["delta"] = [entry for meta in delta for entry in self._manifests[meta.file_name].table.entries()]
         self._read_index(version)
         if self._last is None:
             self._begin(version, [meta.file_name for meta in base])
@@ -151,27 +143,13 @@ class HistoryWalk:
         self._last = version
         return version
 
-    def _recognise(self, base: Sequence[ManifestFileMeta], version: WalkedVersion) -> None:
-        """A new manifest with exactly the records of the manifests that it replaced is recognised without being decoded."""
-        names = {meta.file_name for meta in base}
-        new = [meta for meta in base if meta.file_name not in self._manifests]
-        gone = [self._manifests[name] for name in self._order if name not in names]
-        if len(new) != 1 or len(gone) < 2:
-            return
-        merged = merged_records(self.context, new[0], gone)
-        if merged is not None:
-            version.new_manifests.append(merged)
-            version.recognised = True
-            self._manifests = {**self._manifests, new[0].file_name: merged}
-
     def _read(self, metas: Sequence[ManifestFileMeta], version: WalkedVersion) -> None:
         """Decode what is new; keep only what this snapshot names."""
         missing = [meta for meta in metas if meta.file_name not in self._manifests]
         kept = {m.file_name: self._manifests[m.file_name] for m in metas if m.file_name in self._manifests}
-        for meta, entries in zip(missing, self.context.manifests.entries(missing), strict=True):
-            found = ReadManifest(meta, entries, folded(entries))
-            kept[meta.file_name] = found
-            version.new_manifests.append(found)
+        for meta, pieces in zip(missing, self.context.manifests.tables_of_each(missing), strict=True):
+            kept[meta.file_name] = ReadManifest(meta, FileTable.of(pieces))
+            version.new_manifests.append(kept[meta.file_name])
         self._manifests = kept
 
     def _read_index(self, version: WalkedVersion) -> None:
@@ -182,7 +160,7 @@ class HistoryWalk:
         version.__dict__["index_entries"] = self._index[1]
 
     def _begin(self, version: WalkedVersion, base: Sequence[str]) -> None:
-        for entry in self._live(base).values():
+        for entry in self._live(base):
             self._put(entry, version)
         version._changed.update(self.buckets)
         version._changed.update(entry.bucket_id for entry in version.index_entries)
@@ -190,24 +168,18 @@ class HistoryWalk:
     def _compare(self, version: WalkedVersion, base: Sequence[str], known: dict[str, ReadManifest], order: Sequence[str]) -> None:
         """Whether the manifests of the new base fold to the same entries as those of the previous version."""
         now = set(base)
-        gone = [name for name in order if name not in now]
-        new = [name for name in base if name not in known]
-        if version.recognised or (not gone and not new):
+        gone = [known[name] for name in order if name not in now]
+        new = [self._manifests[name] for name in base if name not in known]
+        if _net_kinds(gone) == _net_kinds(new):
             return
-        before = folded(entry for name in gone for entry in known[name].net.values())
-        after = folded(entry for name in new for entry in self._manifests[name].net.values())
-        if before.keys() == after.keys() and all(before[identity].kind == entry.kind for identity, entry in after.items()):
-            return
-        actual = self._live(base)
+        actual = {entry.identity: entry for entry in self._live(base)}
         expected = {identity: entry for bucket in self.buckets.values() for identity, entry in bucket.items()}
         version.missing_from_base = [expected[identity] for identity in expected.keys() - actual.keys()]
         version.unexpected_in_base = [actual[identity] for identity in actual.keys() - expected.keys()]
 
-    def _live(self, names: Sequence[str]) -> Entries:
-        """The set-wise fold that readers make."""
-        deleted = {e.identity for name in names for e in self._manifests[name].entries if e.kind != ADD}
-        added = (e for name in names for e in self._manifests[name].entries if e.kind == ADD)
-        return {identity: entry for entry in added if (identity := entry.identity) not in deleted}
+    def _live(self, names: Sequence[str]) -> list[ManifestEntry]:
+        """The live files among the entries of some manifests."""
+        return _joined(self._manifests[name].table for name in names).live().entries()
 
     def _touch(self, version: WalkedVersion, last: WalkedVersion) -> None:
         bucket_ids = {entry.bucket_id for entry in (*version.delta, *version.missing_from_base, *version.unexpected_in_base)}
@@ -264,55 +236,13 @@ class HistoryWalk:
             del counts[entry.total_buckets]
 
 
-def merged_records(context: TableContext, meta: ManifestFileMeta, parts: Sequence[ReadManifest]) -> ReadManifest | None:
-    """The manifest if it equals the folded parts, record by record; None if it does not or cannot be compared."""
-    data = _bytes_of(context, meta)
-    found = None if data is None else RawManifest.read(data)
-    if found is None:
-        return None
-    net: Entries = {}
-    spelled: dict[Identity, bytes] = {}
-    for part in parts:
-        known = part.spelled
-        if known is None:
-            part_data = _bytes_of(context, part.meta)
-            raw = None if part_data is None else RawManifest.read(part_data)
-            records = None if raw is None or raw.schema != found.schema else raw.records()
-            if records is None or len(records) != len(part.entries):
-                return None
-            known = {entry.identity: record for entry, record in zip(part.entries, records, strict=True)}
-        if not net:
-            net, spelled = dict(part.net), dict(known)
-            continue
-        for identity, entry in part.net.items():
-            if identity not in net:
-                net[identity], spelled[identity] = entry, known[identity]
-            elif net[identity].kind == ADD and entry.kind != ADD:
-                del net[identity]
-    if b"".join([spelled[identity] for identity in net]) != found.content:
-        return None
-    return ReadManifest(meta, list(net.values()), net, {identity: spelled[identity] for identity in net})
+def _joined(tables: Iterable[FileTable]) -> FileTable:
+    return FileTable.of(piece for table in tables for piece in table.pieces)
 
 
-def _bytes_of(context: TableContext, meta: ManifestFileMeta) -> bytes | None:
-    try:
-        data = context.storage.read_bytes(context.layout.manifest(meta.file_name))
-    except FileNotFoundError:
-        return None
-    return data if len(data) == meta.file_size else None
-
-
-def folded(entries: Iterable[ManifestEntry]) -> Entries:
-    """Each ADD taken away by a later DELETE; a DELETE of something older stays."""
-    net: Entries = {}
-    for entry in entries:
-        identity = entry.identity
-        known = net.get(identity)
-        if known is None:
-            net[identity] = entry
-        elif known.kind == ADD and entry.kind != ADD:
-            del net[identity]
-    return net
+def _net_kinds(manifests: Iterable[ReadManifest]) -> dict[FileIdentity, int]:
+    """What is left of the entries when each ADD cancels out with its DELETE."""
+    return {entry.identity: entry.kind for entry in _joined(manifest.table for manifest in manifests).net().entries()}
 
 
 def walk(context: TableContext, numbers: Iterable[int]) -> Iterator[WalkedVersion | Violation]:

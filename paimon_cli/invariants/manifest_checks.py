@@ -19,8 +19,8 @@ def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]
     """PV018 and PV019: readers skip manifests, and the search for DELETE entries, by what the manifest list records of them."""
     for manifest in version.new_manifests:
         path = version.context.layout.manifest(manifest.meta.file_name)
-        added = sum(entry.kind == ADD for entry in manifest.entries)
-        found, said = (added, len(manifest.entries) - added), (manifest.meta.num_added_files, manifest.meta.num_deleted_files)
+        added = int((manifest.table.numbers("kinds") == ADD).sum())
+        found, said = (added, len(manifest.table) - added), (manifest.meta.num_added_files, manifest.meta.num_deleted_files)
         if found != said:
             yield Violation("PV018", path, f"adds {found[0]} and deletes {found[1]} files, its list says {said[0]} and {said[1]}")
         if outside := _outside_of_range(version, manifest):
@@ -28,19 +28,20 @@ def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]
 
 
 def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
-    meta, entries = manifest.meta, manifest.entries
-    if not entries:
+    meta, table = manifest.meta, manifest.table
+    if not len(table):
         return ""
-    for name, least, greatest, values in (
-        ("buckets", meta.min_bucket, meta.max_bucket, [entry.bucket for entry in entries]),
-        ("levels", meta.min_level, meta.max_level, [entry.file.level for entry in entries]),
-        ("schemas", None, meta.schema_id, [entry.file.schema_id for entry in entries]),
+    for name, least, greatest, column in (
+        ("buckets", meta.min_bucket, meta.max_bucket, "buckets"),
+        ("levels", meta.min_level, meta.max_level, "levels"),
+        ("schemas", None, meta.schema_id, "schema_ids"),
     ):
-        if (least is not None and min(values) < least) or (greatest is not None and max(values) > greatest):
-            return f"holds {name} {min(values)} to {max(values)}, its list says {least} to {greatest}"
+        low, high = int(table.numbers(column).min()), int(table.numbers(column).max())
+        if (least is not None and low < least) or (greatest is not None and high > greatest):
+            return f"holds {name} {low} to {high}, its list says {least} to {greatest}"
     types = version.context.partition_types
     known = PartitionRange.of(meta.partition_stats, types) if types else None
-    for partition in {entry.partition for entry in entries}:
+    for partition in table.partitions:
         if known is not None and not known.may_hold(version.context.partition_values(partition)):
             return f"holds partition {version.context.partition_path_of(partition)}, outside the range in its list"
     return ""

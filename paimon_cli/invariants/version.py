@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
-from paimon_cli.history.manifest_reader import live
+from paimon_cli.history.live_columns import FileTable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, FileIdentity, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
-
-Identity = tuple[object, ...]
 
 
 class Version:
@@ -31,7 +29,7 @@ class Version:
     def base(self) -> list[ManifestEntry]:
         """The live files before the commit of the snapshot, by its base list."""
         manifests = self.context.manifests
-        return live(manifests.entries(manifests.manifest_list(self.snapshot.base_manifest_list)))
+        return FileTable.of(manifests.tables(manifests.manifest_list(self.snapshot.base_manifest_list))).live().entries()
 
     @cached_property
     def delta(self) -> list[ManifestEntry]:
@@ -84,7 +82,7 @@ class Version:
         return entry.identity in self._identities
 
     @cached_property
-    def _identities(self) -> set[Identity]:
+    def _identities(self) -> set[FileIdentity]:
         return {entry.identity for entry in self.live}
 
     def bucket_counts(self) -> dict[bytes, set[int]]:

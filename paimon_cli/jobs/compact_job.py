@@ -28,7 +28,7 @@ from paimon_cli.jobs.engine import Engine, TasksFailed, Work, run_traced
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId
+from paimon_cli.metadata.data_file import BucketId, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
@@ -110,7 +110,7 @@ def plan_compaction(
             expect_buckets(context, request.buckets, ())
         return CompactionPlan(None)
     chosen = _chosen(context, request)
-    buckets = bucket_files(context, snapshot, keep_partition=chosen.matches, buckets=request.buckets or None)
+    buckets = bucket_files(context, snapshot, FileFilter(chosen.matches, request.buckets or None))
     if not request.unknown_buckets_allowed and not set(request.buckets) <= {bucket for _, bucket in buckets}:
         expect_buckets(context, request.buckets, bucket_files(context, snapshot).values())
     newest = newest_data(buckets.values()) if request.idle_millis is not None else {}

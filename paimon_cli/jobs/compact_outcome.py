@@ -15,7 +15,7 @@ from paimon_cli.errors import Conflict, FilesConflict, PaimonError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId, DataFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 
 
@@ -113,7 +113,7 @@ def _refuse(context: TableContext, messages: list[CommitMessage], conflict: Conf
 
 def _replaced_buckets(context: TableContext, files: dict[BucketId, tuple[DataFileMeta, ...]]) -> set[BucketId]:
     """Buckets of which at least one of the files is no longer live (at its level)."""
-    live = bucket_files(context, context.snapshots.latest(), buckets={bucket for _, bucket in files})
+    live = bucket_files(context, context.snapshots.latest(), FileFilter(buckets={bucket for _, bucket in files}))
     names = {bucket_id: {(file.file_name, file.level) for file in state.files} for bucket_id, state in live.items()}
     return {
         bucket_id

@@ -10,6 +10,7 @@ from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.commit.own_commits import Deduplication
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 
 
@@ -33,7 +34,7 @@ def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], id
     if Deduplication(context, identity).already_committed():
         return COMMITTED_BEFORE
     latest = context.snapshots.latest()
-    entries = [] if latest is None else context.manifests.live_entries(latest, keep_entry=lambda e: chosen.matches(e.partition))
+    entries = [] if latest is None else context.manifests.live_entries(latest, FileFilter(chosen.matches))
     return Dropped(len({entry.partition for entry in entries}), len(entries), sum(entry.file.row_count for entry in entries))
 
 

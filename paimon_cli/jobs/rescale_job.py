@@ -24,6 +24,7 @@ from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.rows_of_table import RowsOfTable, numbered_splits
 from paimon_cli.jobs.write_job import check_writable_table, write_files
 from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import RESCALE
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
@@ -96,7 +97,7 @@ def plan_rescale(context: TableContext, buckets: int, partitions: Sequence[Mappi
     snapshot = context.snapshots.latest()
     chosen = _chosen(context, partitions)
     found: dict[bytes, list[BucketFiles]] = {}
-    for bucket in bucket_files(context, snapshot, chosen.matches).values():
+    for bucket in bucket_files(context, snapshot, FileFilter(chosen.matches)).values():
         if bucket.total_buckets != buckets:
             found.setdefault(bucket.partition, []).append(bucket)
     rescaled = sorted((_summed(context, *item) for item in found.items()), key=lambda summed: natural_order(summed.partition))

@@ -23,7 +23,7 @@ from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.update_task import RowChange, UpdatedBucket, UpdateTask, update_bucket
 from paimon_cli.jobs.write_job import check_writable_table, identity_of
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId
+from paimon_cli.metadata.data_file import BucketId, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.predicate import parse_predicate
@@ -125,7 +125,7 @@ def plan_update(context: TableContext, change: RowChange) -> list[UpdateTask]:
     for split in plan_scan(context, snapshot, change.where).splits:
         splits.setdefault(split.bucket.bucket_id, []).append(split)
     partitions = {partition for partition, _ in splits}
-    whole = bucket_files(context, snapshot, partitions.__contains__, {bucket for _, bucket in splits})
+    whole = bucket_files(context, snapshot, FileFilter(partitions.__contains__, {bucket for _, bucket in splits}))
     stamp = context.names.uuid().replace("-", "")[:16]
     return [
         UpdateTask(

@@ -162,7 +162,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     may_be_none = request.overwrite or request.allow_empty
     splits = plan_sources(request.sources, request.format, request.storage_options, request.form, may_be_none=may_be_none)
     snapshot = context.snapshots.latest()
-    state = {} if request.overwrite else bucket_files(context, snapshot)
+    state = bucket_files(context, None if request.overwrite else snapshot)
     committed = committed_state(state)
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)

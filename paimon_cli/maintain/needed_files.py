@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.changelog_history import ChangelogHistory
-from paimon_cli.history.manifest_reader import SnapshotGone, live
+from paimon_cli.history.live_columns import FileTable
+from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.side_by_side import side_by_side
 from paimon_cli.maintain.snapshot_files import (
@@ -22,6 +23,7 @@ from paimon_cli.maintain.snapshot_files import (
     statistics_files,
 )
 from paimon_cli.metadata.data_file import ADD, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.manifest_columns import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 
@@ -34,21 +36,22 @@ class SharedManifests:
     """Decoded manifests for versions that are looked at one after the other: neighbours name mostly the same."""
 
     context: TableContext
-    _kept: OrderedDict[str, list[ManifestEntry]] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[str, ManifestTable] = field(default_factory=OrderedDict)
     _size: int = 0
 
     def live(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """Live files of a version, without keys and statistics."""
         manifests = self.context.manifests.manifests_of(snapshot)
         try:
-            return live(map(self._entries, manifests))
+            return FileTable.of(map(self._table, manifests)).live().entries()
         except DamagedFile as error:
             raise self.context.manifests.gone_or_damaged(snapshot, error) from error
 
-    def _entries(self, meta: ManifestFileMeta) -> list[ManifestEntry]:
+    def _table(self, meta: ManifestFileMeta) -> ManifestTable:
         found = self._kept.pop(meta.file_name, None)
         if found is None:
-            found = [lean(entry) for entry in self.context.manifests.manifest(meta.file_name, meta.file_size)]
+            entries = self.context.manifests.manifest(meta.file_name, meta.file_size)
+            found = ManifestTable.of([lean(entry) for entry in entries])
             self._size += len(found)
         self._kept[meta.file_name] = found
         while self._size > _ENTRIES_KEPT and len(self._kept) > 1:

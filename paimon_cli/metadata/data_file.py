@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -152,3 +152,40 @@ class ManifestFileMeta:
     max_bucket: int | None = None
     min_level: int | None = None
     max_level: int | None = None
+
+    def may_hold_bucket(self, buckets: Collection[int] | None) -> bool:
+        """Whether the range of buckets allows an entry of one of these; None stands for all buckets."""
+        if buckets is None or self.min_bucket is None or self.max_bucket is None:
+            return True
+        return any(self.min_bucket <= bucket <= self.max_bucket for bucket in buckets)
+
+
+KeepPartition = Callable[[bytes], bool]
+
+
+class FileFilter:
+    """Which files of a snapshot are wanted, by partition and bucket. A subclass may rule out manifests, and count files.
+
+    `partition_marks`: byte strings of which one occurs in every partition that is wanted. Blocks of manifests in which none of
+    them occurs may be left out, undecoded.
+    """
+
+    partition_marks: Collection[bytes] | None = None
+
+    def __init__(self, keep_partition: KeepPartition | None = None, buckets: Collection[int] | None = None) -> None:
+        self._keep_partition = keep_partition
+        self.buckets = buckets
+
+    def keeps_manifest(self, manifest: ManifestFileMeta) -> bool:
+        """False only if no entry of the manifest can be wanted."""
+        return manifest.may_hold_bucket(self.buckets)
+
+    def keeps_partition(self, partition: bytes) -> bool:
+        """Asked once for each partition."""
+        return self._keep_partition is None or self._keep_partition(partition)
+
+    def count_files(self, partition: bytes, files: int) -> None:
+        """Hears of ADD entries of a partition, wanted or not, maybe in several portions."""
+
+
+ALL_FILES = FileFilter()

@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ _WANTED = ("_VERSION", *_NUMBERS.values(), *_RANGES.values(), *_SELDOM)
 
 
 @dataclass(frozen=True)
-class EntryColumns:
+class ManifestTable:
     """Entries as columns of equal length, integers of any width; `ABSENT` where a number is null. `records` makes the entries.
 
     `plain`: partition, bucket, level and name are all there is to the identity of the entry.
@@ -74,16 +75,46 @@ class EntryColumns:
     def __len__(self) -> int:
         return len(self.kinds)
 
-    def take(self, rows: np.ndarray) -> EntryColumns:
+    def take(self, rows: np.ndarray) -> ManifestTable:
         """Only some entries, in the order of `rows`."""
         taken = {
             f.name: column[rows] if isinstance(column := getattr(self, f.name), np.ndarray) else column.take(rows)
             for f in fields(self)
         }
-        return EntryColumns(**taken)
+        return ManifestTable(**taken)
 
     def entry(self, row: int) -> ManifestEntry:
         return self.records.entry(row)
+
+    def entries(self) -> list[ManifestEntry]:
+        return self.records.entries()
+
+    @staticmethod
+    def of(entries: Sequence[ManifestEntry]) -> ManifestTable:
+        """A table of entries that are objects already."""
+        files = [entry.file for entry in entries]
+
+        def numbers(values: Iterable[int | None]) -> np.ndarray:
+            return np.array([ABSENT if value is None else value for value in values], dtype=np.int64)
+
+        return ManifestTable(
+            numbers(e.kind for e in entries),
+            numbers(e.bucket for e in entries),
+            numbers(e.total_buckets for e in entries),
+            numbers(f.level for f in files),
+            numbers(f.file_size for f in files),
+            numbers(f.row_count for f in files),
+            numbers(f.min_sequence_number for f in files),
+            numbers(f.max_sequence_number for f in files),
+            numbers(f.schema_id for f in files),
+            numbers(f.creation_time_millis for f in files),
+            ByteRanges.of([e.partition for e in entries]),
+            ByteRanges.of([f.file_name.encode() for f in files]),
+            ByteRanges.of([f.min_key for f in files]),
+            ByteRanges.of([f.max_key for f in files]),
+            np.array([_is_plain(f) for f in files], dtype=bool),
+            Records(ByteRanges.of([]), decoded=entries, rows=np.arange(len(entries))),
+        )
 
 
 @dataclass(frozen=True)
@@ -112,57 +143,38 @@ class Records:
         if self.rows is not None:
             return self.decoded[self.rows[row]]
         assert self.path_of is not None
-        path = self.paths[self.path_of[row]]
-        return entry_of(self.bytes[row], self.schema, path)
+        return entry_of(self.bytes[row], self.schema, self.paths[self.path_of[row]])
 
-
-def columns_of(entries: Sequence[ManifestEntry]) -> EntryColumns:
-    """Columns made from entries that are objects already."""
-    files = [entry.file for entry in entries]
-
-    def numbers(values: Iterable[int | None]) -> np.ndarray:
-        return np.array([ABSENT if value is None else value for value in values], dtype=np.int64)
-
-    return EntryColumns(
-        numbers(e.kind for e in entries),
-        numbers(e.bucket for e in entries),
-        numbers(e.total_buckets for e in entries),
-        numbers(f.level for f in files),
-        numbers(f.file_size for f in files),
-        numbers(f.row_count for f in files),
-        numbers(f.min_sequence_number for f in files),
-        numbers(f.max_sequence_number for f in files),
-        numbers(f.schema_id for f in files),
-        numbers(f.creation_time_millis for f in files),
-        ByteRanges.of([e.partition for e in entries]),
-        ByteRanges.of([f.file_name.encode() for f in files]),
-        ByteRanges.of([f.min_key for f in files]),
-        ByteRanges.of([f.max_key for f in files]),
-        np.array([_is_plain(f) for f in files], dtype=bool),
-        Records(ByteRanges.of([]), decoded=entries, rows=np.arange(len(entries))),
-    )
+    def entries(self) -> list[ManifestEntry]:
+        """All of them: those of one manifest are decoded in one call."""
+        if self.rows is not None:
+            return [self.decoded[row] for row in self.rows.tolist()]
+        assert self.path_of is not None
+        begins = np.flatnonzero(np.diff(self.path_of, prepend=-1)).tolist()
+        found: list[ManifestEntry] = []
+        for begin, end in pairwise([*begins, len(self.path_of)]):
+            content = b"".join(self.bytes[row] for row in range(begin, end))
+            found += entries_of([(end - begin, content)], self.schema, self.paths[self.path_of[begin]])
+        return found
 
 
 def _is_plain(file: DataFileMeta) -> bool:
     return not file.extra_files and file.embedded_file_index is None and file.external_path is None
 
 
-def decode_manifest_columns(
-    manifests: Iterable[tuple[str, bytes]], partitions: Collection[bytes] | None = None
-) -> Iterator[EntryColumns]:
-    """Columns of the entries of manifests, (path, content) each, in their order; errors as `decode_manifest`.
+def decode_manifests(manifests: Iterable[tuple[str, bytes]], partitions: Collection[bytes] | None = None) -> list[ManifestTable]:
+    """Tables of the entries of manifests, (path, content) each, in their order; errors as `decode_manifest`.
 
-    Neighbours of one writer's schema make one piece. `partitions`: blocks in which neither of these byte strings occurs,
-    partitions or parts of them, are left out, undecoded.
+    Neighbours of one writer's schema make one table. `partitions`: blocks in which none of these byte strings occurs, partitions
+    or parts of them, are left out, undecoded.
     """
-    for opened in open_manifests(manifests, partitions):
-        yield opened.columns()
+    return [opened.columns() for opened in open_manifests(manifests, partitions)]
 
 
 def open_manifests(
     manifests: Iterable[tuple[str, bytes]], partitions: Collection[bytes] | None = None
 ) -> Iterator[OpenManifests]:
-    """The first half of `decode_manifest_columns`: one for each piece."""
+    """The first half of `decode_manifests`: one for each piece."""
     opened: OpenManifests | None = None
     for path, data in manifests:
         try:
@@ -212,7 +224,7 @@ class OpenManifests:
             self._joined = b"".join([*self._blocks, bytes(PADDING)])
         return self
 
-    def columns(self) -> EntryColumns:
+    def columns(self) -> ManifestTable:
         """Side by side where that is faster, and possible; else one entry after the other."""
         if self._is_broad:
             try:
@@ -223,9 +235,9 @@ class OpenManifests:
         blocks = iter(self._blocks)
         for path, counts in zip(self._paths, self._counts, strict=True):
             entries += entries_of([(count, next(blocks)) for count in counts], self._schema, path)
-        return columns_of(entries)
+        return ManifestTable.of(entries)
 
-    def _side_by_side(self) -> EntryColumns:
+    def _side_by_side(self) -> ManifestTable:
         from fastavro.schema import parse_schema
 
         counts = np.array([count for counts in self._counts for count in counts], dtype=np.int64)
@@ -247,7 +259,7 @@ class OpenManifests:
         is_ours = bool(self._schema == plain_times(ENTRY))
         records = Records(_range(data, found, "", nothing), schema, tuple(self._paths), path_of, is_ours=is_ours)
         columns: dict[str, Any] = {**{name: _narrow(column) for name, column in numbers.items()}, **ranges}
-        return EntryColumns(**columns, plain=plain, records=records)
+        return ManifestTable(**columns, plain=plain, records=records)
 
 
 def _range(data: np.ndarray, found: Mapping[str, np.ndarray], prefix: str, nothing: np.ndarray) -> ByteRanges:

@@ -67,12 +67,9 @@ def encode_manifest(entries: Sequence[ManifestEntry]) -> bytes:
     return encode_container(ENTRY, [_entry_record(entry) for entry in entries])
 
 
-def encode_manifests(entries: Sequence[ManifestEntry], target_size: int) -> Iterator[tuple[bytes, Sequence[ManifestEntry]]]:
-    """Manifests of about `target_size` bytes with the entries of each."""
-    begin = 0
-    for content, count in rolled_containers(ENTRY, [_entry_record(entry) for entry in entries], target_size):
-        yield content, entries[begin : begin + count]
-        begin += count
+def encode_manifests(entries: Sequence[ManifestEntry], target_size: int) -> Iterator[tuple[bytes, int]]:
+    """Manifests of about `target_size` bytes with the number of entries in each."""
+    return rolled_containers(ENTRY, [_entry_record(entry) for entry in entries], target_size)
 
 
 def copied_manifests(records: Sequence[bytes], target_size: int) -> Iterator[tuple[bytes, int]]:

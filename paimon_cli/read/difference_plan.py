@@ -8,11 +8,12 @@ from dataclasses import replace
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.sorted_runs import key_sections
-from paimon_cli.metadata.data_file import BucketId, DataFileMeta, ManifestFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta, FileFilter, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.file_bounds import TableBounds
 from paimon_cli.read.predicate import Predicate
-from paimon_cli.read.scan_plan import ABOVE_0, ALL_LEVELS, ScanPlan
+from paimon_cli.read.pruning import ABOVE_0, ALL_LEVELS
+from paimon_cli.read.scan_plan import ScanPlan
 from paimon_cli.read.split import ScanCounts, Split
 
 Buckets = tuple[BucketFiles, ...]
@@ -28,7 +29,7 @@ def plan_difference(
     each side is merged as its readers see it. Where rows may have moved between buckets, a partition's buckets go together.
     """
     planner = _Planner(context, predicate)
-    old, new = (bucket_files(context, snapshot, keep_manifest=planner.keep_manifest) for snapshot in (before, after))
+    old, new = (dict(bucket_files(context, snapshot, planner)) for snapshot in (before, after))
     splits: list[Split] = []
     for sides in _sides(context, old, new):
         splits += planner.splits(*sides)
@@ -61,17 +62,18 @@ def _rows_may_move(context: TableContext, old: Sequence[BucketFiles], new: Seque
     return is_dynamic or {bucket.total_buckets for bucket in old} != {bucket.total_buckets for bucket in new}
 
 
-class _Planner:
+class _Planner(FileFilter):
     """Leaves out what cannot differ or cannot match, and keeps count."""
 
     def __init__(self, context: TableContext, predicate: Predicate | None) -> None:
+        super().__init__()
         self.counts = ScanCounts()
         self._context = context
         self._predicate = predicate
         self._bounds = TableBounds(context)
         self._kept_partitions: dict[bytes, bool] = {}
 
-    def keep_manifest(self, manifest: ManifestFileMeta) -> bool:
+    def keeps_manifest(self, manifest: ManifestFileMeta) -> bool:
         self.counts.manifests += 1
         kept = self._predicate is None or self._predicate.may_match(self._bounds.of_manifest(manifest))
         self.counts.manifests_skipped += not kept

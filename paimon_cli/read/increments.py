@@ -36,8 +36,9 @@ def plan_increment(context: TableContext, chosen: IncrementRange, mode: str, pre
     newest = snapshots[-1] if snapshots else None
     if mode == CHANGELOG:
         return ScanPlan(newest, tuple(_changelog_splits(context, snapshots)), ScanCounts())
-    appends = [_grouped(context.manifests.delta_entries(snapshot)) for snapshot in snapshots if snapshot.commit_kind == APPEND]
-    return plan_added(context, newest, appends, predicate)
+    appends = (context.manifests.delta_entries(snapshot) for snapshot in snapshots if snapshot.commit_kind == APPEND)
+    added = [[entry for entry in entries if entry.kind == ADD] for entries in appends]
+    return plan_added(context, newest, added, predicate)
 
 
 def _grouped(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:

@@ -8,7 +8,7 @@ from typing import TypeVar, overload
 
 import numpy as np
 
-from paimon_cli.history.table_state import BucketFiles, ColumnBuckets
+from paimon_cli.history.table_state import BucketFiles, LazyBuckets
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.read.split import Split
 
@@ -18,9 +18,9 @@ OrderFiles = Callable[[Sequence[DataFileMeta]], Sequence[DataFileMeta]]
 
 @dataclass(frozen=True)
 class PlannedSplits(Sequence[Split]):
-    """`files`: rows of `buckets.columns`, split by split; `starts`: where each begins. Equal to the same splits in a tuple."""
+    """`files`: rows of `buckets.table`, split by split; `starts`: where each begins. Equal to the same splits in a tuple."""
 
-    buckets: ColumnBuckets
+    buckets: LazyBuckets
     files: np.ndarray
     starts: np.ndarray
     merges: np.ndarray
@@ -42,7 +42,7 @@ class PlannedSplits(Sequence[Split]):
         number = range(len(self))[number]
         end = self.starts[number + 1] if number + 1 < len(self) else len(self.files)
         rows = self.files[self.starts[number] : end].tolist()
-        entries = [self.buckets.columns.entry(row) for row in rows]
+        entries = [self.buckets.table.entry(row) for row in rows]
         files: Sequence[DataFileMeta] = [entry.file for entry in entries]
         merges = bool(self.merges[number])
         bucket_id = entries[0].bucket_id
@@ -65,11 +65,11 @@ class PlannedSplits(Sequence[Split]):
     @property
     def size(self) -> int:
         """Bytes."""
-        return int(self.buckets.columns.numbers("sizes")[self.files].sum())
+        return int(self.buckets.table.numbers("sizes")[self.files].sum())
 
     @property
     def row_count(self) -> int:
-        return int(self.buckets.columns.numbers("row_counts")[self.files].sum())
+        return int(self.buckets.table.numbers("row_counts")[self.files].sum())
 
 
 T = TypeVar("T")

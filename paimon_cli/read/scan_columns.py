@@ -1,30 +1,30 @@
-"""Plans a read of all files of some buckets on columns, for more files than can be planned one by one.
+"""Cuts the files of buckets into splits that can be read apart, on their columns (FORMAT.md, sections 11.1 and 11.2).
 
-The splits are those of `scan_plan`, which looks at each file, when it asks for partitions and buckets only.
+Files become objects only where a condition has to look into them. Sections of overlapping files stay whole, so that all
+versions of a key meet in one split.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from paimon_cli.datatypes.key_order import key_words, ranks
-from paimon_cli.history.live_columns import PlacedColumns
+from paimon_cli.history.live_columns import FileTable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import ColumnBuckets
+from paimon_cli.history.table_state import LazyBuckets
 from paimon_cli.lsm.section_columns import pack_starts, section_starts
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.avro_columns import ABSENT
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.read.planned_splits import PlannedSplits
-from paimon_cli.read.split import ScanCounts
+from paimon_cli.read.pruning import Pruning
 
-KeepBucket = Callable[[int, int], bool]
-"""Whether a bucket is read: its number, and the bucket count of its partition."""
 _Ints = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
 
@@ -34,97 +34,120 @@ _MOST = 1 << 62
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Buckets in the order of splits, with their partitions' numbers of buckets; `of` gives each file's place among them."""
+class _Buckets:
+    """Buckets in the order of splits, with the bucket counts of their partitions; `of` is the bucket of each file."""
 
-    buckets: _Ints
-    totals: _Ints
+    numbers: _Ints
+    counts: _Ints
     of: _Ints
 
 
-def column_splits(
-    context: TableContext,
-    found: ColumnBuckets,
-    keep_bucket: KeepBucket,
-    shows_level: Callable[[int], bool],
-    counts: ScanCounts,
-) -> PlannedSplits | None:
-    """Splits of all buckets that are kept; counts what is skipped. None, with nothing counted, for keys that have no words."""
-    columns = found.columns
-    sizes = columns.numbers("sizes")
-    if int(sizes.min(initial=0)) < 0 or int(sizes.max(initial=0)) > _MOST // max(len(sizes), 1):
-        return None
-    if (np.abs(columns.buckets) >= _BUCKETS // 2).any():
-        return None
-    sorts_by_key = bool(context.schema.primary_keys) and not context.options.vectors_replace_merging
-    bounds = _key_bounds(context, columns) if sorts_by_key else ()
-    if bounds is None:
-        return None
-    places = _places(context, columns)
-    rows = _kept_rows(columns, places, keep_bucket, shows_level, counts)
-    if bounds:
-        order, starts = section_starts(places.of[rows], bounds[0][rows], bounds[1][rows])
+def column_splits(context: TableContext, found: LazyBuckets, pruning: Pruning) -> PlannedSplits:
+    """Splits of all buckets that are kept; `pruning` counts what is skipped."""
+    table = found.table
+    buckets = _buckets(context, table)
+    rows = _kept_rows(table, buckets, pruning)
+    if pruning.merges and context.schema.primary_keys and not context.options.vectors_replace_merging:
+        if pruning.looks_into_files:
+            rows = _rows_by_key(table, rows, pruning)
+        lows, highs = _key_bounds(context, table)
+        order, starts = section_starts(buckets.of[rows], lows[rows], highs[rows])
     else:
-        order, starts = _by_age(columns, places, rows), np.ones(len(rows), dtype=bool)
-    files = rows[order]
-    firsts = np.flatnonzero(starts)
+        order, starts = _by_age(table, buckets, rows, pruning.merges), np.ones(len(rows), dtype=bool)
+    files, firsts = rows[order], np.flatnonzero(starts)
+    if pruning.looks_into_files:
+        files, firsts = _matching_sections(table, files, firsts, pruning)
     members = np.diff(firsts, append=len(files))
-    weights = np.add.reduceat(sizes[files], firsts) if len(firsts) else firsts
-    weights = np.maximum(weights, context.options.split_open_file_cost)
-    section_places = places.of[files[firsts]]
-    packs = pack_starts(section_places, weights, min(context.options.split_target_size, _MOST))
+    of_section = buckets.of[files[firsts]]
+    packs = _packs(context, table, files, firsts, of_section) if pruning.merges else np.arange(len(firsts))
     merges = np.logical_or.reduceat(members > 1, packs) if len(packs) else np.zeros(0, dtype=bool)
-    totals = places.totals[section_places[packs]]
-    return PlannedSplits(found, files, firsts[packs], merges, totals, partial(_in_order, context))
+    return PlannedSplits(found, files, firsts[packs], merges, buckets.counts[of_section[packs]], partial(_in_order, context))
 
 
-def _key_bounds(context: TableContext, columns: PlacedColumns) -> tuple[_Ints, _Ints] | None:
+def _packs(context: TableContext, table: FileTable, files: _Ints, firsts: _Ints, of_section: _Ints) -> _Ints:
+    """Where splits begin: neighbouring sections together up to the size of a split; opening a file counts as some bytes."""
+    sizes = np.clip(table.numbers("sizes")[files], 0, _MOST // max(len(files), 1))
+    weights = np.add.reduceat(sizes, firsts) if len(firsts) else firsts
+    weights = np.maximum(weights, context.options.split_open_file_cost)
+    return pack_starts(of_section, weights, min(context.options.split_target_size, _MOST))
+
+
+def _rows_by_key(table: FileTable, rows: _Ints, pruning: Pruning) -> _Ints:
+    kept = np.array([pruning.may_hold_keys(table.entry(row)) for row in rows.tolist()], dtype=bool)
+    pruning.counts.files_skipped_by_key += int((~kept).sum())
+    return rows[kept] if len(kept) else rows
+
+
+def _matching_sections(table: FileTable, files: _Ints, firsts: _Ints, pruning: Pruning) -> tuple[_Ints, _Ints]:
+    members = np.split(files, firsts[1:]) if len(firsts) else []
+    kept = np.array([pruning.keeps_section([table.entry(row) for row in rows.tolist()]) for rows in members], dtype=bool)
+    if not len(kept):
+        return files, firsts
+    sizes = np.diff(firsts, append=len(files))
+    left = sizes[kept]
+    return files[np.repeat(kept, sizes)], np.cumsum(left) - left
+
+
+def _key_bounds(context: TableContext, table: FileTable) -> tuple[_Ints, _Ints]:
     """Least and greatest key of each file as integers of one order."""
-    count = len(columns)
+    count = len(table)
 
     def words_at(offsets: _Ints | int) -> _Ints:
         low, high = (offsets, offsets) if isinstance(offsets, int) else (offsets[:count], offsets[count:])
-        return np.concatenate([columns.words("min_keys", low), columns.words("max_keys", high)])
+        return np.concatenate([table.words("min_keys", low), table.words("max_keys", high)])
 
-    lengths = np.concatenate([columns.lengths("min_keys"), columns.lengths("max_keys")])
+    lengths = np.concatenate([table.lengths("min_keys"), table.lengths("max_keys")])
     words = key_words(words_at, lengths, context.key_types)
-    if words is None:
-        return None
-    both = ranks(words)
+    both = _ranks_of_values(context, table) if words is None else ranks(words)
     return both[:count], both[count:]
 
 
-def _places(context: TableContext, columns: PlacedColumns) -> _Places:
-    partitions = columns.partitions
+def _ranks_of_values(context: TableContext, table: FileTable) -> _Ints:
+    """Ranks of least and greatest keys whose bytes have no order of their own."""
+    keys = [context.key_of(key) for name in ("min_keys", "max_keys") for ranges in table.each(name) for key in ranges]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    steps = [before < after for before, after in pairwise(keys[place] for place in order)]
+    found = np.zeros(len(keys), dtype=np.int64)
+    found[order] = np.cumsum([False, *steps]) if order else []
+    return found
+
+
+def _buckets(context: TableContext, table: FileTable) -> _Buckets:
+    partitions = table.partitions
     ordered = sorted(range(len(partitions)), key=lambda code: (context.partition_path_of(partitions[code]), partitions[code]))
     rank = np.empty(len(partitions), dtype=np.int64)
     rank[ordered] = np.arange(len(partitions))
-    known, of = np.unique(rank[columns.codes] * _BUCKETS + columns.buckets + _BUCKETS // 2, return_inverse=True)
+    numbers = table.buckets
+    if (np.abs(numbers) >= _BUCKETS // 2).any():  # in damaged manifests
+        numbers = np.unique(numbers, return_inverse=True)[1]
+    known, of = np.unique(rank[table.codes] * _BUCKETS + numbers + _BUCKETS // 2, return_inverse=True)
     newest = np.zeros(len(known), dtype=np.int64)
-    newest[of] = np.arange(len(columns))  # of equal indexes the last one counts
-    return _Places(known % _BUCKETS - _BUCKETS // 2, columns.numbers("total_buckets")[newest], of)
+    newest[of] = np.arange(len(table))  # of equal indexes the last one counts
+    return _Buckets(table.buckets[newest], table.numbers("total_buckets")[newest], of)
 
 
-def _kept_rows(
-    columns: PlacedColumns, places: _Places, keep_bucket: KeepBucket, shows_level: Callable[[int], bool], counts: ScanCounts
-) -> _Ints:
-    pairs = zip(places.buckets.tolist(), places.totals.tolist(), strict=True)
-    kept = np.array([keep_bucket(bucket, total) for bucket, total in pairs], dtype=bool)
-    in_kept = kept[places.of] if len(kept) else np.zeros(0, dtype=bool)
-    levels = columns.numbers("levels")
-    shown_levels = [level for level in np.unique(levels).tolist() if shows_level(level)]
+def _kept_rows(table: FileTable, buckets: _Buckets, pruning: Pruning) -> _Ints:
+    pairs = zip(buckets.numbers.tolist(), buckets.counts.tolist(), strict=True)
+    kept = np.array([pruning.keeps_bucket(bucket, count) for bucket, count in pairs], dtype=bool)
+    in_kept = kept[buckets.of] if len(kept) else np.zeros(0, dtype=bool)
+    levels = table.numbers("levels")
+    shown_levels = [level for level in np.unique(levels).tolist() if pruning.shows_level(level)]
     shown = in_kept & np.isin(levels, shown_levels)
+    counts = pruning.counts
     counts.buckets += len(kept)
     counts.buckets_skipped += int((~kept).sum())
     counts.files_skipped_by_bucket += int((~in_kept).sum())
     counts.files_skipped_by_level += int((in_kept & ~shown).sum())
-    counts.rows_skipped_by_level += int(columns.numbers("row_counts")[in_kept & ~shown].sum())
+    counts.rows_skipped_by_level += int(table.numbers("row_counts")[in_kept & ~shown].sum())
     return np.flatnonzero(shown)
 
 
-def _by_age(columns: PlacedColumns, places: _Places, rows: _Ints) -> _Ints:
-    created = columns.numbers("creation_times")[rows]
-    return np.lexsort((np.where(created == ABSENT, 0, created), columns.numbers("min_sequences")[rows], places.of[rows]))
+def _by_age(table: FileTable, buckets: _Buckets, rows: _Ints, sorts: bool) -> _Ints:
+    """Append tables, and buckets whose stale rows deletion vectors mark: no row depends on another file."""
+    if not sorts:
+        return np.argsort(buckets.of[rows], kind="stable")
+    created = table.numbers("creation_times")[rows]
+    return np.lexsort((np.where(created == ABSENT, 0, created), table.numbers("min_sequences")[rows], buckets.of[rows]))
 
 
 def _in_order(context: TableContext, files: Sequence[DataFileMeta]) -> Sequence[DataFileMeta]:

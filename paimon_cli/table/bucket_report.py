@@ -10,7 +10,7 @@ from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import DataFileMeta, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.table.partition_text import partition_text
 
@@ -46,8 +46,8 @@ class PartitionRow:
 
 def bucket_rows(context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None) -> list[BucketRow]:
     """By partition and bucket."""
-    keep = None if partition is None else partition.matches
-    states = bucket_files(context, snapshot, keep_partition=keep).values()
+    wanted = FileFilter(None if partition is None else partition.matches)
+    states = bucket_files(context, snapshot, wanted).values()
     return sorted((_bucket_row(context, state) for state in states), key=lambda row: (natural_order(row.partition), row.bucket))
 
 

@@ -90,7 +90,7 @@ def file_rows(context: TableContext, snapshot: Snapshot | None, chosen: FileFilt
     """Live files by partition, bucket and level, the newest of a level first."""
     if snapshot is None:
         return []
-    entries = context.manifests.live_entries(snapshot, keep_entry=chosen.keeps)
+    entries = filter(chosen.keeps, context.manifests.live_entries(snapshot))
     vectors = _vector_cardinalities(context, snapshot)
     rows = [FileRow(**_columns(context, entry, vectors)) for entry in entries]
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket, row.level, -row.max_seq, row.file))
@@ -98,7 +98,8 @@ def file_rows(context: TableContext, snapshot: Snapshot | None, chosen: FileFilt
 
 def file_details(context: TableContext, snapshot: Snapshot | None, name: str) -> FileDetails:
     """One live file by name. NotFound when the snapshot does not hold it."""
-    entries = [] if snapshot is None else context.manifests.live_entries(snapshot, keep_entry=lambda e: e.file.file_name == name)
+    live = [] if snapshot is None else context.manifests.live_entries(snapshot)
+    entries = [entry for entry in live if entry.file.file_name == name]
     if snapshot is None or not entries:
         where = "the table has no snapshot" if snapshot is None else f"snapshot {snapshot.id} does not hold it"
         raise NotFound(f"no file {name}", where, f"paimon-cli files ls {context.layout.argument}")

@@ -10,7 +10,7 @@ from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
-from paimon_cli.metadata.data_file import DataFileMeta, IndexManifestEntry
+from paimon_cli.metadata.data_file import DataFileMeta, FileFilter, IndexManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.table.partition_text import partition_text
 
@@ -64,8 +64,8 @@ def vector_rows(
     entries = [e for e in _entries(context, snapshot, chosen, buckets) if e.index_file.index_type == DELETION_VECTORS]
     if snapshot is None or not entries:
         return []
-    bucket_ids = {entry.bucket_id for entry in entries}
-    living = context.manifests.live_entries(snapshot, keep_entry=lambda e: e.bucket_id in bucket_ids)
+    wanted = FileFilter({e.partition for e in entries}.__contains__, {e.bucket for e in entries})
+    living = context.manifests.live_entries(snapshot, wanted)
     files = {(entry.partition, entry.bucket, entry.file.file_name): entry.file for entry in living}
     rows = [row for entry in entries for row in _vector_rows(context, entry, files)]
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket, row.file))

@@ -15,7 +15,7 @@ from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.lsm.sorted_runs import KeyOf, SortedRun, highest_level, sorted_runs
-from paimon_cli.metadata.data_file import ADD, BucketId
+from paimon_cli.metadata.data_file import ADD, BucketId, FileFilter
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.storage.clock_and_names import moment_of_wall_clock
@@ -83,8 +83,8 @@ def lsm_rows(
         )
     if snapshot is None:
         return []
-    keep = None if partition is None else partition.matches
-    states = list(bucket_files(context, snapshot, keep_partition=keep, buckets=buckets or None).values())
+    wanted = FileFilter(None if partition is None else partition.matches, buckets or None)
+    states = list(bucket_files(context, snapshot, wanted).values())
     if buckets and not set(buckets) <= {state.bucket for state in states}:
         expect_buckets(context, buckets, bucket_files(context, snapshot).values())
     full = last_full_compactions(context, snapshot, states)

@@ -92,11 +92,13 @@ def _file(day: int, file: int, low: int, high: int, level: int) -> DataFileMeta:
 
 
 def _manifests(layout: TableLayout, entries: list[ManifestEntry], already: int) -> Iterator[ManifestFileMeta]:
-    for number, (content, inside) in enumerate(encode_manifests(entries, MANIFEST_BYTES), already):
+    end = 0
+    for number, (content, count) in enumerate(encode_manifests(entries, MANIFEST_BYTES), already):
+        inside, end = entries[end : end + count], end + count
         name = f"manifest-{uuid.UUID(int=1)}-{number}"
         Path(layout.manifest(name)).write_bytes(content)
         stats = partition_stats((entry.partition for entry in inside), _TYPES[:1])
-        yield ManifestFileMeta(name, len(content), len(inside), 0, stats, 0, 0, BUCKETS - 1, 0, 5)
+        yield ManifestFileMeta(name, len(content), count, 0, stats, 0, 0, BUCKETS - 1, 0, 5)
 
 
 def _list(layout: TableLayout, name: str, manifests: list[ManifestFileMeta]) -> tuple[str, int]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.commit import manifest_merging
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.commit.manifest_merging import fold
+from paimon_cli.history.live_columns import FileTable
 from paimon_cli.metadata import manifest_columns
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, ManifestEntry
+from paimon_cli.metadata.manifest_columns import ManifestTable
 from tests.commit.commit_tables import data_file, live_names, make_table, partition
 
 ME = CommitIdentity("me")
@@ -25,7 +25,8 @@ def entry(kind: int, name: str, level: int = 0) -> ManifestEntry:
 
 def test_a_fold_drops_pairs_and_keeps_deletes_of_older_files() -> None:
     entries = [entry(ADD, "a"), entry(ADD, "b"), entry(DELETE, "a"), entry(ADD, "a", 5), entry(DELETE, "older")]
-    assert fold(entries) == [entry(ADD, "b"), entry(ADD, "a", 5), entry(DELETE, "older")]
+    table = FileTable.of([ManifestTable.of(entries)])
+    assert table.net().entries() == [entry(ADD, "b"), entry(ADD, "a", 5), entry(DELETE, "older")]
 
 
 def test_many_small_manifests_are_folded_at_the_minimum_count(tmp_path: Path) -> None:
@@ -152,18 +153,19 @@ SMALL_MANIFESTS = {"manifest.target-file-size": "3 kb", "manifest.full-compactio
 
 
 @pytest.mark.parametrize("options", [{}, SMALL_MANIFESTS])
-def test_many_entries_are_merged_as_few_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
+def test_copied_entries_are_those_that_are_encoded_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
     """The same manifests, byte by byte, whether entries are decoded one by one or copied by columns."""
     tables = []
-    for number, many in enumerate((10**9, 0)):
-        monkeypatch.setattr(manifest_merging, "MANY_ENTRIES", many)
-        monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", 0)
+    for number, fewest in enumerate((10**9, 0)):
+        monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", fewest)
         compactions(tmp_path / str(number), {"manifest.merge-min-count": "7", **options})
         context = make_table(tmp_path / str(number), partitioned=True)
         newest = context.snapshots.latest()
         assert newest is not None
         manifests = context.manifests.manifests_of(newest)
         contents = [(tmp_path / str(number) / "manifest" / meta.file_name).read_bytes() for meta in manifests]
-        assert all(piece.records.is_ours for piece in context.manifests.columns(manifests))
+        assert all(piece.records.is_ours == (fewest == 0) for piece in context.manifests.tables(manifests))
         tables.append([(replace(meta, file_name=""), content) for meta, content in zip(manifests, contents, strict=True)])
     assert tables[0] == tables[1]

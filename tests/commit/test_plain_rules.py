@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.commit import manifest_merging
 from paimon_cli.commit.abort import created_files, delete_created_files, files_named_since
 from paimon_cli.commit.attempts import RetryPolicy
 from paimon_cli.commit.bucket_counts import check_bucket_counts
@@ -47,6 +46,7 @@ from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.trace import Step, StepTrace
 from tests.commit.commit_tables import COLUMNS, SteppingClock, data_file, partition
+from tests.history.plain_fold import plain_live, plain_net
 
 ME = CommitIdentity("me")
 SPACES = count()
@@ -306,22 +306,6 @@ def check_line(context: TableContext, meta: ManifestFileMeta) -> list[ManifestEn
     return inside
 
 
-def plain_live(listed: list[ManifestEntry]) -> list[ManifestEntry]:
-    gone = {entry.identity for entry in listed if entry.kind == DELETE}
-    return [entry for entry in listed if entry.kind == ADD and entry.identity not in gone]
-
-
-def plain_fold(listed: list[ManifestEntry]) -> list[ManifestEntry]:
-    folded: list[ManifestEntry] = []
-    for entry in listed:
-        pair = [one for one in folded if one.identity == entry.identity]
-        if entry.kind == DELETE and pair and pair[0].kind == ADD:
-            folded.remove(pair[0])
-        elif not pair:
-            folded.append(entry)
-    return folded
-
-
 def plain_merge(
     context: TableContext, metas: list[ManifestFileMeta], inside: dict[str, list[ManifestEntry]]
 ) -> list[str | list[ManifestEntry]]:
@@ -342,7 +326,7 @@ def plain_merge(
         again = [meta for meta in metas if meta in changing or meets(meta)]
         if len(again) > 1:
             stay: list[str | list[ManifestEntry]] = [meta.file_name for meta in metas if meta not in again]
-            return [*stay, plain_live([entry for meta in again for entry in inside[meta.file_name]])]
+            return [*stay, plain_live([inside[meta.file_name] for meta in again])]
     left: list[str | list[ManifestEntry]] = []
     batch: list[ManifestFileMeta] = []
     for place, meta in enumerate(metas):
@@ -361,7 +345,7 @@ def plain_merge(
             left += [one.file_name for one in batch]
         else:
             left += [one.file_name for one in batch[:begin]]
-            left.append(plain_fold([entry for one in batch[begin:] for entry in inside[one.file_name]]))
+            left.append(plain_net([entry for one in batch[begin:] for entry in inside[one.file_name]]))
         batch = []
     return left
 
@@ -371,7 +355,6 @@ def plain_merge(
 def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(seed)
     if columns:
-        monkeypatch.setattr(manifest_merging, "MANY_ENTRIES", dice.choice([0, 6]))
         monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", 0)
     options = {
         "manifest.target-file-size": f"{dice.choice([1, 3000, 5000, 9000])} b",

@@ -1,4 +1,4 @@
-"""Tables of real writers whose buckets are made from entries, and the same from columns; what is asked of whom on the way."""
+"""Buckets of tables of real writers, and what is asked of storage on the way."""
 
 from __future__ import annotations
 
@@ -10,79 +10,75 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.history import known_manifests, snapshot_history, table_state
-from paimon_cli.history.live_places import live_at
+from paimon_cli.history import known_manifests, snapshot_history
+from paimon_cli.history.live_places import live_files_of_buckets
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import CommittedState, bucket_files, committed_state, expect_buckets
 from paimon_cli.history.tag_history import TagHistory
-from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.data_file import ADD, FileFilter
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.goldens import GOLDENS, Golden, golden_table
+from tests.history.plain_fold import plain_live
 from tests.history.test_schema_history import SCHEMA
 from tests.history.test_snapshot_history import history
 
 TABLES = [golden for golden in GOLDENS if golden.name.startswith(("dv_", "deletion", "dynamic", "dedup_", "overwrite", "append"))]
 
 
-class Told:
-    """Counts the files of each partition that it hears of."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[bytes] = Counter()
-
-    def __call__(self, partition: bytes, files: int) -> None:
-        self.counts += Counter({partition: files})
-
-
 @pytest.mark.parametrize("many", [0, 3, 10**9])
 @pytest.mark.parametrize("golden", TABLES, ids=str)
 def test_a_first_look_reads_every_manifest(golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     """By a process that knows no manifest yet, and again by the same."""
-    monkeypatch.setattr(known_manifests, "MANY_ENTRIES", many)
-    monkeypatch.setattr(known_manifests, "_FEW_BESIDE_MANY", many)
+    monkeypatch.setattr(known_manifests, "_MANY_ENTRIES", many)
+    monkeypatch.setattr(known_manifests, "_MANY_IN_ALL", many)
     url = str(golden_table(golden.writer, golden.name, tmp_path))
     for snapshot in TableContext.open(url).snapshots.newest_first(3):
         context = TableContext.open(url)
         buckets = bucket_files(context, snapshot)
         for places in (list(buckets), list(buckets)[:1]):
-            found = live_at(context, snapshot, places)
+            found = live_files_of_buckets(context, snapshot, places)
             assert {(e.partition, e.bucket, e.file.file_name) for e in found.entries} == {
                 (*place, file.file_name) for place in places for file in buckets[place].files
             }
             partitions = {partition for partition, _ in places}
-            assert found.totals == {(b.partition, b.total_buckets) for b in buckets.values() if b.partition in partitions}
+            told = {(partition, count) for partition, counts in found.bucket_counts.items() for count in counts}
+            assert told == {(b.partition, b.total_buckets) for b in buckets.values() if b.partition in partitions}
 
 
 @pytest.mark.parametrize("golden", TABLES, ids=str)
-def test_buckets_are_the_same_from_entries_and_columns(golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buckets_hold_the_live_entries(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
     for snapshot in context.snapshots.newest_first(4):
-        told_of_entries, told_of_columns = Told(), Told()
-        from_entries = bucket_files(context, snapshot, added=told_of_entries)
-        monkeypatch.setattr(table_state, "MANY_ENTRIES", 0)
-        from_columns = bucket_files(context, snapshot, added=told_of_columns)
-        nothing = committed_state(bucket_files(context, snapshot, lambda partition: False))
-        monkeypatch.undo()
-        assert nothing == CommittedState({}, {})
-        assert isinstance(from_columns, table_state.ColumnBuckets)
-        assert dict(from_columns) == from_entries and len(from_columns) == len(from_entries)
-        assert {place: from_columns.totals(place) for place in from_columns} == {
-            place: (bucket.total_buckets, len(bucket.files)) for place, bucket in from_entries.items()
-        }
-        assert told_of_entries.counts == told_of_columns.counts
-        assert committed_state(from_columns) == committed_state(from_entries)
+        batches = list(context.manifests.entries(context.manifests.manifests_of(snapshot)))
+        live = plain_live(batches)
+        assert context.manifests.live_entries(snapshot) == live
+        wanted = CountingFilter()
+        found = bucket_files(context, snapshot, wanted)
+        assert list(found) == list(dict.fromkeys(entry.bucket_id for entry in live)) and len(found) == len(list(found))
+        for bucket_id, bucket in found.items():
+            here = [entry for entry in live if entry.bucket_id == bucket_id]
+            indexes = [e.index_file for e in context.manifests.index_entries(snapshot) if e.bucket_id == bucket_id]
+            expected = (here[-1].total_buckets, tuple(entry.file for entry in here), tuple(indexes))
+            assert (bucket.bucket_id, bucket.total_buckets, bucket.files, bucket.index_files) == (bucket_id, *expected)
+        assert wanted.counts == Counter(entry.partition for batch in batches for entry in batch if entry.kind == ADD)
+        state = committed_state(found)
+        assert state.total_buckets == {bucket_id: bucket.total_buckets for bucket_id, bucket in found.items()}
+        assert state.max_sequences == {i: max(file.max_sequence_number for file in b.files) for i, b in found.items()}
+        nothing = committed_state(bucket_files(context, snapshot, FileFilter(lambda partition: False)))
+        assert nothing == CommittedState({}, {}) == committed_state(bucket_files(context, None))
 
 
-def test_whoever_keeps_entries_is_asked_about_added_ones_only(tmp_path: Path) -> None:
-    context = TableContext.open(str(golden_table("java-0.9", "dedup_partitioned", tmp_path)))
-    snapshot = context.snapshots.latest()
-    assert snapshot is not None
-    asked: list[int] = []
-    everything = context.manifests.live_entries(snapshot)
-    assert context.manifests.live_entries(snapshot, keep_entry=lambda e: not asked.append(e.kind)) == everything
-    assert set(asked) == {ADD} and len(asked) > len(everything)
+class CountingFilter(FileFilter):
+    """Wants everything, and counts the files of each partition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[bytes] = Counter()
+
+    def count_files(self, partition: bytes, files: int) -> None:
+        self.counts += Counter({partition: files})
 
 
 def test_a_schema_that_vanishes_is_passed_over(tmp_path: Path) -> None:
@@ -135,17 +131,17 @@ def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """As columns or objects, so that what is kept stays within bounds."""
     url = str(golden_table("java-0.9", "dedup_partitioned", tmp_path))
     for many in (0, 10**9):
-        monkeypatch.setattr(known_manifests, "MANY_ENTRIES", many)
-        monkeypatch.setattr(known_manifests, "_FEW_BESIDE_MANY", many)
+        monkeypatch.setattr(known_manifests, "_MANY_ENTRIES", many)
+        monkeypatch.setattr(known_manifests, "_MANY_IN_ALL", many)
         context = TableContext.open(url)
         snapshot = context.snapshots.latest()
         assert snapshot is not None
-        live_at(context, snapshot, list(bucket_files(context, snapshot)))
-        kept = context.known_manifests._known
+        live_files_of_buckets(context, snapshot, list(bucket_files(context, snapshot)))
+        kept = context.manifest_cache._cached
         assert kept and all(known.size > 0 for known in kept.values())
         monkeypatch.setattr(known_manifests, "_MOST_BYTES", 0)
-        live_at(context, snapshot, list(bucket_files(context, snapshot)))
-        assert not context.known_manifests._known
+        live_files_of_buckets(context, snapshot, list(bucket_files(context, snapshot)))
+        assert not context.manifest_cache._cached
         monkeypatch.undo()
 
 

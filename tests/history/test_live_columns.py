@@ -1,4 +1,4 @@
-"""Files that are alive by columns are those of the plain fold over entries."""
+"""The live files of a table are those of the plain fold over entries."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.commit.manifest_merging import fold
-from paimon_cli.history import known_manifests, table_state
-from paimon_cli.history.live_columns import deleted_partitions, folded_columns, live_columns
-from paimon_cli.history.live_places import live_at
-from paimon_cli.history.manifest_reader import live
+from paimon_cli.history import known_manifests
+from paimon_cli.history.live_columns import FileTable, deleted_partitions
+from paimon_cli.history.live_places import live_files_of_buckets
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files, committed_state
 from paimon_cli.metadata import manifest_columns
-from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta, ManifestEntry, SimpleStats
-from paimon_cli.metadata.manifest_columns import columns_of, decode_manifest_columns
+from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, DataFileMeta, FileFilter, ManifestEntry, SimpleStats
+from paimon_cli.metadata.manifest_columns import ManifestTable, decode_manifests
 from paimon_cli.metadata.manifest_file import encode_manifest
+from tests.history.plain_fold import plain_live, plain_net
 from tests.tables import make_table, write
 
 PARTITIONS = [bytes([number]) * size for number, size in ((1, 20), (2, 20), (3, 28))]
@@ -40,35 +39,47 @@ def random_entries(source: random.Random, count: int, names: int) -> list[Manife
     return entries
 
 
+class Counting(FileFilter):
+    """Wants one partition, and notes what it is asked."""
+
+    def __init__(self, partition: bytes | None, buckets: list[int] | None) -> None:
+        super().__init__(None, buckets)
+        self.partition = partition
+        self.asked: list[bytes] = []
+        self.seen: dict[bytes, int] = {}
+
+    def keeps_partition(self, partition: bytes) -> bool:
+        self.asked.append(partition)
+        return self.partition in (None, partition)
+
+    def count_files(self, partition: bytes, files: int) -> None:
+        self.seen[partition] = self.seen.get(partition, 0) + files
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", 0)
     source = random.Random(seed)
     count = source.choice([0, 1, 5, 40, 400])
     batches = [random_entries(source, count, source.choice([2, 30, 500])) for _ in range(source.randrange(4))]
-    pieces = [columns_of(batch) for batch in batches]
+    pieces = [ManifestTable.of(batch) for batch in batches]
     if seed % 2:
         files = [(f"m{number}", encode_manifest(batch)) for number, batch in enumerate(batches)]
-        pieces = [piece for file in files for piece in decode_manifest_columns([file])]
+        pieces = [piece for file in files for piece in decode_manifests([file])]
     keep, bucket = source.choice([None, PARTITIONS[0], PARTITIONS[2]]), source.choice([None, 1])
-    seen: dict[bytes, int] = {}
-    asked: list[bytes] = []
-    found = live_columns(
-        pieces,
-        None if keep is None else lambda partition: not asked.append(partition) and partition == keep,
-        None if bucket is None else [bucket],
-        lambda partition, files: seen.update({partition: seen.get(partition, 0) + files}),
-    )
-    expected = [e for e in live(batches) if keep in (None, e.partition) and bucket in (None, e.bucket)]
-    assert [found.entry(row) for row in range(len(found))] == expected
+    wanted = Counting(keep, None if bucket is None else [bucket])
+    found = FileTable.of(pieces, wanted).live()
+    asked, seen = wanted.asked, wanted.seen
+    expected = [e for e in plain_live(batches) if keep in (None, e.partition) and bucket in (None, e.bucket)]
+    assert [found.entry(row) for row in range(len(found))] == expected == found.entries()
     assert [found.partitions[code] for code in found.codes] == [entry.partition for entry in expected]
     assert found.numbers("levels").tolist() == [entry.file.level for entry in expected]
     assert len(asked) == len(set(asked))
     added = [entry.partition for batch in batches for entry in batch if entry.kind == ADD]
     assert {p: n for p, n in seen.items() if n} == {p: added.count(p) for p in set(added)}
     places = {entry.bucket_id: None for entry in expected}
-    assert list(found.rows_by_place) == list(places)
-    assert found.greatest_by_place("max_sequences") == {
+    assert list(found.rows_by_bucket) == list(places)
+    assert found.greatest_by_bucket("max_sequences") == {
         place: max(e.file.max_sequence_number for e in expected if e.bucket_id == place) for place in places
     }
 
@@ -77,10 +88,10 @@ def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch)
 def test_folding_keeps_deletes_of_older_files(seed: int) -> None:
     source = random.Random(seed)
     batches = [random_entries(source, source.choice([0, 1, 40]), source.choice([2, 30])) for _ in range(source.randrange(1, 4))]
-    found = folded_columns(map(columns_of, batches))
-    assert [found.entry(row) for row in range(len(found))] == fold(entry for batch in batches for entry in batch)
+    found = FileTable.of(map(ManifestTable.of, batches)).net()
+    assert [found.entry(row) for row in range(len(found))] == plain_net(entry for batch in batches for entry in batch)
     deletes = {entry.partition for batch in batches for entry in batch if entry.kind == DELETE}
-    assert deleted_partitions(map(columns_of, batches)) == deletes
+    assert deleted_partitions(map(ManifestTable.of, batches)) == deletes
 
 
 def test_what_a_commit_is_checked_against(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,19 +100,25 @@ def test_what_a_commit_is_checked_against(tmp_path: Path, monkeypatch: pytest.Mo
         write(context, [{"dt": f"{k % 3}", "k": k} for k in range(20)])
     snapshot = context.snapshots.latest()
     assert snapshot is not None
-    places = list(bucket_files(context, snapshot))[1:3]
-    found = []
+    bucket_ids = list(bucket_files(context, snapshot))[1:3]
     for many in (10**9, 0):
-        monkeypatch.setattr(known_manifests, "MANY_ENTRIES", many)
-        monkeypatch.setattr(known_manifests, "_FEW_BESIDE_MANY", 0)
+        monkeypatch.setattr(known_manifests, "_MANY_ENTRIES", many)
+        monkeypatch.setattr(known_manifests, "_MANY_IN_ALL", 0)
         context = TableContext.open(context.url)
-        monkeypatch.setattr(table_state, "MANY_ENTRIES", many)
-        found.append((live_at(context, snapshot, places), committed_state(bucket_files(context, snapshot))))
-    assert found[0] == found[1]
-    at_places = found[0][0]
-    assert {entry.bucket_id for entry in at_places.entries} == set(places) and len(at_places.entries) == 6
-    assert at_places.totals == {(partition, 2) for partition, _ in places}
-    assert live_at(context, snapshot, [(places[0][0], 7)]).entries == []
+        found = live_files_of_buckets(context, snapshot, bucket_ids)
+        assert {entry.bucket_id for entry in found.entries} == set(bucket_ids) and len(found.entries) == 6
+        assert found.bucket_counts == {partition: {2} for partition, _ in bucket_ids}
+        assert live_files_of_buckets(context, snapshot, [BucketId(bucket_ids[0].partition, 7)]).entries == []
+    everything = bucket_files(context, snapshot)
+    state = committed_state(everything)
+    assert state.total_buckets == dict.fromkeys(everything, 2)
+    assert state.max_sequences == {i: max(f.max_sequence_number for f in b.files) for i, b in everything.items()}
+
+
+def test_numbers_that_are_no_kind_are_not_live() -> None:
+    (entry,) = random_entries(random.Random(1), 1, 1)
+    odd = [replace(entry, kind=kind) for kind in (ADD, 2)]
+    assert FileTable.of([ManifestTable.of(odd)]).live().entries() == plain_live([odd]) == odd[:1]
 
 
 def test_equal_hashes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,5 +126,5 @@ def test_equal_hashes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(module, "_identity_hashes", lambda columns: columns.buckets * 0)
     batch = random_entries(random.Random(1), 200, 30)
-    found = live_columns([columns_of(batch)])
-    assert [found.entry(row) for row in range(len(found))] == live([batch])
+    found = FileTable.of([ManifestTable.of(batch)]).live()
+    assert [found.entry(row) for row in range(len(found))] == plain_live([batch])

@@ -12,10 +12,12 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history import manifest_reader
-from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone, live
+from paimon_cli.history.live_columns import FileTable
+from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, FileFilter, ManifestEntry
+from paimon_cli.metadata.manifest_columns import ManifestTable
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, live_names, make_table
 from tests.goldens import GOLDENS, Golden, golden_table
@@ -44,8 +46,7 @@ def entry(kind: int, name: str, level: int = 0) -> ManifestEntry:
 
 def test_the_fold_is_set_wise() -> None:
     batches = [[entry(DELETE, "a"), entry(ADD, "a", 5)], [entry(ADD, "a"), entry(ADD, "b")], [entry(DELETE, "gone")]]
-    assert live(batches) == [entry(ADD, "a", 5), entry(ADD, "b")]
-    assert live(batches, lambda e: e.file.level == 0) == [entry(ADD, "b")], "a filter on ADDs never brings a file back"
+    assert FileTable.of(map(ManifestTable.of, batches)).live().entries() == [entry(ADD, "a", 5), entry(ADD, "b")]
 
 
 def commits(tmp_path: Path, count: int) -> TableContext:
@@ -70,7 +71,7 @@ def test_manifests_are_pruned_before_they_are_read(tmp_path: Path) -> None:
     for meta in context.manifests.manifests_of(snapshot):
         if meta.min_bucket == 0:
             (tmp_path / "manifest" / meta.file_name).unlink()
-    entries = context.manifests.live_entries(snapshot, keep_manifest=lambda meta: meta.max_bucket == 1)
+    entries = context.manifests.live_entries(snapshot, FileFilter(buckets=[1]))
     assert [e.file.file_name for e in entries] == ["f01", "f03"]
 
 
@@ -122,7 +123,7 @@ def test_what_a_commit_added_and_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 8])
-@pytest.mark.parametrize("how", ["entries", "columns", "columns_of_each"])
+@pytest.mark.parametrize("how", ["entries", "tables", "tables_of_each"])
 def test_a_manifest_of_another_size_is_damaged_whichever_way_it_is_read(tmp_path: Path, how: str, threads: int) -> None:
     context = commits(tmp_path, 6)
     snapshot = context.snapshots.get(6)
@@ -189,9 +190,9 @@ def test_columns_come_in_the_order_of_their_manifests(tmp_path: Path, monkeypatc
     reader = ManifestReader(context.storage, context.layout, threads)
     manifests = reader.manifests_of(context.snapshots.get(7))
     names = [f"f{number:02}" for number in range(7)]
-    assert [piece.entry(row).file.file_name for piece in reader.columns(manifests) for row in range(len(piece))] == names
-    each = [[piece.entry(0).file.file_name for piece in pieces] for pieces in reader.columns_of_each(manifests)]
-    assert each == [[name] for name in names] and list(reader.columns([])) == []
+    assert [piece.entry(row).file.file_name for piece in reader.tables(manifests) for row in range(len(piece))] == names
+    each = [[piece.entry(0).file.file_name for piece in pieces] for pieces in reader.tables_of_each(manifests)]
+    assert each == [[name] for name in names] and list(reader.tables([])) == []
 
 
 def test_a_missing_index_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_path: Path) -> None:

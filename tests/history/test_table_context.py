@@ -16,6 +16,7 @@ from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.maintain.branches import create_branch
+from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.storage.clock_and_names import RandomNames, SystemClock
 from paimon_cli.storage.confined_storage import ConfinedStorage
 from paimon_cli.storage.local_storage import LocalStorage
@@ -109,8 +110,8 @@ def test_buckets_of_a_real_table_with_their_vectors(tmp_path: Path) -> None:
     indexes = {index.file_name for bucket in buckets.values() for index in bucket.index_files}
     assert indexes and indexes <= {e.index_file.file_name for e in context.manifests.index_entries(latest)}
     one = next(iter(buckets))
-    assert set(bucket_files(context, latest, lambda p: p == one[0], [one[1]])) == {one}
-    assert bucket_files(context, latest, buckets=[99]) == {}
+    assert set(bucket_files(context, latest, FileFilter(lambda p: p == one[0], [one[1]]))) == {one}
+    assert bucket_files(context, latest, FileFilter(buckets=[99])) == {}
     assert bucket_files(context, None) == {}
 
 
@@ -122,7 +123,7 @@ def test_at_schema_changes_the_columns_and_keeps_the_options(tmp_path: Path) -> 
     assert context.at_schema(context.schema.id) is context
 
 
-@pytest.mark.parametrize("module", ["history.table_state", "history.live_places", "history.tag_history", "commit.committer"])
+@pytest.mark.parametrize("module", ["history.table_context", "history.table_state", "history.tag_history"])
 def test_metadata_alone_loads_no_arrow_and_no_avro(module: str) -> None:
     heavy = "{'pyarrow', 'fastavro', 'fsspec', 'numpy'}"
     code = f"import sys, paimon_cli.{module}; print(sorted({heavy} & set(sys.modules)))"
@@ -177,3 +178,18 @@ def test_a_context_is_opened_with_what_it_is_given(tmp_path: Path) -> None:
     plain = TableContext.open(str(tmp_path))
     assert isinstance(plain.clock, SystemClock) and isinstance(plain.names, RandomNames) and isinstance(plain.trace, NoTrace)
     assert isinstance(plain.storage, ConfinedStorage) and plain.branch == "main"
+
+
+@pytest.mark.parametrize(
+    ("given", "directory"),
+    [(None, ""), ("", ""), ("/", ""), ("data", "data/"), ("/data/", "data/"), ("//a/b//", "a/b/"), (" x ", " x /")],
+)
+def test_where_files_lie(tmp_path: Path, given: str | None, directory: str) -> None:
+    context = make_table(tmp_path / "t", partitioned=True)
+    if given is not None:
+        context = replace(context, options=context.options.with_overrides({"data-file.path-directory": given}))
+    day = partition("2024-01-01")
+    assert context.bucket_directory(day, 3) == f"{context.url}/{directory}dt=2024-01-01/bucket-3"
+    assert context.data_file_path_of(day, 3, "f") == f"{context.url}/{directory}dt=2024-01-01/bucket-3/f"
+    assert context.data_file_path(day, -2, data_file("g")) == f"{context.url}/{directory}dt=2024-01-01/bucket-postpone/g"
+    assert context.bucket_path(day, 3) == "dt=2024-01-01/bucket-3"

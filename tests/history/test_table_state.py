@@ -10,14 +10,13 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
-from paimon_cli.history import table_state
-from paimon_cli.history.live_columns import placed_columns
+from paimon_cli.history.live_columns import FileTable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, CommittedState, bucket_files, committed_state, expect_buckets
 from paimon_cli.metadata import manifest_columns
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.data_file import EMPTY_ROW, FileFilter, ManifestFileMeta
 from tests.commit import commit_tables
 from tests.tables import make_table, write
 
@@ -40,9 +39,9 @@ def test_picked_buckets_are_those_of_all(table, monkeypatch, fewest):
     assert len(everything) == 6 and all(len(bucket.files) == 3 for bucket in everything.values())
     chosen = next(iter(everything))[0]
     asked: list[bytes] = []
-    found = bucket_files(table, snapshot, lambda partition: not asked.append(partition) and partition == chosen)
-    assert found == {place: bucket for place, bucket in everything.items() if place[0] == chosen} and len(asked) == 18
-    assert bucket_files(table, snapshot, buckets=[1]) == {p: bucket for p, bucket in everything.items() if p[1] == 1}
+    found = bucket_files(table, snapshot, FileFilter(lambda partition: not asked.append(partition) and partition == chosen))
+    assert found == {place: bucket for place, bucket in everything.items() if place[0] == chosen} and len(asked) == 3
+    assert bucket_files(table, snapshot, FileFilter(buckets=[1])) == {p: bucket for p, bucket in everything.items() if p[1] == 1}
 
 
 def test_buckets_that_are_not_there_are_told_from_those_that_are_empty(tmp_path):
@@ -66,10 +65,23 @@ def test_buckets_that_are_not_there_are_told_from_those_that_are_empty(tmp_path)
         expect_buckets(own, [0], [])
 
 
-@pytest.mark.parametrize("many", [0, 10**9])
-def test_manifests_of_other_buckets_are_not_read(tmp_path, monkeypatch, many):
-    """And whoever drops manifests by their partitions does not hear of those files."""
-    monkeypatch.setattr(table_state, "MANY_ENTRIES", many)
+class NotingFilter(FileFilter):
+    """Notes the files that it hears of; keeps one manifest only if it is named."""
+
+    def __init__(self, buckets: list[int] | None = None, manifest: str | None = None) -> None:
+        super().__init__(buckets=buckets)
+        self.manifest = manifest
+        self.heard: list[tuple[bytes, int]] = []
+
+    def keeps_manifest(self, manifest: ManifestFileMeta) -> bool:
+        return super().keeps_manifest(manifest) and self.manifest in (None, manifest.file_name)
+
+    def count_files(self, partition: bytes, files: int) -> None:
+        self.heard.append((partition, files))
+
+
+def test_manifests_of_other_buckets_are_not_read(tmp_path):
+    """A filter that drops manifests does not hear of the files in them."""
     context = commit_tables.make_table(tmp_path / "t")
     for number in range(4):
         message = CommitMessage(EMPTY_ROW, number, 4, new_files=(commit_tables.data_file(f"f{number}"),))
@@ -78,14 +90,14 @@ def test_manifests_of_other_buckets_are_not_read(tmp_path, monkeypatch, many):
     names = {meta.min_bucket: meta.file_name for meta in context.manifests.manifests_of(snapshot)}
     for number in (0, 3):
         Path(context.layout.manifest(names[number])).unlink()
-    heard: list[tuple[bytes, int]] = []
-    found = bucket_files(context, snapshot, buckets=[1, 2], added=lambda *said: heard.append(said))
+    wanted = NotingFilter([1, 2])
+    found = bucket_files(context, snapshot, wanted)
     assert {place: [f.file_name for f in found[place].files] for place in found} == {
         (EMPTY_ROW, 1): ["f1"],
         (EMPTY_ROW, 2): ["f2"],
     }
-    assert sum(count for _, count in heard) == 2
-    only = bucket_files(context, snapshot, keep_manifest=lambda meta: meta.file_name == names[1])
+    assert sum(count for _, count in wanted.heard) == 2
+    only = bucket_files(context, snapshot, NotingFilter(manifest=names[1]))
     assert list(only) == [(EMPTY_ROW, 1)] and len(only) == 1
     with pytest.raises(DamagedFile):
         bucket_files(context, snapshot)
@@ -103,8 +115,8 @@ def test_offsets_of_words_are_one_for_all_or_one_an_entry(tmp_path):
     for number, name in enumerate(names):
         message = CommitMessage(EMPTY_ROW, number % 2, 2, new_files=(commit_tables.data_file(name),))
         Committer(context).commit([message], CommitIdentity("me"))
-    pieces = context.manifests.columns_of_each(context.manifests.manifests_of(context.snapshots.latest()))
-    columns = placed_columns(piece for some in pieces for piece in some)
+    pieces = context.manifests.tables_of_each(context.manifests.manifests_of(context.snapshots.latest()))
+    columns = FileTable.of(piece for some in pieces for piece in some)
     assert len(columns.pieces) == 3
 
     def expected(*offsets: int) -> list[int]:

@@ -19,7 +19,7 @@ from paimon_cli.metadata.avro_container import SYNC_SIZE, ContainerWriter, encod
 from paimon_cli.metadata.avro_numbers import NotColumnar
 from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry, SimpleStats
-from paimon_cli.metadata.manifest_columns import EntryColumns, columns_of, decode_manifest_columns
+from paimon_cli.metadata.manifest_columns import ManifestTable, decode_manifests
 from paimon_cli.metadata.manifest_file import ENTRY, _entry_record, decode_manifest
 from tests.goldens import GOLDENS, golden_table
 
@@ -50,10 +50,10 @@ def manifest(entries: list[ManifestEntry], per_block: int) -> bytes:
     return sink.getvalue()
 
 
-def assert_same(found: list[EntryColumns], expected: list[ManifestEntry]) -> None:
-    plain = columns_of(expected)
+def assert_same(found: list[ManifestTable], expected: list[ManifestEntry]) -> None:
+    plain = ManifestTable.of(expected)
     entries = [columns.entry(row) for columns in found for row in range(len(columns))]
-    assert entries == expected
+    assert entries == expected == [entry for columns in found for entry in columns.entries()]
     for name in ("kinds", "buckets", "total_buckets", "levels", "sizes", "row_counts", "min_sequences", "max_sequences"):
         assert np.concatenate([getattr(c, name) for c in found] or [[]]).tolist() == getattr(plain, name).tolist(), name
     times = [None if t == ABSENT else t for c in found for t in c.creation_times.tolist()]
@@ -71,8 +71,8 @@ def assert_same(found: list[EntryColumns], expected: list[ManifestEntry]) -> Non
 def test_columns_are_those_of_the_entries(manifests):
     files = [(f"manifest-{number}", manifest(entries, size)) for number, (entries, size) in enumerate(manifests)]
     expected = list(chain.from_iterable(entries for entries, _ in manifests))
-    assert_same(list(decode_manifest_columns(files)), expected)
-    for columns in decode_manifest_columns(files):
+    assert_same(list(decode_manifests(files)), expected)
+    for columns in decode_manifests(files):
         backwards = columns.take(np.arange(len(columns))[::-1])
         assert [backwards.entry(row) for row in range(len(columns))] == [columns.entry(row) for row in range(len(columns))][::-1]
 
@@ -88,14 +88,14 @@ def test_manifests_of_other_writers(golden, tmp_path):
         expected = [entry for path, data in files for entry in decode_manifest(data, path)]
     except PaimonError as refused:
         with pytest.raises(type(refused)):
-            list(decode_manifest_columns(files))
+            list(decode_manifests(files))
         return
-    assert_same(list(decode_manifest_columns(files)), expected)
+    assert_same(list(decode_manifests(files)), expected)
 
 
 def test_long_numbers_fall_back():
     entry = _entry(sequence=2**62)
-    [columns] = decode_manifest_columns([("m", manifest([entry], 1))])
+    [columns] = decode_manifests([("m", manifest([entry], 1))])
     assert columns.entry(0) == entry and columns.max_sequences.tolist() == [2**62]
 
 
@@ -104,7 +104,7 @@ def test_few_records_are_much_longer_than_the_others(size):
     entries = [_entry(sequence=number) for number in range(60)]
     for place in (7, 31, 32, 59):
         entries[place] = replace(entries[place], file=replace(entries[place].file, embedded_file_index=bytes([place]) * size))
-    assert_same(list(decode_manifest_columns([("m", manifest(entries, 4))])), entries)
+    assert_same(list(decode_manifests([("m", manifest(entries, 4))])), entries)
 
 
 def test_arrays_of_many_lengths_in_many_pieces():
@@ -138,10 +138,10 @@ def test_damaged_blocks_are_refused_as_the_plain_reader_refuses_them():
         except PaimonError as error:
             refused += 1
             with pytest.raises(type(error)):
-                for columns in decode_manifest_columns([("m", content)]):
+                for columns in decode_manifests([("m", content)]):
                     [columns.entry(row) for row in range(len(columns))]
             continue
-        assert_same(list(decode_manifest_columns([("m", content)])), expected)
+        assert_same(list(decode_manifests([("m", content)])), expected)
     assert 20 < refused < 180
 
 
@@ -153,7 +153,7 @@ def test_a_record_that_holds_itself():
 
 def test_what_is_no_manifest():
     with pytest.raises(DamagedFile, match="some/path"):
-        list(decode_manifest_columns([("some/path", b"Obj\x01nonsense")]))
+        list(decode_manifests([("some/path", b"Obj\x01nonsense")]))
 
 
 @given(st.lists(BYTES, max_size=20))
@@ -194,6 +194,6 @@ def test_blocks_without_a_partition_are_left_out():
     entries = [replace(_entry(sequence=number), partition=bytes([number // 4 + 65]) * 20) for number in range(40)]
     files = [("a", manifest(entries[:24], 3)), ("b", manifest(entries[24:], 3))]
     for wanted in ([entries[9].partition], [entries[0].partition, entries[39].partition], [b"none of them"], []):
-        found = [c.entry(row) for c in decode_manifest_columns(files, wanted) for row in range(len(c))]
+        found = [c.entry(row) for c in decode_manifests(files, wanted) for row in range(len(c))]
         assert [e for e in found if e.partition in wanted] == [e for e in entries if e.partition in wanted]
         assert len(found) <= 12 * len(wanted)

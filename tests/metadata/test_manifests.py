@@ -93,9 +93,9 @@ def test_the_fields_newer_than_0_9_are_nullable_and_null_first() -> None:
 def test_big_manifests_roll_between_blocks() -> None:
     entries = [ManifestEntry(ADD, EMPTY_ROW, number, 2, FILE) for number in range(3500)]
     rolled = list(encode_manifests(entries, 1))
-    assert [len(inside) for _, inside in rolled] == [1000, 1000, 1000, 500]
+    assert [count for _, count in rolled] == [1000, 1000, 1000, 500]
     assert [entry for data, _ in rolled for entry in decode_manifest(data, "m")] == entries
-    assert [len(inside) for _, inside in encode_manifests(entries, 1 << 20)] == [3500]
+    assert [count for _, count in encode_manifests(entries, 1 << 20)] == [3500]
     assert list(encode_manifests([], 1)) == []
 
 

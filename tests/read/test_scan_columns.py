@@ -1,57 +1,118 @@
-"""Plans on columns are the plans that look at one file after the other."""
+"""Splits are those of a plain plan that looks at one file after the other."""
 
 from __future__ import annotations
 
 import pickle
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from paimon_cli.history import table_state
+from paimon_cli.history import manifest_reader
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles, bucket_files
+from paimon_cli.lsm.sorted_runs import key_sections
+from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.read import scan_plan
+from paimon_cli.read.file_bounds import TableBounds
 from paimon_cli.read.planned_splits import PlannedSplits
-from paimon_cli.read.predicate import parse_predicate
+from paimon_cli.read.predicate import Predicate, parse_predicate
 from paimon_cli.read.scan_plan import ScanPlan, plan_scan
+from paimon_cli.read.split import Split
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.tables import compact, make_table, write
 
 COLUMNS = {"dt": "STRING NOT NULL", "k": "INT NOT NULL", "s": "STRING NOT NULL", "v": "INT"}
 
 
-def both_plans(
-    context: TableContext, snapshot: Snapshot | None, monkeypatch: pytest.MonkeyPatch, where: str | None = None, **asked: object
-) -> tuple[ScanPlan, ScanPlan]:
+class PlainPlan:
+    """The splits of a snapshot, bucket by bucket and file by file."""
+
+    def __init__(self, context: TableContext, predicate: Predicate | None = None) -> None:
+        self.context, self.predicate, self.bounds = context, predicate, TableBounds(context)
+
+    def splits(
+        self,
+        snapshot: Snapshot | None,
+        keep_partition: Callable[[bytes], bool] = lambda partition: True,
+        buckets: list[int] | None = None,
+        read_optimized: bool = False,
+    ) -> list[Split]:
+        context, found = self.context, []
+        whole = sorted(bucket_files(context, snapshot).values(), key=lambda b: (context.partition_path_of(b.partition), b.bucket))
+        for bucket in whole:
+            if bucket.bucket < 0 or not keep_partition(bucket.partition) or (buckets and bucket.bucket not in buckets):
+                continue
+            if self.may_match(self.bounds.of_partition(bucket.partition)):
+                top = context.options.num_levels - 1
+                hides = context.schema.primary_keys and context.options.hides_level_0
+                files = [file for file in bucket.files if not (hides and file.level == 0)]
+                files = [file for file in files if file.level == top or not (read_optimized and context.schema.primary_keys)]
+                found += self.of_bucket(bucket, files)
+        return found
+
+    def of_bucket(self, bucket: BucketFiles, files: list[DataFileMeta]) -> list[Split]:
+        if not self.context.schema.primary_keys or self.context.options.vectors_replace_merging:
+            sections = [[file] for file in sorted(files, key=lambda f: (f.min_sequence_number, f.creation_time_millis or 0))]
+        else:
+            files = [file for file in files if self.may_match(self.bounds.of_keys(bucket.partition, file))]
+            runs = key_sections(files, self.context.key_of)
+            sections = [[file for run in section for file in run.files] for section in runs]
+        mixes = self.context.options.merge_engine != "deduplicate"
+        sections = [
+            members
+            for members in sections
+            if (len(members) > 1 and mixes) or any(self.may_match(self.bounds.of_file(bucket.partition, f)) for f in members)
+        ]
+        limit, least = self.context.options.split_target_size, self.context.options.split_open_file_cost
+        packs: list[list[list[DataFileMeta]]] = []
+        filled = 0
+        for members in sections:
+            weight = max(sum(file.file_size for file in members), least)
+            if not packs or filled + weight > limit:
+                packs.append([])
+                filled = 0
+            packs[-1].append(members)
+            filled += weight
+        return [
+            Split(replace(bucket, files=tuple(f for members in pack for f in members)), any(len(members) > 1 for members in pack))
+            for pack in packs
+        ]
+
+    def may_match(self, bounds: object) -> bool:
+        return self.predicate is None or self.predicate.may_match(bounds)  # type: ignore[arg-type]
+
+
+def assert_planned(context: TableContext, snapshot: Snapshot | None, where: str | None = None, **asked: object) -> ScanPlan:
     predicate = None if where is None else parse_predicate(where, context.schema)
-    plans = []
-    for many in (10**9, 0):
-        monkeypatch.setattr(table_state, "MANY_ENTRIES", many)
-        plans.append(plan_scan(context, snapshot, predicate, **asked))  # type: ignore[arg-type]
-    return plans[0], plans[1]
-
-
-UNCOUNTED = ("partitions", "partitions_skipped", "files", "files_skipped_by_partition")
-
-
-def assert_same(plain: ScanPlan, fast: ScanPlan, skips_blocks: bool = False) -> None:
-    assert list(fast.splits) == list(plain.splits) and fast.splits == plain.splits
-    assert fast.counts.files <= plain.counts.files
-    same = {name: getattr(plain.counts, name) for name in UNCOUNTED} if skips_blocks else {}
-    assert replace(fast.counts, **same) == plain.counts
-    assert (fast.size, fast.row_count, fast.splits_to_merge) == (plain.size, plain.row_count, plain.splits_to_merge)
-    assert fast.splits[:2] == plain.splits[:2]
+    plan = plan_scan(context, snapshot, predicate, **asked)  # type: ignore[arg-type]
+    if predicate is not None:
+        asked = {**asked, "buckets": asked.get("buckets")}
+    expected = PlainPlan(context, predicate).splits(snapshot, **asked)  # type: ignore[arg-type]
+    if predicate is not None:  # rows of other buckets do not match: those are left out too
+        holding = {b.total_buckets: predicate.buckets(b.total_buckets) for b in bucket_files(context, snapshot).values()}
+        expected = [s for s in expected if (known := holding[s.bucket.total_buckets]) is None or s.bucket.bucket in known]
+    assert list(plan.splits) == expected and plan.splits == tuple(expected) and plan.splits[:2] == tuple(expected[:2])
+    sizes = (sum(s.size for s in expected), sum(s.row_count for s in expected), sum(s.needs_merge for s in expected))
+    assert (plan.size, plan.row_count, plan.splits_to_merge) == sizes
+    counts, left = plan.counts, sum(len(split.bucket.files) for split in expected)
+    skipped = counts.files_skipped_by_partition + counts.files_skipped_by_bucket + counts.files_skipped_by_level
+    skipped += counts.files_skipped_by_key + counts.files_skipped_by_value + counts.files_skipped_by_index
+    dead = counts.files - left - skipped
+    assert dead >= 0, "files that were added, are live, and neither read nor skipped"
+    return plan
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
-def test_plans_of_golden_tables(golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_of_golden_tables(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
     for snapshot in islice(context.snapshots.newest_first(), 4):
-        for asked in ({}, {"read_optimized": True}, {"buckets": [1]}):
-            assert_same(*both_plans(context, snapshot, monkeypatch, **asked))
+        assert_planned(context, snapshot)
+        assert_planned(context, snapshot, read_optimized=True)
+        assert_planned(context, snapshot, buckets=[1])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -67,44 +128,50 @@ def test_plans_of_random_tables(seed: int, tmp_path: Path, monkeypatch: pytest.M
         if source.random() < 0.4:
             compact(context, strategy="full")
     snapshot = context.snapshots.latest()
-    for where in (None, "dt = '1'", "dt > '0'", "dt = 'none'", "k = 3", "dt = '1' AND k < 4"):
-        assert_same(*both_plans(context, snapshot, monkeypatch, where), where is not None and "dt =" in where)
+    for many in (10**9, 0):
+        monkeypatch.setattr(manifest_reader, "_MANY_ENTRIES", many)
+        for where in (None, "dt = '1'", "dt > '0'", "dt = 'none'", "k = 3", "dt = '1' AND k < 4", "v > 50"):
+            assert_planned(context, snapshot, where)
     keep = context.partition_values
-    assert_same(*both_plans(context, snapshot, monkeypatch, keep_partition=lambda p: keep(p) != ("0",), buckets=[0, 2]))
+    assert_planned(context, snapshot, keep_partition=lambda p: keep(p) != ("0",), buckets=[0, 2])
 
 
 def test_blocks_without_the_partition_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where there are many entries: of few the files are counted."""
     types = {"day": "DATE NOT NULL", "n": "INT NOT NULL", "t": "STRING NOT NULL", "k": "INT NOT NULL"}
     context = make_table(tmp_path / "t", types, tuple(types), ("day", "n", "t"), 1, {"manifest.merge-min-count": "1000"})
     for number in range(4):
         write(context, [{"day": f"2024-05-0{number + 1}", "n": 70_000 + number, "t": f"text-{number}", "k": 1}])
     snapshot = context.snapshots.latest()
     for where in ("day = DATE '2024-05-02'", "n = 70001", "t = 'text-1' AND n > 5", "n IN (70001, 9) AND k = 1"):
-        plain, fast = both_plans(context, snapshot, monkeypatch, where)
-        assert_same(plain, fast, skips_blocks=True)
+        monkeypatch.setattr(manifest_reader, "_MANY_ENTRIES", 5)
+        skipped = 4 - assert_planned(context, snapshot, where).counts.manifests_skipped
+        assert assert_planned(context, snapshot, where).counts.files == skipped
+        monkeypatch.setattr(manifest_reader, "_MANY_ENTRIES", 0)
+        fast = assert_planned(context, snapshot, where)
         assert len(fast.splits) == 1 and fast.counts.files == 1
     assert parse_predicate(f"n = {10**12}", context.schema).partition_marks is None
-    assert_same(*both_plans(context, snapshot, monkeypatch, "n = 70001.0"), skips_blocks=True)
+    assert_planned(context, snapshot, "n = 70001.0")
     assert parse_predicate("n > 5 OR t = 'a'", context.schema).partition_marks is None
     assert parse_predicate("k = 5", context.schema).partition_marks is None
 
 
-def test_split_after_split_is_made_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_split_after_split_is_made_when_asked_for(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ("k",), (), 4)
     write(context, [{"k": k} for k in range(40)])
-    plain, fast = both_plans(context, context.snapshots.latest(), monkeypatch)
-    assert isinstance(fast.splits, PlannedSplits) and len(fast.splits) == 4
-    again = pickle.loads(pickle.dumps(fast))
-    assert again.splits[-1] == plain.splits[-1] == fast.splits[3] and again.splits == plain.splits
+    plan = assert_planned(context, context.snapshots.latest())
+    assert isinstance(plan.splits, PlannedSplits) and len(plan.splits) == 4
+    again, plain = pickle.loads(pickle.dumps(plan)), tuple(plan.splits)
+    assert again.splits[-1] == plain[-1] == plan.splits[3] and again.splits == plain
     with pytest.raises(IndexError):
-        fast.splits[4]
-    assert fast.splits != plain.splits[:3]
+        plan.splits[4]
+    assert plan.splits != plain[:3]
 
 
-def test_keys_without_words_are_planned_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = make_table(tmp_path / "t", {"k": "STRING NOT NULL"}, ("k",))
-    write(context, [{"k": "x" * 300}, {"k": "y"}])
-    plain, fast = both_plans(context, context.snapshots.latest(), monkeypatch)
-    assert isinstance(fast.splits, tuple) and fast == plain
-    monkeypatch.setattr(scan_plan, "column_splits", None)  # nothing but partitions and buckets is asked there
-    assert both_plans(context, context.snapshots.latest(), monkeypatch, "k = 'y'")[1].counts.files == 1
+def test_keys_whose_bytes_have_no_order(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"k": "STRING NOT NULL"}, ("k",), (), 1, {"num-sorted-run.compaction-trigger": "100"})
+    for rows in (["x" * 300, "y"], ["x" * 301, "x" * 302], ["z" * 300], ["a"]):
+        write(context, [{"k": key} for key in rows])
+    plan = assert_planned(context, context.snapshots.latest())
+    assert plan.splits_to_merge == 1
+    assert assert_planned(context, context.snapshots.latest(), "k = 'y'").counts.files_skipped_by_key == 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,19 +13,20 @@ from paimon_cli.commit import (
     committer,
     data_conflict,
     files_conflict,
-    manifest_merging,
     own_commits,
     prepared_snapshot,
     snapshot_publish,
 )
 from paimon_cli.commit.prepared_snapshot import PreparedSnapshot, prepare_snapshot
 from paimon_cli.errors import PaimonError
-from paimon_cli.history import manifest_reader, snapshot_history
+from paimon_cli.history import snapshot_history
+from paimon_cli.history.live_columns import FileTable
+from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import write_job
 from paimon_cli.lab.simulation.sim_storage import SimStorage
 from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, ALL_FILES, FileFilter, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
 from tests.simulation.mutation import Patch, both, planted_in
@@ -290,34 +291,28 @@ def delta_of_the_latest_lost_in_the_base() -> Patch:
 
 @planted_in("merged-manifests")
 def merging_drops_deletes_of_older_manifests() -> Patch:
-    real = manifest_merging.fold
+    real = FileTable.net
 
-    def only_added(entries: Any) -> list[ManifestEntry]:
-        return [entry for entry in real(entries) if entry.kind == ADD]
+    def only_added(table: FileTable) -> FileTable:
+        left = real(table)
+        return left._without(left.numbers("kinds") != ADD)
 
-    return patch.object(manifest_merging, "fold", only_added)
+    return patch.object(FileTable, "net", only_added)
 
 
 @planted_in("merged-at-once")
 def merging_forgets_deletes() -> Patch:
     """ADD and DELETE of a file meet in one manifest, and the ADD survives."""
-
-    def keep_added(entries: Any) -> list[ManifestEntry]:
-        return [entry for entry in entries if entry.kind == ADD]
-
-    return patch.object(manifest_merging, "fold", keep_added)
+    return patch.object(FileTable, "net", lambda table: table._without(table.numbers("kinds") != ADD))
 
 
 @planted_in("compactor-compactor")
 def deletes_folded_in_their_own_manifest_only() -> Patch:
-    def live(batches: Any, keep_entry: Any = None) -> list[ManifestEntry]:
-        alive: list[ManifestEntry] = []
-        for entries in batches:
-            gone = {entry.identity for entry in entries if entry.kind == DELETE}
-            alive += [entry for entry in entries if entry.kind == ADD and entry.identity not in gone]
-        return [entry for entry in alive if keep_entry is None or keep_entry(entry)]
+    def live(reader: ManifestReader, snapshot: Snapshot, manifests: Iterable[Any], wanted: FileFilter = ALL_FILES) -> FileTable:
+        tables = [FileTable.of(pieces).live() for pieces in reader.tables_of_each([*manifests])]
+        return FileTable.of((piece for table in tables for piece in table.pieces), wanted)
 
-    return patch.object(manifest_reader, "live", live)
+    return patch.object(ManifestReader, "live_files_in", live)
 
 
 @planted_in("writer-writer")

@@ -5,7 +5,7 @@ Only for simulations: the functions are those shipped, called once for each diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -13,7 +13,8 @@ from unittest import mock
 from paimon_cli.commit import metadata_writer
 from paimon_cli.history import manifest_reader, table_context
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import partition_range
+from paimon_cli.metadata import manifest_columns, partition_range
+from paimon_cli.metadata.manifest_columns import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -30,6 +31,9 @@ def quick_metadata() -> Iterator[None]:
             (manifest_reader, "decode_index_manifest"),
         ):
             stack.enter_context(mock.patch.object(module, name, _by_content(getattr(module, name))))
+        tables = _by_contents(manifest_columns.decode_manifests)
+        stack.enter_context(mock.patch.object(manifest_columns, "decode_manifests", tables))
+        stack.enter_context(mock.patch.object(ManifestTable, "of", staticmethod(_by_entries(ManifestTable.of))))
         stack.enter_context(mock.patch.object(metadata_writer, "encode_manifests", _by_entries(metadata_writer.encode_manifests)))
         listed = _by_entries(metadata_writer.encode_manifest_list)
         stack.enter_context(mock.patch.object(metadata_writer, "encode_manifest_list", listed))
@@ -52,6 +56,17 @@ def _by_content(decode: Callable[[bytes, str], list[Any]]) -> Callable[[bytes, s
         if found is None:
             found = _keep(known, data, decode(data, path))
         return list(found)
+
+    return decoded
+
+
+def _by_contents(decode: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    known: dict[Any, list[Any]] = {}
+
+    def decoded(manifests: Sequence[tuple[str, bytes]], partitions: Collection[bytes] | None = None) -> list[Any]:
+        key = (*(data for _, data in manifests), None if partitions is None else frozenset(partitions))
+        found = known.get(key)
+        return found if found is not None else _keep(known, key, decode(manifests, partitions))
 
     return decoded
 
@@ -84,7 +99,7 @@ def _by_entries(encode: Callable[..., Any]) -> Callable[..., Any]:
         found = known.get(key)
         if found is None:
             found = encode(entries, *sizes)
-            found = _keep(known, key, found if isinstance(found, bytes) else list(found))
+            found = _keep(known, key, found if isinstance(found, (bytes, ManifestTable)) else list(found))
         return found
 
     return encoded

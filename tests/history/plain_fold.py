@@ -1,0 +1,26 @@
+"""What is live among manifest entries, told entry by entry: what tables of files are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from paimon_cli.metadata.data_file import ADD, DELETE, FileIdentity, ManifestEntry
+
+
+def plain_live(batches: Iterable[Sequence[ManifestEntry]]) -> list[ManifestEntry]:
+    """An ADD is live unless a DELETE of the same identity stands anywhere."""
+    entries = [entry for batch in batches for entry in batch]
+    deleted = {entry.identity for entry in entries if entry.kind == DELETE}
+    return [entry for entry in entries if entry.kind == ADD and entry.identity not in deleted]
+
+
+def plain_net(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """Drop each ADD together with its later DELETE; a DELETE of an older ADD stays."""
+    left: dict[FileIdentity, ManifestEntry] = {}
+    for entry in entries:
+        known = left.get(entry.identity)
+        if known is None:
+            left[entry.identity] = entry
+        elif known.kind == ADD and entry.kind == DELETE:
+            del left[entry.identity]
+    return list(left.values())
