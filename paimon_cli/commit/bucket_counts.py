@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from paimon_cli.errors import FilesConflict
-from paimon_cli.history.live_places import BucketCounts, live_files_of_buckets
+from paimon_cli.history.live_places import BucketCounts
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, BucketId, FileFilter, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, FileFilter, ManifestEntry
 from paimon_cli.metadata.partition_range import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
 
@@ -67,8 +67,8 @@ def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: S
             newest = {partition: part.newest_bucket_count if part else 0 for partition, part in parts.items()}
             doubtful = {p for p in values if newest[p] > 0 and newest[p] != counts[p]}
             if doubtful:
-                live = live_files_of_buckets(context, latest, [BucketId(partition, 0) for partition in doubtful])
-                check_bucket_counts(context, [*sorted(_pairs(live.bucket_counts)), *_counts_of(added)])
+                live = context.manifests.live_files(latest, FileFilter(doubtful.__contains__)).bucket_counts()
+                check_bucket_counts(context, [*sorted(_pairs(live)), *_counts_of(added)])
             values = {p: values[p] for p in values if newest[p] <= 0}
 
 

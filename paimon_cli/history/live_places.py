@@ -22,7 +22,10 @@ _MOST_PARTITIONS = 64
 
 @dataclass(frozen=True)
 class LiveBuckets:
-    """`entries`: the files of the buckets, those of each oldest first; `bucket_counts`: of all files in their partitions."""
+    """`entries`: the files of the buckets, those of each oldest first.
+
+    `bucket_counts`: those of all files in their partitions; where all entries agree, also of files that are no longer live.
+    """
 
     entries: list[ManifestEntry] = field(default_factory=list)
     bucket_counts: BucketCounts = field(default_factory=dict)

@@ -83,7 +83,7 @@ class _Planner(FileFilter):
         """`old` and `new`: buckets of one partition, as many of each."""
         partition, files = new[0].partition, {file.file_name for bucket in (*old, *new) for file in bucket.files}
         self.counts.files += len(files)
-        if not self._keep_partition(partition):
+        if not self._shows_partition(partition):
             self.counts.files_skipped_by_partition += len(files)
             return
         self.counts.buckets += len(new)
@@ -99,7 +99,7 @@ class _Planner(FileFilter):
                 earlier, later = _only(old, names & before.keys()), _only(new, names & after.keys())
                 yield Split(later[0], True, earlier, later[1:])
 
-    def _keep_partition(self, partition: bytes) -> bool:
+    def _shows_partition(self, partition: bytes) -> bool:
         kept = self._kept_partitions.get(partition)
         if kept is None:
             kept = self._predicate is None or self._predicate.may_match(self._bounds.of_partition(partition))
