@@ -235,6 +235,10 @@ def _call(given: dict[str, Any]) -> Call:
     if "spark_conf" in given:
         given["spark_conf"] = split_pairs(given["spark_conf"], "--spark-conf")
         given["engine"] = given["engine"].value
+    if given.get("spark_threshold") is not None:
+        from paimon_cli.jobs.engine_choice import Threshold
+
+        Threshold.parse(given["spark_threshold"])  # a mistake is told even where no engine starts
     if "delimiter" in given:
         given["form"] = text_form(**{parameter.name: given.pop(parameter.name) for parameter in _OF_INPUT})
     return Call(**given)

@@ -73,7 +73,9 @@ def compact(
     """
     from paimon_cli.cli import compact_once, compact_plan_view, compact_watch
     from paimon_cli.jobs.compact_job import CompactRequest
+    from paimon_cli.options.size_and_duration import parse_duration
 
+    pause = parse_duration(interval) / 1000
     if watch and (dry_run or if_snapshot is not None):
         raise UsageError("--watch cannot be combined with --dry-run or --if-snapshot", "every round makes its own plan")
     targets = Targets(call, tables or (), database, include or (), exclude or (), allow_unsafe_commit)
@@ -97,7 +99,7 @@ def compact(
     if dry_run:
         compact_plan_view.show_plans(call, targets.locations(), request, dedicated)
     elif watch:
-        compact_watch.watch(call, targets, request, dedicated, interval, max_rounds, parallelism)
+        compact_watch.watch(call, targets, request, dedicated, pause, max_rounds, parallelism)
     else:
         compact_once.compact_once(call, targets.locations(), request, dedicated, parallelism, single=database is None)
 

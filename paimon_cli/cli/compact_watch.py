@@ -24,17 +24,18 @@ def watch(
     targets: Targets,
     request: CompactRequest,
     dedicated: bool,
-    interval: str,
+    seconds: float,
     max_rounds: int | None,
     parallelism: int | None,
 ) -> None:
-    """Serve until told to stop; tables of a database come and go, named ones must exist now and may vanish later."""
+    """Serve until told to stop, with a pause of `seconds` between rounds.
+
+    Tables of a database come and go; named ones must exist now and may vanish later.
+    """
     from paimon_cli.jobs.compaction_service import CompactionService
     from paimon_cli.jobs.stop_signals import StopSignals, Terminated
-    from paimon_cli.options.size_and_duration import parse_duration
     from paimon_cli.storage.clock_and_names import SystemClock
 
-    seconds = parse_duration(interval) / 1000
     for location in targets.locations():
         opened(call, location, dedicated)
     watcher = _watcher(call.output)

@@ -241,3 +241,17 @@ def test_a_condition_that_breaks_off_is_told_without_names_of_the_parser(run: Ru
 def test_blame_names_its_own_flag(run: Run, tmp_path: Path) -> None:
     table = golden_table("java-0.9", "dedup_partitioned", tmp_path)
     assert "--key 3 is not KEY=VALUE" in run("blame", table, "--key", "3", code=2).err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compact", "--interval", "\u00b2"),
+        ("expire", "-n", "--spark-threshold", "\u00b2"),
+        ("compact", "--spark-threshold", "1d"),
+    ],
+)
+def test_values_are_read_even_where_nothing_asks_for_them(run: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+    command, *options = arguments
+    assert run(command, tmp_path / "t", *options, code=2).err.startswith("error: ")
