@@ -53,6 +53,7 @@ def advise(
 
     paimon-cli advise ./wh/shop.db/orders --only buckets
     """
+    from paimon_cli.cli.text_view import wrapped
     from paimon_cli.table.advice_rules import TOPICS, Case
     from paimon_cli.table.advice_rules import advise as advice_of
 
@@ -75,7 +76,7 @@ def advise(
         if advice.topic != topic:
             topic = advice.topic
             say(topic)
-        say(f"  {advice.severity:<7}  {advice.subject}: {advice.message}")
+        say(wrapped(f"  {advice.severity:<7}  {advice.subject}: {advice.message}", indent=11))
         if advice.command:
             say(f"           run: {advice.command}")
     todo = sum(bool(advice.command) for advice in found)

@@ -138,8 +138,11 @@ class Call:
         from paimon_cli.jobs.engine_choice import THRESHOLD_KEY, EngineRequest, Threshold, open_engine
         from paimon_cli.table.table_location import catalog_setting
 
-        typed = self.spark_threshold or catalog_setting(THRESHOLD_KEY)
-        threshold = Threshold() if typed is None else Threshold.parse(typed)
+        if self.spark_threshold is not None:
+            threshold = Threshold.parse(self.spark_threshold, "--spark-threshold")
+        else:
+            setting = catalog_setting(THRESHOLD_KEY)
+            threshold = Threshold() if setting is None else Threshold.parse(setting, f"{THRESHOLD_KEY} of paimon.yaml")
         return open_engine(EngineRequest(self.engine, self.master, self.spark_conf, threads, tasks, threshold))
 
     @contextmanager
@@ -150,6 +153,10 @@ class Call:
             yield engine
         finally:
             engine.stop()
+
+    @property
+    def asks_for_spark(self) -> bool:
+        return self.engine == EngineName.SPARK.value or self.master is not None or bool(self.spark_conf)
 
     def look_at_options(self, options: Mapping[str, str]) -> None:
         """Warn about doubtful options; `UsageError` for an unknown one under `--strict-options`."""

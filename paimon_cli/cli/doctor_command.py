@@ -38,6 +38,7 @@ def doctor(
 
     paimon-cli doctor ./wh/shop.db/orders
     """
+    from paimon_cli.cli.text_view import wrapped
     from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
 
     told = list(examine_machine())
@@ -49,9 +50,9 @@ def doctor(
     else:
         for item in told:
             if isinstance(item, Fact):
-                say(f"ok       {item.subject}: {item.message}")
+                say(wrapped(f"ok       {item.subject}: {item.message}", indent=9))
         for item in findings:
-            say(f"{item.severity.upper():<7}  {item.code}  {item.subject}: {printable(item.message)}")
+            say(wrapped(f"{item.severity.upper():<7}  {item.code}  {item.subject}: {printable(item.message)}", indent=9))
             if item.command:
                 say(f"         run: {printable(item.command)}")
         say(counted(len(findings), "finding"))

@@ -109,9 +109,9 @@ def read(
         str | None,
         typer.Option(
             "--output",
-            metavar="FILE|DIR/",
-            help="Write the rows into this file (.parquet, .csv, .arrow, .ndjson; .gz or .zst behind text), or into files "
-            "of --file-size in this directory, in their order.",
+            metavar="FILE|DIR/|-",
+            help="Write the rows into this file (.parquet, .csv, .arrow, .ndjson; .gz or .zst behind text), into files of "
+            "--file-size in this directory, in their order, or with - to standard output.",
         ),
     ] = None,
     file_format: Annotated[
@@ -145,6 +145,8 @@ def read(
         raise UsageError("choose one of --count, --explain, --output and --output-path")
     if output_file is None and (file_format is not None or file_size is not None or force):
         raise UsageError("--format, --file-size and --force need --output", "they describe how it is written")
+    if output_path is None and call.asks_for_spark:
+        warn("only `read --output-path` runs on Spark; this read runs in this process")
     if order_by is not None and (count or output_path is not None):
         flag = "--count" if count else "--output-path"
         raise UsageError(
@@ -269,9 +271,11 @@ def _file_form(path: str, file_format: FileFormat | None, file_size: str | None)
 
 
 def _write(call: Call, table: Table, scan: RowScan, target: tuple[str, FileForm, int | None, bool]) -> None:
-    from paimon_cli.jobs.row_files import OutputRequest, write_rows
+    from paimon_cli.jobs.row_files import STANDARD_OUTPUT, OutputRequest, write_rows
 
-    _show_summary(call, table, write_rows(scan, OutputRequest(*target, table.store_options)))
+    summary = write_rows(scan, OutputRequest(*target, table.store_options))
+    if summary.output_path != STANDARD_OUTPUT:
+        _show_summary(call, table, summary)
 
 
 def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,17 +87,18 @@ def repair(
         if call.output is OutputFormat.TABLE:
             say(f"{counted(summary.steps, 'repair')} made; new snapshots: {made}")
     elif call.output is OutputFormat.TABLE and plan.changes:
-        say(f"nothing was changed; paimon-cli repair {shlex.quote(opened.name)} --apply carries the plan out")
+        say(f"nothing was changed; paimon-cli repair {call.pasted(table)} --apply carries the plan out")
 
 
 def _show_plan(plan: RepairPlan, table: str) -> None:
+    from paimon_cli.cli.text_view import wrapped
     from paimon_cli.cli.value_kinds import printable
 
     at = "no snapshot" if plan.snapshot_id is None else f"snapshot {plan.snapshot_id}"
-    say(f"Repairs of {table} @ {at}: {plan.changes} to make, {len(plan.steps) - plan.changes} by hand")
+    say(wrapped(f"Repairs of {table} @ {at}: {plan.changes} to make, {len(plan.steps) - plan.changes} by hand"))
     for number, step in enumerate(plan.steps, 1):
-        say(f"{number:>3}. {step.kind:<12}  {printable(step.path)}: {printable(step.action)}")
+        say(wrapped(f"{number:>3}. {step.kind:<12}  {printable(step.path)}: {printable(step.action)}", indent=5))
         if step.loss:
-            say(f"     lost: {printable(step.loss)}")
+            say(wrapped(f"     lost: {printable(step.loss)}", indent=11))
         if step.command:
             say(f"     run: {printable(step.command)}")

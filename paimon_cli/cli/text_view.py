@@ -88,12 +88,12 @@ def _show_records(title: str, names: Sequence[str], rows: Sequence[Any], view: V
         print_table([Header(name) for name in names], ([cell_text(getattr(row, name)) for name in names] for row in rows), view)
 
 
-def wrapped(text: str) -> str:
-    """The text with lines longer than the terminal broken between words."""
+def wrapped(text: str, indent: int = 2) -> str:
+    """The text with lines longer than the terminal broken between words; what follows is indented."""
     if not is_terminal():
         return text
     width = shutil.get_terminal_size().columns
-    fill = partial(textwrap.fill, width=width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    fill = partial(textwrap.fill, width=width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
     return "\n".join(line if cell_len(line) <= width else fill(line) for line in text.split("\n"))
 
 

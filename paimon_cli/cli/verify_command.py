@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,7 +97,7 @@ def verify(
     if report is not None:
         _write_report(found, table, *report)
     if call.output is OutputFormat.TABLE:
-        _show_text(found, table)
+        _show_text(found, table, call.pasted(table))
     else:
         call.show(Listing("VerifyFindingList", table, FINDING_COLUMNS, found.violations))
     if found.errors or (found.warnings and fail_on is FailOn.WARN):
@@ -140,8 +139,8 @@ def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> Non
         raise UsageError(f"cannot write {path}", error.strerror or str(error)) from error
 
 
-def _show_text(found: VerifyReport, table: str) -> None:
-    from paimon_cli.cli.text_view import print_table
+def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
+    from paimon_cli.cli.text_view import print_table, wrapped
     from paimon_cli.cli.value_kinds import printable
     from paimon_cli.invariants.violation import SCHEMAS
 
@@ -150,7 +149,7 @@ def _show_text(found: VerifyReport, table: str) -> None:
     looked = f"{counted(found.snapshots, 'snapshot')}, {counted(found.manifests, 'manifest')}"
     if found.data_files:
         looked += f", {counted(found.data_files, 'data file')}, {human_size(found.size)}"
-    say(f"Verifying {table} @ {at} (level {found.level}: {looked})")
+    say(wrapped(f"Verifying {table} @ {at} (level {found.level}: {looked})"))
     print_table(
         [("Check", False), ("Result", False), ("Findings", True)], ([r.check, r.result, str(r.findings)] for r in found.checks)
     )
@@ -159,7 +158,7 @@ def _show_text(found: VerifyReport, table: str) -> None:
         shown[violation.code] = shown.get(violation.code, 0) + 1
         if shown[violation.code] <= SHOWN_OF_A_CODE:
             where = f"{printable(violation.path)}: {printable(violation.message)}"
-            say(f"{violation.severity.upper():<7}  {violation.code}  {where}")
+            say(wrapped(f"{violation.severity.upper():<7}  {violation.code}  {where}", indent=9))
     for code, count in shown.items():
         more = count - SHOWN_OF_A_CODE + found.omitted.get(code, 0)
         if more > 0:
@@ -169,4 +168,4 @@ def _show_text(found: VerifyReport, table: str) -> None:
     if any(violation.check == SCHEMAS for violation in found.violations):
         say("hint: restore the schema file from a backup: nothing else describes the columns of its data files")
     elif found.errors:
-        say(f"hint: paimon-cli repair {shlex.quote(table)}    # plans what can be repaired, changes nothing without --apply")
+        say(f"hint: paimon-cli repair {pasted}    # plans what can be repaired, changes nothing without --apply")

@@ -269,6 +269,6 @@ def _buffer_text(summary: WriteSummary) -> str:
         return ""
     return (
         f"\nwrite buffer: peak {human_size(summary.buffer_peak)} of {human_size(summary.buffer_size)}, "
-        f"{summary.flushes:,} flushes, {counted(summary.spills, 'spill')} ({human_size(summary.spilled_size)}), "
-        f"{counted(summary.preemptions, 'pre-emption')}"
+        f"{summary.flushes:,} flush{'' if summary.flushes == 1 else 'es'}, "
+        f"{counted(summary.spills, 'spill')} ({human_size(summary.spilled_size)}), {counted(summary.preemptions, 'pre-emption')}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from paimon_cli.errors import CommitUnknown, PaimonError, cleaning_up
+from paimon_cli.errors import CommitUnknown, PaimonError, Unpublished, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import ADD
@@ -26,12 +26,13 @@ def delete_created_files(context: TableContext, messages: Sequence[CommitMessage
 
 @contextlib.contextmanager
 def removed_on_refusal(context: TableContext, messages: Sequence[CommitMessage]) -> Iterator[None]:
-    """Around a commit of `messages`: when it is refused their files go, when its outcome is unknown nothing does."""
+    """Around a commit of `messages`: if it is refused or interrupted before it is published, their files go; if its outcome
+    is unknown, nothing does."""
     try:
         yield
     except CommitUnknown:
         raise
-    except PaimonError as refusal:
+    except (PaimonError, Unpublished) as refusal:
         with cleaning_up(refusal):
             delete_created_files(context, messages)
         raise

@@ -26,7 +26,7 @@ from paimon_cli.commit.snapshot_changes import (
     overwrite_changes,
 )
 from paimon_cli.commit.snapshot_publish import announce, publish
-from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable
+from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable, Unpublished, unpublished
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -108,8 +108,10 @@ class Committer:
         return self._commit([step, *_compaction(compact_changes(messages))], identity, watermark)
 
     def _commit(self, steps: Sequence[_Step], identity: CommitIdentity, watermark: int | None) -> CommitResult:
-        own = Deduplication(self._context, identity)
-        if own.already_committed():
+        with unpublished():
+            own = Deduplication(self._context, identity)
+            is_made = own.already_committed()
+        if is_made:
             return CommitResult(already_committed=True)
         done = CommitResult()
         for step in steps:
@@ -128,7 +130,7 @@ class Committer:
         attempts = RetryPolicy(context)
         for attempt in attempts:
             try:
-                with discarded_on(context, writer, PaimonError, KeyboardInterrupt):
+                with discarded_on(context, writer, PaimonError, Unpublished), unpublished():
                     latest = context.snapshots.latest()
                     changes = step.changes_on(latest)
                     is_made = own.committed_since_begin(latest, changes.kind)

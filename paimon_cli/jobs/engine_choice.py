@@ -36,14 +36,16 @@ class Threshold:
     files: int = 1000
 
     @classmethod
-    def parse(cls, text: str) -> Threshold:
-        """`512 mb`, or `512 mb, 200` with a number of files. Raises `UsageError`."""
+    def parse(cls, text: str, place: str = THRESHOLD_KEY) -> Threshold:
+        """`512 mb`, or `512 mb, 200` with a number of files. Raises `UsageError`, which names the `place` of the text."""
         size, comma, files = (part.strip() for part in text.partition(","))
+        hint = "write it as 1 gb, or 1 gb,1000"
         if comma and not (files.isascii() and files.isdigit()):
-            raise UsageError(
-                f"cannot read the threshold '{text}'", f"'{files}' is not a number of files", "write it as 1 gb, or 1 gb,1000"
-            )
-        return cls(parse_size(size), int(files) if comma else cls.files)
+            raise UsageError(f"cannot read {place} '{text}'", f"'{files}' is not a number of files", hint)
+        try:
+            return cls(parse_size(size), int(files) if comma else cls.files)
+        except UsageError:
+            raise UsageError(f"cannot read {place} '{text}'", f"'{size}' is not a size", hint) from None
 
     def is_reached_by(self, work: Work) -> bool:
         return bool(work.files) and (work.size >= self.size or work.files >= self.files)

@@ -22,6 +22,7 @@ from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.storage.directories import delete_all
 from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.table.table_site import check_output_place
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def run_export(
     """Write every split's rows; when a task fails, no file of the export stays behind."""
     started = context.clock.now_millis()
     storage, directory = storage_for_url(request.output_path, request.storage_options)
+    check_output_place(storage, directory)
     if storage.list_directory(directory):
         raise UsageError(f"{request.output_path} is not empty", "files of another export would look like a part of this one")
     run = context.names.uuid()

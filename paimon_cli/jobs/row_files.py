@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
@@ -12,17 +13,20 @@ import pyarrow.parquet as pq
 
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import UsageError, cleaning_up
 from paimon_cli.jobs.export_job import ExportedFile, ExportSummary
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
+from paimon_cli.storage.directories import delete_all
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.whole_file import whole_file
 from paimon_cli.table.row_scan import RowScan
+from paimon_cli.table.table_site import check_output_place
 
 FORMATS = {"parquet": "parquet", "csv": "csv", "arrow": "arrow", "feather": "arrow", "ndjson": "ndjson", "jsonl": "ndjson"}
 """By the ending of a name."""
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
 LEAST_FILE_SIZE = 1 << 16
+STANDARD_OUTPUT = "-"
 
 
 @dataclass(frozen=True)
@@ -50,17 +54,23 @@ class FileForm:
         compression = last if last in COMPRESSIONS else ""
         ending = stem.rpartition(".")[2] if compression else last if stem else ""
         found = format_name or FORMATS.get(ending.lower())
+        if found is None and path == STANDARD_OUTPUT:
+            raise UsageError("--output - needs --format", "standard output has no extension", "add --format csv, or another")
         if found is None:
             hint = "end it in .parquet, .csv, .arrow or .ndjson (.csv.gz, .ndjson.zst), name the --format, or a directory: DIR/"
             raise UsageError(f"cannot tell the format of {path}", "its extension is not a known format", hint)
         if compression and found not in ("csv", "ndjson"):
-            raise UsageError(f"{path}: {found} is not compressed as a whole", f"leave .{compression} out")
+            why, hint = "it compresses its own columns", f"leave .{compression} out"
+            raise UsageError(f"{path}: {found} is not compressed as a whole", why, hint)
         return FileForm(found, compression)
 
 
 @dataclass(frozen=True)
 class OutputRequest:
-    """`path`: a file, or with `file_size` (bytes) a directory that is missing or empty. `replace`: a file that is there."""
+    """`path`: a file, `-` for standard output, or with `file_size` (bytes) a directory that is missing or empty.
+
+    `replace`: a file that is there.
+    """
 
     path: str
     form: FileForm
@@ -79,6 +89,10 @@ def write_rows(scan: RowScan, request: OutputRequest) -> ExportSummary:
 
 
 def _one_file(scan: RowScan, request: OutputRequest, batches: Iterator[pa.RecordBatch]) -> list[ExportedFile]:
+    if request.path == STANDARD_OUTPUT:
+        rows, size = _fill(_Counted(sys.stdout.buffer), request.form, scan.fields, batches, None)
+        return [ExportedFile(request.path, rows, size)]
+    check_output_place(*storage_for_url(request.path, request.storage_options))
     with whole_file(request.path, request.storage_options, scan.context.names, replace=request.replace) as sink:
         rows, size = _fill(sink, request.form, scan.fields, batches, None)
     return [ExportedFile(request.path, rows, size)]
@@ -88,6 +102,7 @@ def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Recor
     """At least one file, so that the schema is never lost."""
     directory = request.path.rstrip("/") or "/"
     storage, root = storage_for_url(directory, request.storage_options)
+    check_output_place(storage, root)
     if storage.list_directory(root):
         raise UsageError(f"{request.path} is not empty", "files of another export would look like a part of this one")
     run = scan.context.names.uuid()
@@ -99,9 +114,9 @@ def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Recor
             with whole_file(path, request.storage_options, scan.context.names, make_parents=True) as sink:
                 rows, size = _fill(sink, request.form, scan.fields, waiting, request.file_size)
             files.append(ExportedFile(path, rows, size))
-    except BaseException:
-        for file in files:
-            storage.delete(storage_for_url(file.path, request.storage_options)[1])
+    except BaseException as failure:
+        with cleaning_up(failure):
+            delete_all(storage, (storage_for_url(file.path, request.storage_options)[1] for file in files))
         raise
     return files
 
@@ -152,7 +167,9 @@ _WRITERS: dict[str, Callable[[Any, pa.Schema, Sequence[DataField]], _Writer]] = 
 }
 
 
-def _fill(sink: BinaryIO, form: FileForm, fields: Sequence[DataField], batches: Any, most_bytes: int | None) -> tuple[int, int]:
+def _fill(
+    sink: BinaryIO | _Counted, form: FileForm, fields: Sequence[DataField], batches: Any, most_bytes: int | None
+) -> tuple[int, int]:
     """Rows and bytes written: all, or until the file has its size."""
     schema = pa.schema([arrow_field(one) for one in fields])
     rows = 0
@@ -166,7 +183,7 @@ def _fill(sink: BinaryIO, form: FileForm, fields: Sequence[DataField], batches: 
 
 
 @contextlib.contextmanager
-def _compressed(sink: BinaryIO, form: FileForm) -> Iterator[Any]:
+def _compressed(sink: BinaryIO | _Counted, form: FileForm) -> Iterator[Any]:
     if not form.compression:
         yield sink
         return
@@ -174,12 +191,33 @@ def _compressed(sink: BinaryIO, form: FileForm) -> Iterator[Any]:
         yield stream
 
 
+class _Counted:
+    """Standard output, which may be a pipe: it counts its bytes itself, and stays open."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._size = 0
+        self.flush = stream.flush
+
+    def write(self, data: Any) -> int:
+        self._size += memoryview(data).nbytes
+        return self._stream.write(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        """The stream is the process's."""
+
+
 class _LeftOpen:
     """A sink that Arrow's compressor does not close."""
 
     closed = False
 
-    def __init__(self, sink: BinaryIO) -> None:
+    def __init__(self, sink: BinaryIO | _Counted) -> None:
         self.write, self.flush, self.tell = sink.write, sink.flush, sink.tell
 
     def close(self) -> None:

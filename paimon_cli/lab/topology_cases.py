@@ -167,5 +167,6 @@ def _changes(
 
 def _judged(table: LabTable, correct: bool, good: str, refused: int, bad: str) -> Story:
     broken = [violation for violation in table.end() if violation.severity == ERROR]
-    again = "" if table.story.checks == (OFF,) else f": {refused} commits were refused, read again and tried again"
+    subject = "1 commit was" if refused == 1 else f"{refused} commits were"
+    again = "" if table.story.checks == (OFF,) else f": {subject} refused, read again and tried again"
     return table.story.end(correct and not broken, good + again if correct else bad)

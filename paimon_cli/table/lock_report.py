@@ -85,7 +85,7 @@ def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = 
     """
     settings = lock_settings(location.storage_options)
     if settings is None:
-        hint = f"paimon-cli locks ls {shlex.quote(location.name)}"
+        hint = f"paimon-cli locks ls {shlex.quote(location.url)}"
         raise UsageError(f"{location.name} has no commit lock", "neither lock.enabled nor metastore=jdbc is set", hint)
     held = held_locks(settings, lock_id(settings, root))
     if not held:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from paimon_cli.errors import DamagedFile, StorageUnavailable, UsageError
@@ -30,6 +31,18 @@ def check_site(storage: Storage, root: str) -> list[str]:
     if _is_file(storage, root):
         raise UsageError(f"{root} is a file", "a table is a directory", "choose another path")
     return _check_surroundings(storage, root)
+
+
+def check_output_place(storage: Storage, path: str) -> None:
+    """Before rows are written to `path`: `UsageError` inside a table, whose own files they could replace."""
+    for directory in ancestors(path):
+        with contextlib.suppress(StorageUnavailable):
+            if is_table(storage, directory):
+                raise UsageError(
+                    f"{path} lies inside the table {directory}",
+                    "only commits write there; other files would be orphans, or replace files of the table",
+                    "choose a path outside of it",
+                )
 
 
 def what_lies_at(storage: Storage, root: str) -> str | None:

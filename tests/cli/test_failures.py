@@ -211,6 +211,27 @@ def test_a_signal_ends_a_write_without_temporary_files(tmp_path: Path, number: s
     assert list(scratch.iterdir()) == [] and not (table / "snapshot").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_a_write_without_leaving_files(run: Run, tmp_path: Path, number: signal.Signals) -> None:
+    table, source = tmp_path / "t", tmp_path / "rows.jsonl"
+    source.write_text('{"id": 1}\n')
+    run("create", table, "-C", "id INT NOT NULL", "--primary-key", "id", "--bucket", 1)
+    program = f"""
+import os, sys
+from paimon_cli.commit.committer import Committer
+from paimon_cli.__main__ import main
+def check(*arguments):
+    assert os.listdir({str(table / "bucket-0")!r})
+    os.kill(os.getpid(), {number.value})
+Committer._check = check
+sys.argv[1:] = ["write", {str(table)!r}, {str(source)!r}, "--engine", "local"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip(), done.stdout) == (130, "interrupted", "")
+    assert not list(table.glob("bucket-0/*")) and not list(table.glob("snapshot/*"))
+
+
 def test_groups_show_their_help_when_called_bare(run: Run) -> None:
     assert "show" in run("snapshots").out
     assert "Create, write, read" in run().out

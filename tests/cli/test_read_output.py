@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 
@@ -128,3 +131,41 @@ def test_limits_of_listings(run: Run, table: Path) -> None:
 def test_gz_is_what_others_read(run: Run, table: Path, tmp_path: Path) -> None:
     run("read", table, "-s", "k", "--output", tmp_path / "o.csv.gz")
     assert gzip.decompress((tmp_path / "o.csv.gz").read_bytes()).startswith(b"k\n")
+
+
+def test_nothing_is_written_into_a_table(run: Run, table: Path, tmp_path: Path) -> None:
+    before = sorted(path for path in table.rglob("*"))
+    snapshot = (table / "snapshot" / "snapshot-1").read_bytes()
+    for arguments in (
+        ("--output", table / "snapshot" / "snapshot-1", "--format", "csv", "--force"),
+        ("--output", f"{table}/mine/", "--format", "csv"),
+        ("--output-path", table / "bucket-0" / "mine"),
+    ):
+        assert f"lies inside the table {table}" in run("read", table, *arguments, code=2).err
+    assert sorted(path for path in table.rglob("*")) == before
+    assert (table / "snapshot" / "snapshot-1").read_bytes() == snapshot
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "ndjson"])
+def test_rows_go_to_standard_output_in_any_format(table: Path, tmp_path: Path, form: str) -> None:
+    call = [sys.executable, "-m", "paimon_cli", "read", str(table), "-s", "k,s", "--order-by", "k", "--output", "-"]
+    printed = subprocess.run([*call, "--format", form], capture_output=True, check=True, cwd=tmp_path)
+    readers = {
+        "parquet": lambda source: pq.read_table(source),
+        "arrow": lambda source: pa.ipc.open_file(source).read_all(),
+        "csv": lambda source: pa.csv.read_csv(source),
+        "ndjson": lambda source: pa.json.read_json(source),
+    }
+    assert readers[form](pa.BufferReader(printed.stdout))["k"].to_pylist() == [0, 1, 2, 3]
+    assert printed.stderr == b"" and not (tmp_path / "-").exists()
+
+
+def test_standard_output_needs_a_format(run: Run, table: Path) -> None:
+    assert run("read", table, "--output", "-", code=2).err.splitlines()[-1] == "hint: add --format csv, or another"
+
+
+def test_reads_that_do_not_run_on_spark_say_so(run: Run, table: Path) -> None:
+    for arguments in (("--engine", "spark"), ("--master", "local[1]"), ("--spark-conf", "spark.a=b")):
+        shown = run("read", table, "--count", *arguments)
+        assert shown.out == "4\n" and shown.err.startswith("warning: only `read --output-path` runs on Spark")
+    assert run("read", table, "--count", "--engine", "local").err == ""
