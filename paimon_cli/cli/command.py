@@ -245,7 +245,7 @@ def _call(given: dict[str, Any]) -> Call:
     if given.get("spark_threshold") is not None:
         from paimon_cli.jobs.engine_choice import Threshold
 
-        Threshold.parse(given["spark_threshold"])  # a mistake is told even where no engine starts
+        Threshold.parse(given["spark_threshold"], "--spark-threshold")  # a mistake is told even where no engine starts
     if "delimiter" in given:
         given["form"] = text_form(**{parameter.name: given.pop(parameter.name) for parameter in _OF_INPUT})
     return Call(**given)

@@ -84,8 +84,8 @@ def test_thresholds_are_a_size_and_perhaps_a_number_of_files(text: str, expected
 
 @pytest.mark.parametrize("text", ["much", "1 gb,", "1 gb,-1", "1 gb,²", ",5"])
 def test_other_thresholds_are_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        Threshold.parse(text)
+    with pytest.raises(UsageError, match="--spark-threshold"):
+        Threshold.parse(text, "--spark-threshold")
 
 
 def test_local_takes_no_settings_of_spark() -> None:
