@@ -1,4 +1,4 @@
-"""Branches: Java's golden branch reads as it was made, and one written by us goes its own way."""
+"""Branches, tags and changelogs: Java's golden branch reads as it was made, and one written by us goes its own way."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import NotFound
+from paimon_cli.errors import DamagedFile, NotFound, UsageError
+from paimon_cli.history.branch_list import BranchList, check_branch_name
+from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tag_history import TagHistory
+from paimon_cli.metadata.table_layout import TableLayout
+from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.table.table import Table
 from paimon_cli.table.table_location import locate_table
 from tests.goldens import expected_rows, golden, golden_table
+from tests.history.test_snapshot_history import history
 from tests.tables import compact, rows, write
 
 
@@ -34,3 +40,66 @@ def test_a_branch_that_is_not_there_names_those_that_are(tmp_path: Path) -> None
     assert "main, b1" in caught.value.why
     with pytest.raises(NotFound, match="no table"):
         Table.open(locate_table(f"{tmp_path}/nothing$branch_b2"))
+
+
+def test_branches_are_directories_with_a_name_and_finished_ones_have_a_schema(tmp_path: Path) -> None:
+    branches = BranchList(LocalStorage(), TableLayout(str(tmp_path)))
+    assert (branches.directories(), branches.names()) == ([], [])
+    assert branches.missing("x").why == "it has no branches"
+    for name in ("branch-b", "branch-a", "branch-begun", "branch-", "other"):
+        (tmp_path / "branch" / name / "schema").mkdir(parents=True)
+    for name in ("b", "a"):
+        (tmp_path / "branch" / f"branch-{name}" / "schema" / "schema-0").write_text("{}")
+    assert branches.directories() == ["a", "b", "begun"] and branches.names() == ["a", "b"]
+    assert branches.exists("a") and not branches.exists("begun") and not branches.exists("none")
+    missing = branches.missing("x")
+    assert (missing.why, missing.details) == ("its branches are main, a, b", {"branch": "x"})
+    assert missing.hint == f"paimon-cli branches ls {tmp_path}"
+
+
+@pytest.mark.parametrize("name", ["main", "7", "", " ", "a/b", "..", "a$b", "a\0"])
+def test_names_that_no_branch_can_have(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the name of a branch: it must be a file name without"):
+        check_branch_name(name)
+
+
+@pytest.mark.parametrize("name", ["a", "main2", "7a", "a b", "x=1", "a.b"])
+def test_names_that_branches_may_have(name: str) -> None:
+    check_branch_name(name)
+
+
+def test_a_tag_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    past = history(tmp_path, [1, 2])
+    tags = TagHistory(past.storage, past.layout)
+    with pytest.raises(NotFound, match=r"no tag 'x' in .*: it has no tags"):
+        tags.get("x")
+    for name in ("b", "a"):
+        past.storage.write_new(past.layout.tag(name), (tmp_path / "snapshot/snapshot-2").read_bytes())
+    with pytest.raises(NotFound, match="its tags are a, b") as missing:
+        tags.get("x")
+    assert missing.value.details == {"tag": "x"} and missing.value.hint == f"paimon-cli tags ls {past.layout.argument}"
+    assert tags.get("a").snapshot.id == 2 and tags.find("x") is None and tags.content("x") is None
+    assert list(tags.all()) == ["a", "b"]
+    listing = past.storage.list_directory(past.layout.tag_directory)
+    past.storage.list_directory = lambda path: listing  # type: ignore[method-assign]
+    past.storage.delete(past.layout.tag("a"))
+    assert list(tags.all()) == ["b"], "it was deleted since the directory was read"
+
+
+def test_changelogs_are_the_oldest_first_and_those_that_go_meanwhile_are_missing(tmp_path: Path) -> None:
+    past = history(tmp_path, [1, 2, 3, 10])
+    changelogs = ChangelogHistory(past.storage, past.layout)
+    assert changelogs.ids() == [] == changelogs.all()
+    (tmp_path / "changelog").mkdir()
+    for number in (10, 3, 2):
+        (tmp_path / f"changelog/changelog-{number}").write_bytes((tmp_path / f"snapshot/snapshot-{number}").read_bytes())
+    for name in ("LATEST", "changelog-x", "snapshot-1"):
+        (tmp_path / "changelog" / name).write_text("2")
+    assert changelogs.ids() == [2, 3, 10] and [found.id for found in changelogs.all()] == [2, 3, 10]
+    listing = past.storage.list_directory(past.layout.changelog_directory)
+    past.storage.list_directory = lambda path: listing  # type: ignore[method-assign]
+    (tmp_path / "changelog/changelog-3").unlink()
+    assert [found.id for found in changelogs.all()] == [2, 10] and changelogs.find(3) is None
+    (tmp_path / "changelog/changelog-2").write_text("{")
+    with pytest.raises(DamagedFile, match="changelog-2"):
+        changelogs.find(2)

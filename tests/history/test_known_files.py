@@ -46,3 +46,38 @@ def test_a_failure_is_not_kept() -> None:
     with pytest.raises(StorageUnavailable):
         known.content("a", fails)
     assert known.content("a", lambda: b"there") == b"there"
+
+
+def test_what_is_kept_is_as_much_as_there_is_room_for_and_the_oldest_go_first() -> None:
+    known, reads = KnownFiles(most_bytes=8), list[str]()
+
+    def ask(name: str, size: int = 4) -> None:
+        known.content(name, lambda: reads.append(name) or b"x" * size)
+
+    for name in ("a", "b", "a", "b"):
+        ask(name)
+    assert reads == ["a", "b"], "both fit exactly"
+    ask("c", 1)
+    for name in ("b", "c"):
+        ask(name)
+    assert reads == ["a", "b", "c"]
+    ask("a")
+    assert reads == ["a", "b", "c", "a"], "the oldest had gone"
+    ask("b")
+    assert reads == ["a", "b", "c", "a", "b"]
+
+
+def test_a_file_that_is_read_still_makes_no_room() -> None:
+    known, reading, may_end = KnownFiles(most_bytes=4), threading.Event(), threading.Event()
+
+    def slow() -> bytes:
+        reading.set()
+        assert may_end.wait(30)
+        return b"slow"
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(known.content, "slow", slow)
+        assert reading.wait(30)
+        assert known.content("b", lambda: b"1234") == b"1234" and known.content("c", lambda: b"5678") == b"5678"
+        may_end.set()
+        assert first.result(30) == b"slow"

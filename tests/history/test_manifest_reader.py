@@ -10,16 +10,18 @@ import pytest
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.metadata_writer import MetadataWriter
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history import manifest_reader
 from paimon_cli.history.live_columns import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata import manifest_columns
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, FileFilter, ManifestEntry
 from paimon_cli.metadata.manifest_columns import ManifestTable
 from paimon_cli.storage.local_storage import LocalStorage
-from tests.commit.commit_tables import data_file, live_names, make_table
+from tests.commit.commit_tables import data_file, live_names, make_table, partition
 from tests.goldens import GOLDENS, Golden, golden_table
 
 ME = CommitIdentity("me")
@@ -208,3 +210,24 @@ def test_a_missing_index_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_
     Path(context.layout.manifest(snapshot.base_manifest_list)).unlink()
     with pytest.raises(SnapshotGone, match="no longer exists"):
         ManifestReader(context.storage, context.layout).manifests_of(snapshot)
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+@pytest.mark.parametrize("how", ["columns", "columns_of_each"])
+def test_of_other_partitions_most_entries_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, threads: int
+) -> None:
+    monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", 0)
+    context = make_table(tmp_path, partitioned=True)
+    days = [partition(f"2024-{month:02}-01") for month in range(1, 13)]
+    entries = [ManifestEntry(ADD, day, 0, 2, data_file(f"{number:04}")) for day in days for number in range(400)]
+    metas = MetadataWriter(context).manifests(entries)
+    reader = ManifestReader(context.storage, context.layout, threads)
+
+    def found(partitions: list[bytes] | None) -> list[bytes]:
+        pieces = [some if isinstance(some, list) else [some] for some in getattr(reader, how)(metas, partitions)]
+        return [piece.entry(row).partition for some in pieces for piece in some for row in range(len(piece))]
+
+    assert len(found(None)) == len(entries)
+    some = found(days[3:5])
+    assert len(some) < len(entries) / 2 and [some.count(day) for day in days[3:5]] == [400, 400]

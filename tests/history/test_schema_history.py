@@ -9,12 +9,12 @@ import pytest
 
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound
+from paimon_cli.errors import CommitUnknown, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 SCHEMA = TableSchema(0, (DataField(0, "k", parse_type("INT NOT NULL")),), 0, (), ("k",), {"bucket": "1"}, None, 5)
 
@@ -62,3 +62,64 @@ def test_an_unclear_answer_is_settled_by_the_file(tmp_path: Path) -> None:
     storage.effective = False
     with pytest.raises(CommitUnknown):
         past.commit(replace(SCHEMA, id=1))
+
+
+@pytest.mark.parametrize(
+    ("there", "outcome"),
+    [("the same", True), ("another one", False), ("a part of it", None), ("nothing", None), ("unreadable", None)],
+)
+@pytest.mark.parametrize("answer", [PutOutcome.UNKNOWN, PutOutcome.EXISTS])
+def test_what_is_found_in_place_of_a_schema_decides(tmp_path: Path, there: str, outcome: bool | None, answer: PutOutcome) -> None:
+    class Answers(LocalStorage):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            content = {"the same": data, "another one": data.replace(b"5", b"6"), "a part of it": data[:9]}.get(there)
+            if content is not None:
+                self.write_new(path, content)
+            return answer
+
+        def read_bytes(self, path: str) -> bytes:
+            if there == "unreadable":
+                raise StorageUnavailable("the storage is away")
+            return super().read_bytes(path)
+
+    past = SchemaHistory(Answers(), TableLayout(str(tmp_path)))
+    if outcome is not None:
+        assert past.commit(SCHEMA) is outcome
+        return
+    with pytest.raises(CommitUnknown, match=r"schema 0 of .* may or may not have been written") as unknown:
+        past.commit(SCHEMA)
+    assert unknown.value.details == {"path": past.layout.schema(0)}
+    assert unknown.value.hint.endswith(f"paimon-cli schemas ls {past.layout.argument}")
+
+
+def test_schemas_that_a_stale_listing_hides_are_found(tmp_path: Path) -> None:
+    past = SchemaHistory(LocalStorage(), TableLayout(str(tmp_path)))
+    for number in range(4):
+        past.commit(replace(SCHEMA, id=number, time_millis=number))
+    (tmp_path / "schema/schema-x").write_text("{}")
+
+    class Stale(LocalStorage):
+        shown = 2
+
+        def list_directory(self, path: str) -> list[FileStatus]:
+            return [status for status in super().list_directory(path) if status.name < f"schema-{self.shown}"]
+
+    stale = SchemaHistory(Stale(), TableLayout(str(tmp_path)))
+    assert stale.ids() == [0, 1] and stale.latest_id() == 3 and stale.latest().time_millis == 3
+    Stale.shown = 0
+    assert stale.latest_id() is None, "where nothing is shown there is no table"
+
+
+def test_schemas_are_read_once_and_named_when_they_cannot_be(tmp_path: Path) -> None:
+    past = SchemaHistory(LocalStorage(), TableLayout(str(tmp_path)))
+    past.commit(SCHEMA)
+    first = past.get(0)
+    (tmp_path / "schema/schema-0").unlink()
+    assert past.get(0) is first
+    with pytest.raises(NotFound, match=r"no schema 0 in .*schema/schema-0 does not exist"):
+        SchemaHistory(LocalStorage(), TableLayout(str(tmp_path))).get(0)
+    (tmp_path / "schema/schema-3").write_text(SCHEMA.to_json())
+    with pytest.raises(DamagedFile) as damaged:
+        past.get(3)
+    assert damaged.value.details["path"] == past.layout.schema(3)
+    assert past.newest_readable() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -173,3 +174,136 @@ def test_gaps_and_likely_ids(tmp_path: Path) -> None:
     assert past.likely_ids(1, 6) == [1, 2, 3, 4, 5, 6], "a listing may be stale"
     assert past.likely_ids(1, 300_000_000) == [1, 2, 3, 4, 5, 300_000_000]
     assert past.likely_ids(4, 3) == []
+
+
+# ---- walks, hints and listings that do not tell all -------------------------------------------------------------------------
+
+
+def ids_of(snapshots: Iterable[Snapshot]) -> list[int]:
+    return [snapshot.id for snapshot in snapshots]
+
+
+@pytest.mark.parametrize(
+    ("ids", "earliest", "walk"),
+    [
+        ([1, 2, 3], None, [3, 2, 1]),
+        ([1, 2, 3], "1", [3, 2, 1]),
+        ([1, 2, 3], "2", [3, 2]),
+        ([1, 3, 4], "1", [4, 3]),
+        ([3, 4, 5], "3", [5, 4, 3]),
+        ([3, 4, 5], None, [5, 4, 3]),
+        ([5], "5", [5]),
+    ],
+)
+def test_an_unbroken_walk_ends_at_the_earliest_snapshot_or_a_gap(
+    tmp_path: Path, ids: list[int], earliest: str | None, walk: list[int]
+) -> None:
+    past = history(tmp_path, ids, earliest=earliest)
+    assert ids_of(past.unbroken(past.latest())) == walk
+    assert list(past.unbroken(None)) == []
+    assert f"read snapshot-{walk[-1] - 1}" not in past.storage.calls or walk[-1] - 1 not in ids  # type: ignore[attr-defined]
+
+
+def test_snapshots_that_keep_vanishing_are_given_up(tmp_path: Path) -> None:
+    past = history(tmp_path, [1, 2], latest="2")
+    reads: list[str] = []
+
+    def gone(path: str) -> bytes:
+        reads.append(path)
+        if path.endswith("LATEST"):
+            return b"2"
+        raise FileNotFoundError(path)
+
+    past.storage.read_bytes = gone  # type: ignore[method-assign]
+    with pytest.raises(NotFound, match=r"the newest snapshot of .* keeps vanishing: another job is deleting snapshots"):
+        past.latest()
+    assert sum(path.endswith("snapshot-2") for path in reads) == 3
+
+
+def test_a_listing_that_shows_nothing_is_not_believed_where_the_hints_say_otherwise(tmp_path: Path) -> None:
+    past = history(tmp_path, [4, 5, 6], earliest="4")
+    past.storage.hidden = 9  # type: ignore[attr-defined]
+    assert past.ids() == [] and past.latest_id() == 6 and past.earliest_id() == 4
+    (tmp_path / "snapshot/EARLIEST").unlink()
+    assert past.latest_id() is None and past.earliest_id() is None
+    first = history(tmp_path / "first", [1, 2])
+    first.storage.hidden = 9  # type: ignore[attr-defined]
+    assert first.latest_id() == 2, "a new table begins with 1"
+
+
+@pytest.mark.parametrize(("behind", "listed"), [(31, False), (32, True)])
+def test_a_hint_is_followed_for_so_long_and_then_the_directory_is_listed(tmp_path: Path, behind: int, listed: bool) -> None:
+    past = history(tmp_path, list(range(1, 2 + behind)), latest="1")
+    assert past.latest_id() == 1 + behind and ("list" in past.storage.calls) == listed  # type: ignore[attr-defined]
+
+
+def test_the_hint_of_the_newest_is_told_as_it_stands(tmp_path: Path) -> None:
+    past = history(tmp_path, [1, 2], latest="7")
+    assert past.latest_hint() == 7
+    for text in ("", "x", "-1"):
+        (tmp_path / "snapshot/LATEST").write_text(text)
+        assert past.latest_hint() is None
+    (tmp_path / "snapshot/LATEST").unlink()
+    assert past.latest_hint() is None
+
+    def away(path: str) -> bytes:
+        raise StorageUnavailable("the storage is away")
+
+    past.storage.read_bytes = away  # type: ignore[method-assign]
+    with pytest.raises(StorageUnavailable):
+        past.latest_hint()
+    assert past.latest_id() == 2, "who only looks for the newest snapshot does without"
+
+
+def test_a_missing_snapshot_is_told_with_its_number_and_where_to_look(tmp_path: Path) -> None:
+    past = history(tmp_path / "a b", [4, 5])
+    for number, why in ((3, "it has probably expired: the table has snapshots 4 to 5"), (6, "the table has snapshots 4 to 5")):
+        error = past.missing(number)
+        assert (error.why, error.details) == (why, {"snapshot_id": number})
+        assert error.hint == f"paimon-cli snapshots ls {past.layout.argument}"
+    none = history(tmp_path / "none", []).missing(1)
+    assert (none.why, none.hint, none.details) == ("the table has no snapshots yet", "write to it first", {"snapshot_id": 1})
+
+
+def test_resurrected_snapshots_are_no_part_of_the_history(tmp_path: Path) -> None:
+    past = history(tmp_path, [2, 3, 6, 7, 8], earliest="7")
+    assert (past.resurrected_ids(), past.ids()) == ([2, 3], [6, 7, 8])
+    assert past.in_history(3) is None and past.in_history(9) is None
+    found = past.in_history(6)
+    assert found is not None and found.id == 6
+    with pytest.raises(NotFound, match="probably expired"):
+        past.get(2)
+    for hint in ("5", "9", "x"):
+        (tmp_path / "snapshot/EARLIEST").write_text(hint)
+        assert (past.resurrected_ids(), past.ids()) == ([], [2, 3, 6, 7, 8]), "a hint at nothing tells nothing"
+
+
+def test_a_time_is_looked_for_among_those_that_are_left(tmp_path: Path) -> None:
+    past = history(tmp_path, list(range(1, 10)))
+    find = type(past).find
+    (tmp_path / "snapshot/snapshot-5").unlink()
+    listed = list(range(1, 10))
+    past.storage.list_directory = lambda path: [  # type: ignore[method-assign]
+        FileStatus(f"{path}/snapshot-{number}", f"snapshot-{number}", 1, False, 0) for number in listed
+    ]
+    found = past.at_time(700)
+    assert found is not None and found.id == 7 and find(past, 5) is None
+    newest = past.at_time(899)
+    assert newest is not None and newest.id == 8
+
+
+def test_a_walk_goes_on_below_a_gap_though_the_next_one_vanishes(tmp_path: Path) -> None:
+    past = history(tmp_path, [1, 2, 5, 8])
+    walk = past.newest_first()
+    assert next(walk).id == 8
+    listing = past.storage.list_directory(past.layout.snapshot_directory)
+    past.storage.list_directory = lambda path: listing  # type: ignore[method-assign]
+    (tmp_path / "snapshot/snapshot-5").unlink()
+    assert ids_of(walk) == [2, 1]
+
+
+def test_likely_numbers_end_where_gaps_are_too_long(tmp_path: Path) -> None:
+    past = history(tmp_path, [1, 1002, 2004])
+    assert past.likely_ids(1, 1001) == list(range(1, 1002)), "a short range needs no listing"
+    assert past.likely_ids(1, 1002) == list(range(1, 1003)), "a gap of a thousand may be hidden"
+    assert past.likely_ids(1, 2004) == [*range(1, 1003), 2004], "one more may not"

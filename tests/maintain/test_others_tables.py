@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.expire_snapshots import carry_out, doomed_now, plan_expiry
+from paimon_cli.maintain.expire_snapshots import carry_out, doomed_now, expire_snapshots, plan_expiry
+from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import doomed_by, plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.side_by_side import delete_files
@@ -74,3 +75,23 @@ def test_roll_back(golden: Golden, tmp_path: Path) -> None:
         roll_back(context, plan, delete_files(context))
         went(copy, before, needed_before)
         assert context.snapshots.ids()[-1] == target
+
+
+@pytest.mark.parametrize("golden", TABLES, ids=str)
+def test_what_any_version_names_is_no_orphan_and_what_none_names_is(golden: Golden, tmp_path: Path) -> None:
+    root = golden_table(golden.writer, golden.name, tmp_path)
+    context = TableContext.open(str(root))
+    if len(context.snapshots.ids()) > 2:
+        create_tag(context, "first", context.snapshots.ids()[0])
+        expire_snapshots(context, Retention(1, 1, 0, None))
+    expected = on_disk(root) - needed(root)
+    found = {str(Path(file.path).relative_to(root)) for file in find_orphans(context, 1 << 60, force=True).files}
+    assert found == expected
+    newest = context.snapshots.latest()
+    assert newest is not None
+    Path(context.layout.snapshot(newest.id)).unlink()
+    if not context.snapshots.ids() and not context.tags.names():
+        return
+    expected = on_disk(root) - needed(root)
+    orphans = find_orphans(TableContext.open(str(root)), 1 << 60, force=True)
+    assert {str(Path(file.path).relative_to(root)) for file in orphans.files} == expected != set()

@@ -18,7 +18,7 @@ from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_change
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.fast_forward import plan_fast_forward
 from paimon_cli.maintain.file_sizes import measured
-from paimon_cli.maintain.needed_files import SharedManifests
+from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
@@ -109,8 +109,13 @@ def test_a_manifest_of_another_size_stops_the_cleaning(tmp_path: Path) -> None:
     other = max(context.manifests.manifests_of(context.snapshots.get(4)), key=lambda meta: meta.file_size)
     assert one.file_size != other.file_size
     Path(context.layout.manifest(one.file_name)).write_bytes(Path(context.layout.manifest(other.file_name)).read_bytes())
+    context = TableContext.open(context.url)
     with pytest.raises(DamagedFile, match="bytes where"):
-        find_orphans(TableContext.open(context.url), 1 << 60, force=True)
+        find_orphans(context, 1 << 60, force=True)
+    with pytest.raises(DamagedFile, match="bytes where"):
+        SharedManifests(context).live(newest)
+    with pytest.raises(DamagedFile, match="bytes where"):
+        NeededFiles().need_version(context, newest)
 
 
 def test_a_branch_is_not_made_of_a_damaged_schema(tmp_path: Path) -> None:
