@@ -156,6 +156,66 @@ def test_large_files_are_copied_in_blocks(replaced: Replaced, monkeypatch: pytes
     test_copies_have_names_of_their_own_and_the_same_bytes(replaced)
 
 
+def test_buckets_that_only_one_of_the_two_states_has_differ_wholly(tmp_path: Path) -> None:
+    """Their files, and their indexes, on either side; what both have alike does not differ."""
+    context = replace(commit_tables.make_table(tmp_path / "t", partitioned=True), read_threads=1)
+    same, old, new = (commit_tables.partition(name) for name in ("same", "old", "new"))
+    indexes = {
+        name: IndexFileMeta("HASH", name, 10 + place, 1) for place, name in enumerate(("same", "old", "new", "swap", "by"))
+    }
+
+    def added(partition: bytes, bucket: int, name: str, *index: str) -> CommitMessage:
+        files = (replace(commit_tables.data_file(name), file_size=len(name)),)
+        return CommitMessage(partition, bucket, 2, new_files=files, new_index_files=tuple(indexes[one] for one in index))
+
+    committer = Committer(context)
+    committer.commit(
+        [added(same, 0, "a", "same"), added(same, 1, "bb", "swap"), added(old, 1, "ccc", "old")], CommitIdentity("me")
+    )
+    first = context.snapshots.get(1)
+    gone = CommitMessage(
+        old, 1, 2, deleted_files=(replace(commit_tables.data_file("ccc"), file_size=3),), deleted_index_files=(indexes["old"],)
+    )
+    swapped = CommitMessage(same, 1, 2, new_index_files=(indexes["by"],), deleted_index_files=(indexes["swap"],))
+    committer.commit([gone, swapped, added(new, 0, "dddd", "new")], CommitIdentity("you"))
+    latest = context.snapshots.latest()
+    assert latest is not None
+
+    def told(now: Snapshot, then: Snapshot) -> dict[str, tuple[list[str], ...]]:
+        return {
+            str(context.partition_values(one.bucket_id[0])[0]): (
+                [file.file_name for file in one.gone],
+                [file.file_name for file in one.missing],
+                [file.file_name for file in one.gone_indexes],
+                [file.file_name for file in one.missing_indexes],
+            )
+            for one in differences(context, now, then)
+        }
+
+    assert told(latest, first) == {
+        "new": (["dddd"], [], ["new"], []),
+        "old": ([], ["ccc"], [], ["old"]),
+        "same": ([], [], ["by"], ["swap"]),
+    }
+    assert told(first, latest) == {
+        "new": ([], ["dddd"], [], ["new"]),
+        "old": (["ccc"], [], ["old"], []),
+        "same": ([], [], ["swap"], ["by"]),
+    }
+    assert told(first, first) == {}
+    assert {one.total_buckets for one in differences(context, latest, first)} == {2}
+    assert sorted(one.copied_bytes for one in differences(context, latest, first)) == [0, 13, 3 + 11]
+
+
+def test_an_index_without_any_file_beside_it_has_the_tables_number_of_buckets(tmp_path: Path) -> None:
+    context = replace(commit_tables.make_table(tmp_path / "t", {"bucket": "5"}), read_threads=1)
+    index = IndexFileMeta("HASH", "lonely", 10, 1)
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 3, 5, new_files=(commit_tables.data_file("a"),))], CommitIdentity("me"))
+    Committer(context).commit([CommitMessage(EMPTY_ROW, 4, 5, new_index_files=(index,))], CommitIdentity("me"))
+    (found,) = differences(context, context.snapshots.get(2), context.snapshots.get(1))
+    assert (found.total_buckets, found.gone, found.gone_indexes) == (5, (), (index,))
+
+
 # ---- dropping a table ---------------------------------------------------------------------------------------------------
 
 

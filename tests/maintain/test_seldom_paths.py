@@ -14,12 +14,14 @@ from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
+from paimon_cli.maintain.consumers import reset_consumer
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.fast_forward import plan_fast_forward
 from paimon_cli.maintain.file_sizes import measured
 from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests
 from paimon_cli.maintain.orphans import find_orphans
+from paimon_cli.maintain.protections import consumers, oldest_consumed, tagged_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.side_by_side import delete_files, side_by_side
@@ -30,6 +32,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 from tests.maintain.plain_files import needed, on_disk
 from tests.maintain.test_expire_changelogs import outlived
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
+from tests.rivals import Meddler
 from tests.tables import rows, write
 
 
@@ -221,3 +224,28 @@ def test_sizes_that_metadata_does_not_tell_come_from_listings(tmp_path: Path) ->
         *[("one/a", "k", 0), ("one/b", "k", 1), ("one/c", "k", 2)],
         *[("two/a", "j", 77), ("two/gone", "j", 77)],
     ]
+
+
+def test_what_is_no_tag_and_no_consumer_holds_nothing(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    for directory, name in ((context.layout.tag_directory, "tag-x"), (context.layout.consumer_directory, "consumer-x")):
+        (Path(directory) / name).mkdir(parents=True)
+        (Path(directory) / "other").write_text("not JSON")
+    create_tag(context, "two", 2)
+    assert [snapshot.id for snapshot in tagged_snapshots(context)] == [2] and oldest_consumed(context) is None
+    assert expire_snapshots(context, KEEP_ONE).snapshots == (1, 2, 3, 4)
+    assert [file.name for file in find_orphans(context, 1 << 60, force=True).files] == []
+    create_tag(context, "one-more", 5)
+    assert [snapshot.id for snapshot in tagged_snapshots(context)] == [2, 5]
+
+
+def test_tags_and_consumers_that_go_as_they_are_read_hold_nothing(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    for name in ("a", "b"):
+        create_tag(context, name, 2 if name == "a" else 3)
+        reset_consumer(context, name, 4)
+    for ending, left in (("tag-a", [3]), ("consumer-a", [3])):
+        going = Meddler("read_bytes", ending, Path(f"{context.url}/{ending.partition('-')[0]}/{ending}").unlink)
+        seen = replace(context, storage=going)
+        assert [snapshot.id for snapshot in tagged_snapshots(seen)] == left
+        assert {consumer.name for consumer in consumers(seen)} == ({"a", "b"} if ending == "tag-a" else {"b"})

@@ -407,3 +407,21 @@ def test_a_partition_written_for_another_number_of_buckets_takes_no_rows(tmp_pat
     plan.check_total(new)
     with pytest.raises(UsageError, match="the table was written with 3 buckets, the table's option says 2"):
         replace(plan_of(commit_tables.make_table(tmp_path / "u")), other_bucket_counts={EMPTY_ROW: 3}).check_total(EMPTY_ROW)
+
+
+def test_buckets_are_not_begun_once_one_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, _ = table(tmp_path, bucket=40)
+    begun: list[str] = []
+
+    def finish(bucket: BucketWriter) -> WrittenBucket:
+        begun.append(bucket.buffer._place)
+        if len(begun) == 1:
+            raise StorageUnavailable("the disk is full")
+        threading.Event().wait(0.02)
+        return WrittenBucket(CommitMessage(EMPTY_ROW, 1, 2))
+
+    monkeypatch.setattr(BucketWriter, "finish", finish)
+    with pytest.raises(StorageUnavailable, match="disk is full"), TableWriter(plan_of(context), threads=2) as writer:
+        writer.write(batch(context, range(400)))
+        writer.finish()
+    assert 1 <= len(begun) < 20
