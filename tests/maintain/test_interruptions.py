@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ import pytest
 from paimon_cli.errors import CommitUnknown, Conflict, DataConflict, NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, remove_branch, rename_branch
-from paimon_cli.maintain.expire_partitions import expire_partitions
+from paimon_cli.maintain.expire_partitions import expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.fast_forward import fast_forward, plan_fast_forward
 from paimon_cli.maintain.needed_files import NeededFiles
+from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import RollbackTarget, plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.maintain.tags import create_tag, rename_tag, replace_tag
@@ -427,3 +429,148 @@ def test_partitions_that_are_written_to_again_and_again_stay(tmp_path: Path) -> 
     with pytest.raises(DataConflict):
         expire_partitions(beside, 1_800_000_000_000)
     assert count() == 5 and {"dt": "2024-01-01", "k": 7} in rows(context) and len(rows(context)) == 4
+
+
+# ---- the order of steps, which decides what a crash leaves --------------------------------------------------------------
+
+
+class Journal(LocalStorage):
+    """Notes what is done to the versions of main, in order; hints with what they say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[str] = []
+
+    def _note(self, step: str, path: str) -> None:
+        directory, _, name = path.rpartition("/")
+        kind = directory.rpartition("/")[2]
+        if "/branch/" not in path and kind in ("snapshot", "tag", "schema", "changelog"):
+            self.steps.append(f"{step} {name}")
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self._note("put", path)
+        return super().put_if_absent(path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        is_hint = path.endswith(("LATEST", "EARLIEST"))
+        self._note(f"{data.decode()} into" if is_hint else "overwrite", path)
+        super().overwrite(path, data)
+
+    def delete(self, path: str) -> None:
+        self._note("delete", path)
+        super().delete(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.steps.append(f"sync {path.rpartition('/')[2]}")
+        super().sync_directory(path)
+
+
+def journal_of(context: TableContext, act: Callable[[TableContext], object]) -> list[str]:
+    storage = Journal()
+    act(replace(context, storage=storage, read_threads=1))
+    return storage.steps
+
+
+ENDING = ["sync snapshot", "sync tag"]
+
+
+def test_main_that_rested_gets_one_snapshot_after_the_other_and_the_hint_behind_each(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path)
+    create_tag(branch, "t", 7)
+    steps = journal_of(main, forward)
+    assert steps == [
+        *("put snapshot-6", "6 into LATEST", "put snapshot-7", "7 into LATEST", "overwrite tag-t"),
+        *("7 into LATEST", "1 into EARLIEST", *ENDING),
+    ]
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3])
+def test_main_that_went_its_own_way_is_taken_over_from_the_newest_number_down(tmp_path: Path, commits: int) -> None:
+    main = table_of_five(tmp_path)
+    create_tag(main, "own", 4)
+    create_branch(main, "b", snapshot_id=3)
+    branch = main.at_branch("b")
+    for number in range(commits):
+        write(branch, [{"k": 1, "v": f"branch {number}"}])
+    newest = 3 + commits
+    steps = journal_of(main, forward)
+    above = ["delete snapshot-5"] if newest == 4 else []
+    taken = [f"overwrite snapshot-{number}" for number in range(newest, 3, -1)]
+    taken.insert(1, f"{newest} into LATEST")
+    assert steps == ["3 into LATEST", *above, *taken, "delete tag-own", f"{newest} into LATEST", "1 into EARLIEST", *ENDING]
+
+
+def test_a_branch_that_main_has_outlived_takes_over_before_the_rest_of_main_goes(tmp_path: Path) -> None:
+    main = table_of_five(tmp_path)
+    create_branch(main, "b", snapshot_id=2)
+    for number in range(4):
+        write(main.at_branch("b"), [{"k": 1, "v": f"branch {number}"}])
+    expire_snapshots(main, Retention(2, 2, 0, None))
+    assert main.snapshots.ids() == [4, 5] and main.at_branch("b").snapshots.ids() == [2, 3, 4, 5, 6]
+    steps = journal_of(main, forward)
+    taken = [f"overwrite snapshot-{number}" for number in range(6, 1, -1)]
+    taken.insert(1, "6 into LATEST")
+    assert steps == ["6 into LATEST", *taken, "6 into LATEST", "2 into EARLIEST", *ENDING]
+    check_versions(main)
+
+
+def test_the_way_back_goes_from_the_newest_down_with_the_hint_before_and_after(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    for name, number in (("two", 2), ("four", 4)):
+        create_tag(context, name, number)
+    steps = journal_of(context, lambda seen: back(seen, rollback_target(seen, 2)))
+    assert steps == [
+        *("2 into LATEST", "delete snapshot-5", "delete snapshot-4", "delete snapshot-3", "2 into LATEST", "delete tag-four"),
+        *("sync snapshot", "sync tag", "sync changelog", "2 into LATEST"),
+    ]
+
+
+def test_the_way_back_to_an_expired_snapshot_brings_it_back_first(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "two", 2)
+    expire_snapshots(context, KEEP_ONE)
+    steps = journal_of(context, lambda seen: back(seen, rollback_target(seen, 2)))
+    assert steps[:5] == ["put snapshot-2", "2 into EARLIEST", "2 into LATEST", "delete snapshot-5", "2 into LATEST"]
+
+
+def test_a_tag_takes_its_new_name_before_it_loses_the_old_one(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    create_tag(context, "a", 2)
+    assert journal_of(context, lambda seen: rename_tag(seen, "a", "b")) == ["put tag-b", "delete tag-a"]
+
+
+def test_expired_snapshots_go_the_oldest_first_and_then_the_hint_moves(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    steps = journal_of(context, lambda seen: expire_snapshots(seen, Retention(2, 2, 0, None)))
+    assert steps == ["delete snapshot-1", "delete snapshot-2", "delete snapshot-3", "4 into EARLIEST"]
+
+
+def test_changes_outlive_their_snapshots_before_these_go(tmp_path: Path) -> None:
+    context = table_of_five(tmp_path)
+    options = context.options.with_overrides({"changelog.num-retained.min": "100", "changelog.num-retained.max": "100"})
+    steps = journal_of(replace(context, options=options), lambda seen: expire_snapshots(seen, Retention(3, 3, 0, None)))
+    assert steps == [
+        *("overwrite changelog-1", "delete snapshot-1", "overwrite changelog-2", "delete snapshot-2"),
+        *("2 into LATEST", "3 into EARLIEST"),
+    ]
+
+
+def test_directories_of_partitions_that_lost_their_last_file_go_from_the_innermost_out(tmp_path: Path) -> None:
+    columns = {"p": "INT NOT NULL", "q": "INT NOT NULL", "k": "INT NOT NULL"}
+    options = {"snapshot.clean-empty-directories": "true", "write-only": "true"}
+    context = make_table(tmp_path / "t", columns, ["p", "q", "k"], ["p", "q"], 2, options)
+    write(context, [{"p": p, "q": q, "k": k} for p in (1, 2) for q in (1, 2) for k in range(9)])
+    for p, q in ((1, 1), (1, 2), (2, 1)):
+        write(context, [], overwrite=True, allow_empty=True, static_partition={"p": str(p), "q": str(q)})
+    (Path(context.url) / "p=1" / "q=2" / "notes").write_text("mine")
+    expire_snapshots(context, KEEP_ONE)
+    left = {str(path.relative_to(context.url)) for path in Path(context.url).glob("p=*/**/*")}
+    assert {path for path in left if "bucket" not in path} == {"p=1/q=2", "p=1/q=2/notes", "p=2/q=2"}
+    assert {path for path in left if path.endswith(("bucket-0", "bucket-1"))} == {"p=2/q=2/bucket-0", "p=2/q=2/bucket-1"}
+
+
+def test_a_partition_expires_a_millisecond_after_its_time(tmp_path: Path) -> None:
+    context = partitioned(tmp_path)
+    midnight = int(datetime(2024, 1, 2).timestamp() * 1000)
+    for limit, gone in ((midnight, 1), (midnight + 1, 2)):
+        assert len(plan_partitions(context, limit).expired) == gone
