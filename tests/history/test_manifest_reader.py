@@ -15,6 +15,7 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history import manifest_reader
 from paimon_cli.history.live_columns import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
+from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_columns
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -150,7 +151,7 @@ def test_a_missing_delta_is_damage_but_not_if_its_snapshot_expired(tmp_path: Pat
         context.manifests.delta_entries(snapshot)
 
 
-@pytest.mark.parametrize(("count", "threads", "alone"), [(4, 8, True), (5, 8, False), (9, 1, True)])
+@pytest.mark.parametrize(("count", "threads", "alone"), [(4, 8, True), (5, 8, False), (5, 2, False), (9, 1, True)])
 def test_few_manifests_are_read_one_after_the_other(tmp_path: Path, count: int, threads: int, alone: bool) -> None:
     context = commits(tmp_path, count)
     storage = Counting()
@@ -188,13 +189,16 @@ def test_groups_of_manifests_are_of_a_certain_size(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_columns_come_in_the_order_of_their_manifests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     monkeypatch.setattr(manifest_reader, "_GROUP_BYTES", 1)
-    context = commits(tmp_path, 7)
-    reader = ManifestReader(context.storage, context.layout, threads)
+    context, storage = commits(tmp_path, 7), Counting()
+    reader = ManifestReader(storage, context.layout, threads)
     manifests = reader.manifests_of(context.snapshots.get(7))
     names = [f"f{number:02}" for number in range(7)]
     assert [piece.entry(row).file.file_name for piece in reader.tables(manifests) for row in range(len(piece))] == names
     each = [[piece.entry(0).file.file_name for piece in pieces] for pieces in reader.tables_of_each(manifests)]
     assert each == [[name] for name in names] and list(reader.tables([])) == []
+    storage.threads.clear()
+    list(reader.tables(manifests))
+    assert (storage.threads == {threading.get_ident()}) == (threads == 1)
 
 
 def test_a_missing_index_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_path: Path) -> None:
@@ -213,7 +217,7 @@ def test_a_missing_index_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_
 
 
 @pytest.mark.parametrize("threads", [1, 8])
-@pytest.mark.parametrize("how", ["columns", "columns_of_each"])
+@pytest.mark.parametrize("how", ["tables", "tables_of_each"])
 def test_of_other_partitions_most_entries_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, threads: int
 ) -> None:
@@ -231,3 +235,14 @@ def test_of_other_partitions_most_entries_are_left_out(
     assert len(found(None)) == len(entries)
     some = found(days[3:5])
     assert len(some) < len(entries) / 2 and [some.count(day) for day in days[3:5]] == [400, 400]
+
+
+def test_what_was_read_makes_no_reader_another_one(tmp_path: Path) -> None:
+    context = commits(tmp_path, 1)
+    readers = [ManifestReader(context.storage, context.layout) for _ in range(2)]
+    schemas = [SchemaHistory(context.storage, context.layout) for _ in range(2)]
+    readers[0].manifests_of(context.snapshots.get(1))
+    schemas[0].get(0)
+    assert readers[0] == readers[1] and schemas[0] == schemas[1]
+    assert repr(readers[0]) == repr(readers[1]) and repr(schemas[0]) == repr(schemas[1])
+    assert readers[0] != ManifestReader(context.storage, context.layout, 3)

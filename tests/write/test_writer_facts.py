@@ -62,3 +62,9 @@ def test_tasks_are_added_up() -> None:
     assert both.buckets == (*one.buckets, *other.buckets) and both.messages == [message, message]
     assert both.buffer == BufferUse(10, 7, 11, 22, 33, 44)
     assert Written.of_tasks([]).buffer == BufferUse()
+
+
+def test_a_bucket_of_which_nothing_is_said_neither_waited_nor_lost_anything() -> None:
+    bucket = WrittenBucket(CommitMessage(b"", 0, 1))
+    assert (bucket.stalls, bucket.stall_millis, bucket.wait_millis, bucket.compaction_lost) == (0, 0, 0, None)
+    assert BufferUse() == BufferUse(0, 0, 0, 0, 0, 0) and Written() == Written((), BufferUse(), ())
