@@ -13,6 +13,8 @@ from paimon_cli.errors import UsageError
 _DEFAULT = re.compile(r"([+-]?\d{1,10})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)
 _LETTERS = {"y": "year", "u": "year", "M": "month", "d": "day", "H": "hour", "m": "minute", "s": "second", "S": "fraction"}
 _PARTS = ("year", "month", "day", "hour", "minute", "second")
+_YEARS = {1: r"(?P<year>\d{1,9})", 2: r"(?P<year_of_2000>\d{2})", 3: r"(?P<year>\d{3,9})"}
+"""Years by the number of their letters, as Java's `DateTimeFormatter` reads them; longer ones have that many digits."""
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
@@ -52,6 +54,8 @@ def _formatted_time(text: str, formatter: str) -> int | None:
     if match is None:
         return None
     parts = match.groupdict()
+    if "year_of_2000" in parts:
+        parts["year"] = f"20{parts['year_of_2000']}"
     if not {"year", "month", "day"} <= parts.keys() or not (1 <= int(parts["month"]) <= 12 and 1 <= int(parts["day"]) <= 31):
         return None
     year, month, day, hour, minute, second = (int(parts.get(name) or 0) for name in _PARTS)
@@ -74,10 +78,10 @@ def _expression(formatter: str) -> re.Pattern[str]:
         letters = match[0]
         if match[2] is None:
             found.append(re.escape(letters if match[1] is None else match[1].replace("''", "'") or "'"))
-        elif match[2] not in _LETTERS or f"(?P<{_LETTERS[match[2]]}>" in "".join(found):
+        elif match[2] not in _LETTERS or f"(?P<{_LETTERS[match[2]]}" in "".join(found):
             raise UsageError(f"partition.timestamp-formatter '{formatter}' is not supported", f"'{letters}' is not understood")
         elif match[2] in "yu":
-            found.append(r"(?P<year>\d{4})" if len(letters) == 4 else rf"(?P<year>\d{{{len(letters)}}})")
+            found.append(_YEARS.get(len(letters), rf"(?P<year>\d{{{len(letters)}}})"))
         else:
             digits = rf"\d{{{len(letters)}}}" if len(letters) > 1 or match[2] == "S" else r"\d{1,2}"
             found.append(f"(?P<{_LETTERS[match[2]]}>{digits})")

@@ -52,6 +52,16 @@ def millis(*parts: int) -> int:
         ("yyyyMMdd", "20240100", None),
         ("yyyyMMdd", "20240231", millis(2024, 3, 2)),
         ("yyyyMM", "202401", None),
+        ("yyMMdd", "240305", millis(2024, 3, 5)),
+        ("dd.MM.uu", "05.03.99", millis(2099, 3, 5)),
+        ("yyMMdd", "20240305", None),
+        ("y-M-d", "2024-3-5", millis(2024, 3, 5)),
+        ("yMMdd", "20240305", millis(2024, 3, 5)),
+        ("u/M/d", "99/3/5", millis(99, 3, 5)),
+        ("yyy-MM-dd", "2024-03-05", millis(2024, 3, 5)),
+        ("yyy-MM-dd", "24-03-05", None),
+        ("yyyyy-MM-dd", "02024-03-05", millis(2024, 3, 5)),
+        ("yyyyy-MM-dd", "2024-03-05", None),
         ("MMdd", "0101", None),
         (None, "2024-03-05 06:07:08.0091", millis(2024, 3, 5, 6, 7, 8) + 9),
         (None, "2024-3-5 6:7:8", millis(2024, 3, 5, 6, 7, 8)),
@@ -70,7 +80,7 @@ def test_times_of_partitions(formatter: str | None, text: str, expected: int | N
 
 def test_patterns_take_the_longest_key() -> None:
     assert PartitionTime("$y-$y1-$y12").millis(["y", "y1", "y12"], ["2024", "02", "03"]) == millis(2024, 2, 3)
-    for formatter in ("yyyyMMdd z", "yyyy yyyy", "yyyyuu"):
+    for formatter in ("yyyyMMdd z", "yyyy yyyy", "yyyyuu", "yy yyyy", "uu yy", "MM M"):
         with pytest.raises(UsageError, match="is not understood"):
             PartitionTime(None, formatter).millis(["a"], ["x"])
 
