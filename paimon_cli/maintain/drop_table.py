@@ -23,7 +23,7 @@ DAMAGED = "damaged"
 
 _OF_A_VERSION = ("snapshot", "tag", "changelog", "consumer", "schema")
 _OF_A_TABLE = ("branch", *_OF_A_VERSION, "manifest", "index", "statistics", "service", DAMAGED)
-_FIRST, _LAST = ("branch", "tag", "changelog", "snapshot"), "schema"
+_FIRST = ("branch", "tag", "changelog", "snapshot")
 _BUCKET = re.compile(r"bucket-(-?[0-9]+|postpone)")
 _ROOT, _BRANCHES, _BRANCH, _TEMPORARY = "table", "branch", "branch files", "temporary"
 _DATA = "data"

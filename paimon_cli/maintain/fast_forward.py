@@ -39,7 +39,7 @@ class FastForwardPlan:
     dropped_tags: tuple[str, ...]
     schemas: tuple[int, ...]
     dropped_schemas: tuple[int, ...]
-    discarded: DiscardedVersions = field(default_factory=DiscardedVersions, repr=False)
+    discarded: DiscardedVersions = field(repr=False)
 
     @property
     def is_needless(self) -> bool:

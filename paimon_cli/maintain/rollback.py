@@ -32,10 +32,10 @@ class RollbackPlan:
 
     target: Snapshot
     snapshots: tuple[int, ...]
-    tags: tuple[str, ...] = ()
-    changelogs: tuple[int, ...] = ()
-    restored: bytes | None = None
-    discarded: DiscardedVersions = field(default_factory=DiscardedVersions, repr=False)
+    tags: tuple[str, ...]
+    changelogs: tuple[int, ...]
+    restored: bytes | None
+    discarded: DiscardedVersions = field(repr=False)
 
     @property
     def is_needless(self) -> bool:
