@@ -17,9 +17,9 @@ from paimon_cli.metadata.snapshot import Snapshot
 class DiscardedVersions:
     """Data files that came with the versions, and their metadata; others may need them, too."""
 
-    data: tuple[ManifestEntry, ...] = ()
-    changelogs: tuple[ManifestEntry, ...] = ()
-    metadata: tuple[DoomedFile, ...] = ()
+    data: tuple[ManifestEntry, ...]
+    changelogs: tuple[ManifestEntry, ...]
+    metadata: tuple[DoomedFile, ...]
 
     def doomed(self, context: TableContext, needed: NeededFiles) -> list[DoomedFile]:
         """The files to delete, except those in `needed`."""

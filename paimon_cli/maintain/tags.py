@@ -92,8 +92,8 @@ class TagRemoval:
     """Tags that go, and files that only they may need: a snapshot that is still there keeps its own."""
 
     names: tuple[str, ...]
-    data: tuple[ManifestEntry, ...] = ()
-    metadata: tuple[DoomedFile, ...] = ()
+    data: tuple[ManifestEntry, ...]
+    metadata: tuple[DoomedFile, ...]
 
 
 def plan_removal(context: TableContext, names: Sequence[str]) -> TagRemoval:
