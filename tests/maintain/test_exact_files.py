@@ -83,6 +83,7 @@ class Story:
         doomed = doomed_now(context, plan)
         told = [file for file in doomed if file.size is not None]
         assert all(file.size == Path(file.path).stat().st_size for file in told) and len(read) == len(plan.snapshots)
+        assert {file.kind for file in doomed if file.size is None} <= {"snapshot", "index", "index manifest"}
         done = carry_out(context, plan, delete_files(context))
         data = [file for file in doomed if "/bucket-" in file.path]
         assert done.snapshots == tuple(snapshot.id for snapshot in plan.snapshots) and done.data_files == len(data)
