@@ -73,13 +73,6 @@ def test_the_bucket_key_may_be_a_part_of_the_key() -> None:
     assert router_of(schema).route(batch)[1].tolist() == [3, 3, 3]
 
 
-@pytest.mark.parametrize("bucket", ["-1", "-2"])
-def test_tables_without_fixed_buckets_are_refused(bucket: str) -> None:
-    with pytest.raises(NotSupported, match="bucket = -") as caught:
-        router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": bucket}))
-    assert "fixed number" in caught.value.hint
-
-
 def test_partitions_whose_directory_names_differ_by_writer_are_refused() -> None:
     schema = schema_of({"p": "DOUBLE NOT NULL", "k": "INT NOT NULL"}, ("p", "k"), ("p",))
     with pytest.raises(NotSupported, match="column 'p'"):
