@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -47,3 +48,18 @@ def test_texts_inside_of_lists_are_looked_at() -> None:
     lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), as_texts([b"ok", b"\xfe"]))
     with pytest.raises(pa.ArrowInvalid):
         check_decoded(pa.record_batch([lists], names=["l"]))
+
+
+def test_texts_that_end_beyond_their_bytes_are_found_before_they_are_looked_at() -> None:
+    """Arrow's readers take such offsets as they come; what lies behind the bytes may be ASCII as well."""
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"t": ["aaa", "bb"]})
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    good, content = np.array([0, 3, 5], np.int32).tobytes(), sink.getvalue().to_pybytes()
+    assert content.count(good) == 1
+    for offsets in ([0, 3, 100], [0, 3, -1]):
+        damaged = content.replace(good, np.array(offsets, np.int32).tobytes()) + bytes(200)
+        (found,) = pa.ipc.open_stream(damaged)
+        with pytest.raises(pa.ArrowInvalid):
+            check_decoded(found)

@@ -91,3 +91,11 @@ def test_a_spill_directory_counts_its_bytes(tmp_path: Path, monkeypatch: pytest.
         spill.remove(run)
         assert spill.size == 0
     assert not list(tmp_path.iterdir())
+
+
+def test_spilled_runs_are_compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with SpillDirectory() as spill:
+        run = spill.write(run_of([(7, 7, 0)] * 20_000, 20_000)(), SCHEMA)
+        (batch,) = run.read()
+        assert batch.num_rows == 20_000 and run.size < batch.nbytes / 10

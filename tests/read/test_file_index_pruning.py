@@ -183,7 +183,7 @@ def test_an_embedded_index_that_is_damaged_is_named_by_its_data_file(tmp_path: P
         file = replace(bucket.files[0], embedded_file_index=damaged)
         with pytest.raises(DamagedFile, match=f"file index of {file.file_name} is damaged") as refused:
             FileFilters(context, *bucket.bucket_id, file).may_hold(column, ["x"])
-        assert refused.value.hint == "read with --option file-index.read.enabled=false"
+        assert refused.value.why and refused.value.hint == "read with --option file-index.read.enabled=false"
 
 
 def test_a_column_without_a_body_is_never_ruled_out(tmp_path: Path) -> None:
