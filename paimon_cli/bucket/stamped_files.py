@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from paimon_cli.bucket.file_indexes import SUFFIX
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.storage.directories import delete_all
+from paimon_cli.storage.storage import delete_all
 
 
 def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ()) -> int:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paimon_cli.cli.catalog_commands import SCHEMA_DETAILS
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.messages import say, warn
 from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName, split_pairs
-from paimon_cli.cli.results import Item, OutputFormat
-from paimon_cli.cli.schema_commands import SCHEMA_DETAILS
+from paimon_cli.cli.results import Item, OutputFormat, say, warn
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.table.schema_changes import Position, SchemaChange
+    from paimon_cli.catalog.column_changes import Position, SchemaChange
 
 alter = group("Change the options and columns of a table. Data files are not rewritten; they are read under the new schema.")
 
@@ -48,8 +47,8 @@ def set_options(
 
     paimon-cli alter ./wh/shop.db/orders set num-sorted-run.compaction-trigger=8 write-only=true
     """
-    from paimon_cli.table.option_values import refuse_unknown
-    from paimon_cli.table.schema_changes import SetOption
+    from paimon_cli.catalog.column_changes import SetOption
+    from paimon_cli.catalog.option_values import refuse_unknown
 
     given = split_pairs(pairs, "set")
     if call.strict_options:
@@ -69,7 +68,7 @@ def unset_options(
 
     paimon-cli alter ./wh/shop.db/orders unset write-only
     """
-    from paimon_cli.table.schema_changes import UnsetOption
+    from paimon_cli.catalog.column_changes import UnsetOption
 
     _change(call, context, [UnsetOption(key) for key in keys], allow_unsafe_commit)
 
@@ -82,7 +81,7 @@ def set_comment(
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Set the comment of the table."""
-    from paimon_cli.table.schema_changes import SetComment
+    from paimon_cli.catalog.column_changes import SetComment
 
     _change(call, context, [SetComment(text or None)], allow_unsafe_commit)
 
@@ -103,8 +102,8 @@ def add_column(
 
     paimon-cli alter ./wh/shop.db/orders add-column 'price DECIMAL(10, 2)' --after name
     """
-    from paimon_cli.table.schema_changes import AddColumn
-    from paimon_cli.table.sql_columns import parse_nested_column
+    from paimon_cli.catalog.column_changes import AddColumn
+    from paimon_cli.sql.column_definitions import parse_nested_column
 
     path, declared = parse_nested_column(column)
     if declared.is_key:
@@ -120,8 +119,8 @@ def add_column(
 @command(alter, "drop-column")
 def drop_column(call: Call, context: typer.Context, column: ColumnPath, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
     """Drop a column. Adding a column of the same name later does not bring its values back."""
-    from paimon_cli.table.schema_changes import DropColumn
-    from paimon_cli.table.sql_columns import parse_path
+    from paimon_cli.catalog.column_changes import DropColumn
+    from paimon_cli.sql.column_definitions import parse_path
 
     _change(call, context, [DropColumn(parse_path(column))], allow_unsafe_commit)
 
@@ -135,8 +134,8 @@ def rename_column(
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Rename a column, also in the options that name it."""
-    from paimon_cli.table.schema_changes import RenameColumn
-    from paimon_cli.table.sql_columns import parse_path
+    from paimon_cli.catalog.column_changes import RenameColumn
+    from paimon_cli.sql.column_definitions import parse_path
 
     _change(call, context, [RenameColumn(parse_path(column), name)], allow_unsafe_commit)
 
@@ -167,8 +166,8 @@ def alter_column(
 
     paimon-cli alter ./wh/shop.db/orders alter-column amount 'DECIMAL(20, 2)' --comment net
     """
-    from paimon_cli.table.schema_changes import AlterColumn
-    from paimon_cli.table.sql_columns import parse_declaration, parse_path
+    from paimon_cli.catalog.column_changes import AlterColumn
+    from paimon_cli.sql.column_definitions import parse_declaration, parse_path
 
     if default is not None and drop_default:
         raise UsageError("--default and --drop-default contradict each other")
@@ -192,7 +191,7 @@ def alter_column(
 
 
 def _position(first: bool, after: str | None) -> Position | None:
-    from paimon_cli.table.schema_changes import Position
+    from paimon_cli.catalog.column_changes import Position
 
     if first and after is not None:
         raise UsageError("--first and --after contradict each other")
@@ -200,7 +199,7 @@ def _position(first: bool, after: str | None) -> Position | None:
 
 
 def _change(call: Call, context: typer.Context, changes: Sequence[SchemaChange], allow_unsafe_commit: bool) -> None:
-    from paimon_cli.table.alter_table import alter_table
+    from paimon_cli.catalog.alter_table import alter_table
 
     location = call.locate(context.obj, allow_unsafe_commit)
     altered = alter_table(call.open_to_commit(location), changes)
@@ -210,6 +209,6 @@ def _change(call: Call, context: typer.Context, changes: Sequence[SchemaChange],
         done = f"now has schema {altered.schema.id}" if altered.changed else f"is unchanged, at schema {altered.schema.id}"
         say(f"{location.name} {done}")
         return
-    from paimon_cli.table.schema_report import schema_details
+    from paimon_cli.inspect.schema_report import schema_details
 
     call.show(Item("Schema", location.name, SCHEMA_DETAILS, schema_details(altered.schema)))

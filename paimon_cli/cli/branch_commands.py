@@ -9,13 +9,11 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.expire_command import show_doomed
-from paimon_cli.cli.messages import confirm, say
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
-from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, ID, TIME, counted
+from paimon_cli.cli.results import COUNT, ID, TIME, Column, Item, Listing, OutputFormat, confirm, counted, say
 
 if TYPE_CHECKING:
-    from paimon_cli.maintain.fast_forward import FastForwardPlan
+    from paimon_cli.maintain.branches import FastForwardPlan
 
 branches = group("Branches of a table. Other commands select one by --branch NAME, or as 'TABLE$branch_NAME' (in quotes).")
 
@@ -33,7 +31,7 @@ Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branc
 @command(branches, "ls")
 def list_branches(call: Call, table: TableName) -> None:
     """List branches, main first."""
-    from paimon_cli.table.branch_report import branch_rows
+    from paimon_cli.inspect.version_report import branch_rows
 
     opened = call.open(table)
     rows = branch_rows(opened)
@@ -106,10 +104,10 @@ def fast_forward(
 
     paimon-cli branches fast-forward ./wh/shop.db/orders try --dry-run
     """
-    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.deletion import deletion
-    from paimon_cli.maintain import fast_forward as forward
-    from paimon_cli.maintain.file_sizes import measured
+    from paimon_cli.maintain import branches as forward
+    from paimon_cli.maintain.needed_files import measured
 
     location = call.locate(table, allow_unsafe_commit)
     opened = call.open_at(location) if dry_run else call.open_to_commit(location)
@@ -135,7 +133,7 @@ def _headline(plan: FastForwardPlan) -> str:
 
 
 def _show(call: Call, table: str, branch: str, done: str) -> None:
-    from paimon_cli.table.branch_report import branch_row
+    from paimon_cli.inspect.version_report import branch_row
 
     opened = call.open(table)
     row = branch_row(opened, branch)

@@ -1,4 +1,4 @@
-"""`tables ls`, `db ls` and `describe`: the tables and databases of a warehouse, and one table on one screen."""
+"""`tables`, `db`, `describe`, `schemas`, `options`: the tables of a warehouse, and what each table is."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import TableName
-from paimon_cli.cli.results import Column, Item, Listing
-from paimon_cli.cli.value_kinds import COUNT, ID, NAMES, SETTINGS, SIZE, TIME, counted, records
+from paimon_cli.cli.results import COUNT, FLAG, ID, JSON, NAMES, SETTINGS, SIZE, TIME, Column, Item, Listing, counted, records
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.table.table_location import TableLocation
+    from paimon_cli.catalog.table_location import TableLocation
 
 tables = group("Tables of a warehouse.")
 databases = group("Databases of a warehouse.")
@@ -82,7 +81,7 @@ def list_tables(call: Call, place: Place = None, database: Database = None) -> N
     """
     if place is not None and database is not None:
         raise UsageError(f"'{place}' and --database {database} both name a place to look", hint="leave one of the two out")
-    from paimon_cli.table.table_listing import table_rows
+    from paimon_cli.catalog.table_listing import table_rows
 
     rows = table_rows(_tables(call, database or place))
     found = [column for column in TABLE_COLUMNS if column.name != "problem" or any(row.problem for row in rows)]
@@ -101,8 +100,8 @@ def list_here(call: Call, place: Place = None, database: Database = None) -> Non
 @command(databases, "ls")
 def list_databases(call: Call) -> None:
     """List the databases of the warehouse."""
-    from paimon_cli.table.table_listing import database_rows
-    from paimon_cli.table.table_location import find_warehouse
+    from paimon_cli.catalog.table_listing import database_rows
+    from paimon_cli.catalog.table_location import find_warehouse
 
     rows = database_rows(find_warehouse(call.warehouse, options=call.catalog_options))
     call.show(Listing("DatabaseList", None, DATABASE_COLUMNS, rows, footer=counted(len(rows), "database")))
@@ -113,7 +112,7 @@ def describe(call: Call, table: TableName) -> None:
 
     paimon-cli describe ./wh/shop.db/orders
     """
-    from paimon_cli.table.table_description import describe_table
+    from paimon_cli.inspect.table_description import describe_table
 
     opened = call.open(table)
     description = describe_table(opened)
@@ -121,11 +120,92 @@ def describe(call: Call, table: TableName) -> None:
 
 
 def _tables(call: Call, place: str | None) -> list[TableLocation]:
-    from paimon_cli.table.table_listing import tables_below, tables_of_database, tables_of_warehouse
-    from paimon_cli.table.table_location import find_warehouse
+    from paimon_cli.catalog.table_listing import tables_below, tables_of_database, tables_of_warehouse
+    from paimon_cli.catalog.table_location import find_warehouse
 
     if place is None:
         return tables_of_warehouse(find_warehouse(call.warehouse, options=call.catalog_options))
     if place.isidentifier() and find_warehouse(call.warehouse, options=call.catalog_options).url is not None:
         return tables_of_database(place, call.warehouse, call.catalog_options)
     return tables_below(place, call.catalog_options)
+
+
+schemas = group("Schemas of a table: one for each change.")
+options = group("Options of a table.")
+
+SCHEMA_COLUMNS = (
+    Column("id", "ID", ID),
+    Column("time", "Time (UTC)", TIME),
+    Column("columns", "Columns", COUNT),
+    Column("highest_field_id", "Highest field ID", ID),
+    Column("primary_keys", "Primary key", NAMES),
+    Column("partition_keys", "Partition by", NAMES),
+    Column("comment", "Comment"),
+)
+SCHEMA_DETAILS = (
+    Column("id", "ID", ID),
+    Column("time", "Time (UTC)", TIME),
+    Column("primary_keys", "Primary key", NAMES),
+    Column("partition_keys", "Partition by", NAMES),
+    Column("options", "Options", JSON),
+    Column("comment", "Comment"),
+    Column("highest_field_id", "Highest field ID", ID),
+    Column("fields", "Columns", records("id", "name", "type", "description", "default_value")),
+)
+OPTION_COLUMNS = (
+    Column("key", "Option"),
+    Column("value", "Value"),
+    Column("default", "Default"),
+    Column("is_set", "Set", FLAG),
+    Column("immutable", "Fixed", FLAG),
+    Column("status", "Status"),
+    Column("description", "Meaning"),
+    Column("reason"),
+)
+
+
+@command(schemas, "ls")
+def list_schemas(call: Call, table: TableName) -> None:
+    """List schemas, the newest first."""
+    from paimon_cli.inspect.schema_report import schema_rows
+
+    opened = call.open(table)
+    rows = schema_rows(opened)
+    call.show(Listing("SchemaList", opened.name, SCHEMA_COLUMNS, rows, footer=counted(len(rows), "schema")))
+
+
+@command(schemas, "show")
+def show_schema(
+    call: Call,
+    table: TableName,
+    schema: Annotated[str, typer.Argument(metavar="ID|latest", help="Id of a schema, or latest.")] = "latest",
+) -> None:
+    """Show the columns, keys and options of one schema."""
+    from paimon_cli.inspect.schema_report import schema_details
+
+    opened = call.open(table)
+    call.show(Item("Schema", opened.name, SCHEMA_DETAILS, schema_details(opened.named_schema(schema))))
+
+
+@command(options, "ls")
+def list_options(
+    call: Call,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="The table; without it, --all lists what a table can set.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also show Paimon's options that are not set, with their defaults.")
+    ] = False,
+) -> None:
+    """List the options of the latest schema."""
+    from paimon_cli.inspect.schema_report import option_rows
+
+    if table is None:
+        if not every:
+            raise UsageError("neither a table nor --all", "there is nothing to list", "paimon-cli options ls --all")
+        rows = option_rows({}, every=True)
+        call.show(Listing("OptionList", None, OPTION_COLUMNS, rows, footer=counted(len(rows), "option")))
+        return
+    opened = call.open(table)
+    rows = option_rows(opened.schemas.latest().options, every=every)
+    call.show(Listing("OptionList", opened.name, OPTION_COLUMNS, rows, footer=f"{sum(row.is_set for row in rows)} options set"))

@@ -1,13 +1,19 @@
-"""`changelog read`: the changes of a table, snapshot by snapshot, as a streaming reader sees them."""
+"""`changelog`, `blame`, `consumers`: the changes of a table, of a key, and how far streaming readers have come."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.parameters import TableName
+from paimon_cli.cli.parameters import DryRun, TableName, Yes, split_partitions
+from paimon_cli.cli.results import COUNT, FLAG, ID, JSON, LONG, TIME, Column, Item, Listing, OutputFormat, confirm, counted, say
+from paimon_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from paimon_cli.maintain.retention import Consumer as Told
 
 changelog = group("Row changes, snapshot by snapshot.")
 
@@ -31,9 +37,134 @@ def read_changelog(
     paimon-cli changelog read ./wh/shop.db/orders --from 3
     """
     from paimon_cli.cli.row_output import print_rows
-    from paimon_cli.table.row_scan import Increment, ReadRequest, plan_rows
+    from paimon_cli.jobs.row_scan import Increment, ReadRequest, plan_rows
 
     opened = call.open(table)
     increment = Increment(str(begin - 1), "" if end is None else str(end))
     request = ReadRequest(select, where, limit, keep_kinds=True, increment=increment)
     print_rows(plan_rows(opened, request), opened.name, call.output, call.view)
+
+
+VERSION_COLUMNS = (
+    Column("snapshot_id", "Snapshot", ID),
+    Column("time", "Time (UTC)", TIME),
+    Column("commit_kind", "Commit"),
+    Column("commit_user", "User", hide=2),
+    Column("earlier", None, FLAG),
+    Column("until", "Until", ID, hide=5),
+    Column("partition", "Partition", hide=3),
+    Column("bucket", "Bucket", ID, hide=4),
+    Column("level", "Level", ID, hide=6),
+    Column("sequence", "Sequence", LONG, hide=7),
+    Column("kind", "Kind"),
+    Column("values", "Values", JSON),
+    Column("file", "File", hide=1),
+    Column("missing", None),
+)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "blame", rich_help_panel=panel)(blame)
+
+
+def blame(
+    call: Call,
+    table: TableName,
+    key: Annotated[
+        list[str], typer.Option("--key", metavar="COLUMN=VALUE[,...]", help="The key, or a part of it.", show_default=False)
+    ],
+) -> None:
+    """Show every stored version of a key: commit, file, level, sequence number, kind and values.
+
+    paimon-cli blame ./wh/shop.db/orders --key id=7
+    """
+    from paimon_cli.read.key_history import key_history, key_predicate
+
+    keys = split_partitions(key, "--key")
+    if len(keys) > 1:
+        raise UsageError("one key at a time", "a column is given twice")
+    opened = call.open(table)
+    rows = key_history(opened.context, key_predicate(opened.context, keys[0] if keys else {}))
+    broken = "".join(f"\nnot shown: {row.missing}" for row in rows if row.missing)
+    call.show(Listing("KeyVersionList", opened.name, VERSION_COLUMNS, rows, footer=counted(len(rows), "version") + broken))
+
+
+consumers = group("Streaming readers, and the snapshots kept for them.")
+
+CONSUMER_COLUMNS = (
+    Column("name", "Consumer"),
+    Column("next_snapshot", "Next snapshot", ID),
+    Column("behind", "Behind", COUNT),
+    Column("modified", "Updated (UTC)", TIME),
+)
+Consumer = Annotated[str, typer.Argument(metavar="CONSUMER", help="Id of the consumer.", show_default=False)]
+
+
+@dataclass(frozen=True)
+class ConsumerRow:
+    """`behind`: snapshots that it has not read yet; `modified` in epoch millis."""
+
+    name: str
+    next_snapshot: int
+    behind: int
+    modified: int
+
+
+@command(consumers, "ls")
+def list_consumers(call: Call, table: TableName) -> None:
+    """List consumers by name."""
+    from paimon_cli.maintain.retention import consumers as found
+
+    opened = call.open(table)
+    latest = opened.snapshots.latest_id() or 0
+    rows = [_row(consumer, latest) for consumer in found(opened.context)]
+    call.show(Listing("ConsumerList", opened.name, CONSUMER_COLUMNS, rows, footer=counted(len(rows), "consumer")))
+
+
+@command(consumers, "reset")
+def reset(
+    call: Call,
+    table: TableName,
+    consumer: Consumer,
+    next_snapshot: Annotated[
+        int | None,
+        typer.Option("--next", metavar="ID", min=1, help="The snapshot that it reads next; default the one after the latest."),
+    ] = None,
+) -> None:
+    """Set the next snapshot of a consumer, creating the consumer if it does not exist.
+
+    paimon-cli consumers reset ./wh/shop.db/orders nightly-export --next 12
+    """
+    from paimon_cli.maintain.retention import reset_consumer
+
+    opened = call.open(table)
+    latest = opened.snapshots.latest_id() or 0
+    row = _row(reset_consumer(opened.context, consumer, latest + 1 if next_snapshot is None else next_snapshot), latest)
+    if call.output is OutputFormat.TABLE:
+        say(f"consumer {consumer} reads snapshot {row.next_snapshot} next")
+    else:
+        call.show(Item("Consumer", opened.name, CONSUMER_COLUMNS, row))
+
+
+@command(consumers, "rm")
+def remove(call: Call, table: TableName, consumer: Consumer, dry_run: DryRun = False, yes: Yes = False) -> None:
+    """Delete a consumer: snapshots are no longer kept for it.
+
+    paimon-cli consumers rm ./wh/shop.db/orders nightly-export
+    """
+    from paimon_cli.maintain.retention import check_consumer, remove_consumer
+
+    context = call.open(table).context
+    check_consumer(context, consumer)
+    if dry_run:
+        say(f"consumer {consumer} would be deleted; nothing was changed (dry run)")
+        return
+    confirm(f"consumer {consumer} will be deleted, and snapshots are no longer kept for it", yes)
+    remove_consumer(context, consumer)
+    if call.output is OutputFormat.TABLE:
+        say(f"deleted consumer {consumer}")
+
+
+def _row(consumer: Told, latest: int) -> ConsumerRow:
+    behind = max(latest - consumer.next_snapshot + 1, 0)
+    return ConsumerRow(consumer.name, consumer.next_snapshot, behind, consumer.modified_millis)

@@ -23,7 +23,6 @@ from paimon_cli.cli.input_options import (
     TimestampFormats,
     Timezone,
 )
-from paimon_cli.cli.messages import warn
 from paimon_cli.cli.parameters import (
     BranchName,
     ConflictGranularity,
@@ -41,10 +40,8 @@ from paimon_cli.cli.parameters import (
     Wide,
     split_pairs,
 )
-from paimon_cli.cli.result_view import show
-from paimon_cli.cli.results import Item, Listing, OutputFormat
+from paimon_cli.cli.results import Item, Listing, OutputFormat, View, warn
 from paimon_cli.cli.trace_output import is_traced, trace_on_stderr
-from paimon_cli.cli.value_kinds import View
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
 from paimon_cli.storage.catalog_options import split_options
@@ -52,9 +49,9 @@ from paimon_cli.storage.trace import NoTrace
 from paimon_cli.storage.trace import Trace as StepsTrace
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.jobs.engine import Engine as JobEngine
-    from paimon_cli.table.table import Table
-    from paimon_cli.table.table_location import TableLocation
 
 HIDDEN_ALIASES = {"ls": "list", "show": "get", "rm": "delete"}
 
@@ -82,7 +79,7 @@ class Call:
     form: TextForm = field(default_factory=TextForm)
 
     def locate(self, table: str, allow_unsafe_commit: bool = False) -> TableLocation:
-        from paimon_cli.table.table_location import locate_table
+        from paimon_cli.catalog.table_location import locate_table
 
         location = locate_table(table, self.warehouse, self.catalog_options, self.branch)
         return replace(location, allow_unsafe_commit=allow_unsafe_commit)
@@ -99,13 +96,13 @@ class Call:
         return self.open_at(self.locate(table))
 
     def open_at(self, location: TableLocation) -> Table:
-        from paimon_cli.table.table import Table
+        from paimon_cli.catalog.table import Table
 
         return Table.open(location, self.options, self.trace)
 
     def open_damaged(self, table: str) -> Table:
         """The table as damage checks open it: some or all of its schemas may be unreadable."""
-        from paimon_cli.table.table import Table
+        from paimon_cli.catalog.table import Table
 
         return Table.open_damaged(self.locate(table), self.options, self.trace)
 
@@ -135,8 +132,8 @@ class Call:
 
     def open_engine(self, threads: int | None = None, tasks: int | None = None) -> JobEngine:
         """The engine of `--engine`, not started yet. At most that many threads of this process, or tasks of Spark, at a time."""
+        from paimon_cli.catalog.table_location import catalog_setting
         from paimon_cli.jobs.engine_choice import THRESHOLD_KEY, EngineRequest, Threshold, open_engine
-        from paimon_cli.table.table_location import catalog_setting
 
         if self.spark_threshold is not None:
             threshold = Threshold.parse(self.spark_threshold, "--spark-threshold")
@@ -160,7 +157,7 @@ class Call:
 
     def look_at_options(self, options: Mapping[str, str]) -> None:
         """Warn about doubtful options; `UsageError` for an unknown one under `--strict-options`."""
-        from paimon_cli.table.option_values import odd_options, refuse_unknown
+        from paimon_cli.catalog.option_values import odd_options, refuse_unknown
 
         if self.strict_options:
             refuse_unknown(options)
@@ -209,7 +206,7 @@ def command(
 
 def _check_options(table: Table, given: dict[str, str]) -> None:
     """A merge engine or key set for one write only would corrupt the table for good."""
-    from paimon_cli.table.option_changes import check_options_of_call
+    from paimon_cli.catalog.option_values import check_options_of_call
 
     check_options_of_call(table.schemas.latest().options, given, table.snapshots.latest_id() is not None)
 
@@ -282,3 +279,15 @@ _OF_INPUT = [
     _parameter("timezone", Timezone),
     _parameter("encoding", Encoding),
 ]
+
+
+def show(result: Listing | Item, output: OutputFormat, view: View) -> None:
+    """Print the result on stdout."""
+    if output is OutputFormat.TABLE:
+        from paimon_cli.cli import text_view
+
+        text_view.show(result, view)
+    else:
+        from paimon_cli.cli import data_view
+
+        data_view.show(result, output)

@@ -31,13 +31,13 @@ from paimon_cli.cli.compact_options import (
     Watch,
     with_limits,
 )
-from paimon_cli.cli.messages import note
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_partitions
+from paimon_cli.cli.results import note
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table import Table
     from paimon_cli.jobs.engine import Engine
-    from paimon_cli.table.table import Table
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -107,7 +107,7 @@ def compact(
 def compact_behind_write(table: Table, buckets: Collection[int], engine: Engine) -> None:
     """The minor compaction of `write --compact after`; its line goes to stderr, the data on stdout is the write's."""
     from paimon_cli.cli.compact_once import summary_line
-    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 
     request = CompactRequest(Strategy.MINOR.value, buckets=tuple(sorted(buckets)))

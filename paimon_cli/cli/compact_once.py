@@ -7,15 +7,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_cli.cli.command import Call
-from paimon_cli.cli.messages import say, warn
-from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size, ran
+from paimon_cli.cli.results import (
+    COUNT,
+    SIZE,
+    SNAPSHOT_IDS,
+    TEXT,
+    Column,
+    Item,
+    Listing,
+    OutputFormat,
+    counted,
+    human_size,
+    ran,
+    say,
+    warn,
+)
 from paimon_cli.errors import PaimonError, PartialSuccess
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary
-    from paimon_cli.table.table import Table
-    from paimon_cli.table.table_location import TableLocation
 
 SUMMARY_COLUMNS = (
     Column("table", "Table"),
@@ -59,7 +71,7 @@ def compact_once(
     single: bool,
 ) -> None:
     """Compact every table once; a table that fails does not stop the remaining ones."""
-    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.compact_job import run_compact
     from paimon_cli.jobs.stop_signals import StopSignals
 

@@ -15,8 +15,8 @@ from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.jobs.compact_job import CompactRequest
-    from paimon_cli.table.table_location import TableLocation
 
 SERVICE_PANEL, LIMITS_PANEL = "Service", "Limits"
 
@@ -155,7 +155,7 @@ class Targets:
         if self.database is None:
             found = [self.call.locate(table) for table in self.tables]
         else:
-            from paimon_cli.table.table_listing import tables_of_database
+            from paimon_cli.catalog.table_listing import tables_of_database
 
             every = tables_of_database(self.database, self.call.warehouse, self.call.catalog_options)
             found = [location for location in every if self._wanted(location.name.rpartition(".")[2])]

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_cli.cli.command import Call
-from paimon_cli.cli.results import Column, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import ABSENT, COUNT, ID, SIZE, TEXT, counted, human_size
+from paimon_cli.cli.results import ABSENT, COUNT, ID, SIZE, TEXT, Column, Listing, OutputFormat, counted, human_size
 from paimon_cli.errors import Refused
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table_location import TableLocation
+    from paimon_cli.inspect.compaction_report import DecisionRow
     from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest
-    from paimon_cli.table.compaction_report import DecisionRow
-    from paimon_cli.table.table import Table
-    from paimon_cli.table.table_location import TableLocation
 
 PLAN_COLUMNS = (
     Column("partition"),
@@ -71,8 +70,8 @@ class PlanLine:
 
 def show_plans(call: Call, locations: Sequence[TableLocation], request: CompactRequest, dedicated: bool) -> None:
     """Show one plan per table. Changes nothing, and refuses whatever a real run would refuse."""
+    from paimon_cli.inspect.compaction_report import decision_rows
     from paimon_cli.jobs.compact_job import plan_compaction
-    from paimon_cli.table.compaction_report import decision_rows
 
     for location in locations:
         table = call.open_to_plan(location)
@@ -142,7 +141,7 @@ def _work(rows: Sequence[DecisionRow]) -> str:
 
 
 def _guards(table: Table) -> str:
-    from paimon_cli.table.compaction_report import LOOK_BACK, guards
+    from paimon_cli.inspect.compaction_report import LOOK_BACK, guards
 
     seen = guards(table.context)
     try:

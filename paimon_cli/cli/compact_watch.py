@@ -2,21 +2,210 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table as Grid
+from rich.text import Text
 
 from paimon_cli.cli.command import Call
-from paimon_cli.cli.compact_once import opened
+from paimon_cli.cli.compact_once import opened, summary_line
 from paimon_cli.cli.compact_options import Targets
-from paimon_cli.cli.messages import note
-from paimon_cli.cli.results import OutputFormat
-from paimon_cli.cli.service_log import RoundLines, ServiceLog
+from paimon_cli.cli.results import OutputFormat, counted, envelope, human_size, note, printable, rfc3339
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.compact_job import CompactRequest
-    from paimon_cli.jobs.compaction_service import ServedTable
-    from paimon_cli.table.table_location import TableLocation
+    from paimon_cli.jobs.compaction_service import ServedTable, ServiceRound, TableRound
+    from paimon_cli.jobs.engine import Progress
+
+
+class RoundLines:
+    """Rounds on stdout: nothing in text form, otherwise one line of JSON each."""
+
+    def __init__(self, output: OutputFormat) -> None:
+        self._output = output
+
+    def show(self, done: ServiceRound) -> None:
+        if self._output is OutputFormat.TABLE:
+            return
+        item = round_item(done)
+        line = item if self._output is not OutputFormat.JSON else envelope("CompactionRound", None, item=item)
+        print(json.dumps(line, ensure_ascii=False), flush=True)
+
+
+class ServiceLog:
+    """One line for each table that was compacted or failed, and one for a round with nothing to do."""
+
+    def __init__(self, lines: RoundLines) -> None:
+        self._lines = lines
+
+    def __enter__(self) -> ServiceLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        pass
+
+    def table_begins(self, number: int, table: str) -> Progress:
+        from paimon_cli.jobs.engine import NoProgress
+
+        return NoProgress()
+
+    def table_done(self, done: TableRound) -> None:
+        if text := table_text(done):
+            self.say(text)
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        self._lines.show(done)
+        if not any(table_text(table) for table in done.tables):
+            self.say(f"round {done.number}: nothing to compact in {counted(len(done.tables), 'table')}", done)
+
+    def say(self, text: str, done: ServiceRound | None = None) -> None:
+        from paimon_cli.storage.clock_and_names import SystemClock
+
+        millis = SystemClock().now_millis() if done is None else done.started_millis + int(done.seconds * 1000)
+        print(f"{rfc3339(millis)} {printable(text)}", file=sys.stderr, flush=True)
+
+
+def table_text(done: TableRound) -> str | None:
+    """The log text for a table; None if there is nothing to report."""
+    if done.error is not None:
+        return f"{done.table}: {done.state}: {done.error}"
+    return summary_line(done.table, done.summary) if done.summary.buckets else None
+
+
+def round_item(done: ServiceRound) -> dict[str, Any]:
+    return {
+        "round": done.number,
+        "time": rfc3339(done.started_millis),
+        "seconds": done.seconds,
+        "buckets": sum(table.summary.buckets for table in done.tables),
+        "conflicts": sum(table.summary.conflicts for table in done.tables),
+        "tables": [_table_item(table) for table in done.tables],
+    }
+
+
+def _table_item(done: TableRound) -> dict[str, Any]:
+    summary = done.summary
+    return {
+        "table": done.table,
+        "state": done.state,
+        "snapshot": summary.plan.snapshot_id,
+        "buckets": summary.buckets,
+        "files_before": summary.files_before,
+        "files_after": summary.files_after,
+        "bytes_before": summary.bytes_before,
+        "bytes_after": summary.bytes_after,
+        "snapshots": [snapshot.id for snapshot in summary.snapshots],
+        "conflicts": summary.conflicts,
+        "most_runs": max((decision.runs_before for decision in summary.plan.decisions), default=0),
+        "seconds": summary.seconds,
+        "error": None if done.error is None else {"code": done.error.code, "message": str(done.error)},
+    }
+
+
+TITLES = ("Table", "State", "Runs", "Buckets", "Files", "Read", "Written", "Conflicts", "Snapshot")
+
+
+@dataclass
+class TableLine:
+    """Totals over all rounds of one table; `runs`: the most sorted runs of a bucket in the last plan."""
+
+    state: str = "waiting"
+    runs: int = 0
+    buckets: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    conflicts: int = 0
+    snapshot: int | None = None
+
+    def add(self, done: TableRound) -> None:
+        summary = done.summary
+        self.state = done.state
+        self.runs = max((decision.runs_before for decision in summary.plan.decisions), default=self.runs)
+        self.buckets += summary.buckets
+        self.files_before += summary.files_before
+        self.files_after += summary.files_after
+        self.bytes_before += summary.bytes_before
+        self.bytes_after += summary.bytes_after
+        self.conflicts += summary.conflicts
+        if summary.snapshots:
+            self.snapshot = summary.snapshots[-1].id
+
+
+class LiveDisplay(ServiceLog):
+    """Redraws a few times a second while entered."""
+
+    def __init__(self, lines: RoundLines, console: Console | None = None) -> None:
+        super().__init__(lines)
+        self._lines_of: dict[str, TableLine] = {}
+        self._footer = "starting"
+        self._console = console or Console(stderr=True)
+        self._live = Live(console=self._console, refresh_per_second=4, get_renderable=self.picture)
+
+    def __enter__(self) -> LiveDisplay:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._live.stop()
+
+    def picture(self) -> Group:
+        grid = Grid(*TITLES, box=None, pad_edge=False, header_style="bold")
+        for column in grid.columns[2:]:
+            column.justify = "right"
+        for name, line in list(self._lines_of.items()):
+            files, snapshot = (
+                f"{line.files_before:,} -> {line.files_after:,}",
+                "-" if line.snapshot is None else str(line.snapshot),
+            )
+            sizes = (human_size(line.bytes_before), human_size(line.bytes_after))
+            cells = (name, line.state, str(line.runs), f"{line.buckets:,}", files, *sizes, str(line.conflicts), snapshot)
+            grid.add_row(*(Text(printable(cell)) for cell in cells))
+        return Group(grid, Text(self._footer, style="dim"))
+
+    def table_begins(self, number: int, table: str) -> Progress:
+        line = self._lines_of.setdefault(table, TableLine())
+        line.state, self._footer = "planning", f"round {number}"
+        return LineProgress(line)
+
+    def table_done(self, done: TableRound) -> None:
+        self._lines_of[done.table].add(done)
+        if done.error is not None and (text := table_text(done)):
+            self._console.print(Text(printable(text)))
+
+    def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
+        self._lines.show(done)
+        then = "" if pause_seconds is None else f" · next in {pause_seconds:g} s"
+        tables = counted(len(done.tables), "table")
+        self._footer = f"round {done.number} of {tables} in {done.seconds:.1f} s{then} · Ctrl-C to stop"
+
+
+class LineProgress:
+    """The state of a table's line while its buckets are compacted."""
+
+    def __init__(self, line: TableLine) -> None:
+        self._line = line
+        self._done, self._total = 0, 0
+
+    def start(self, description: str, total: int | None) -> None:
+        self._done, self._total = 0, total or 0
+        self.advance(0)
+
+    def advance(self, n: int = 1) -> None:
+        self._done += n
+        self._line.state = f"compacting {self._done} of {counted(self._total, 'bucket')}"
+
+    def finish(self) -> None:
+        self._line.state = "committing"
 
 
 def watch(
@@ -67,6 +256,5 @@ def _watcher(output: OutputFormat) -> ServiceLog:
     lines = RoundLines(output)
     if not sys.stderr.isatty():
         return ServiceLog(lines)
-    from paimon_cli.cli.service_display import LiveDisplay
 
     return LiveDisplay(lines)

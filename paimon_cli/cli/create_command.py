@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paimon_cli.cli.catalog_commands import SCHEMA_DETAILS
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.input_options import SourceFormat
-from paimon_cli.cli.messages import say, warn
 from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName
-from paimon_cli.cli.results import Item, OutputFormat
-from paimon_cli.cli.schema_commands import SCHEMA_DETAILS
-from paimon_cli.cli.value_kinds import counted
+from paimon_cli.cli.results import Item, OutputFormat, counted, say, warn
 from paimon_cli.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table_definition import TableDefinition
     from paimon_cli.ingest.inference import InferredColumns
     from paimon_cli.metadata.table_schema import TableSchema
-    from paimon_cli.table.table_definition import TableDefinition
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -64,8 +62,8 @@ def create(
 
     paimon-cli create ./wh/shop.db/orders -C 'id BIGINT NOT NULL' -C 'name STRING' --primary-key id --bucket 4
     """
-    from paimon_cli.table.create_table import create_table
-    from paimon_cli.table.option_values import refuse_unknown
+    from paimon_cli.catalog.create_table import create_table
+    from paimon_cli.catalog.option_values import refuse_unknown
 
     inferred = _inferred(call, from_file, file_format)
     definition = _with_clauses(_definition(columns, schema, ddl, from_file, inferred), primary_key, partition_by, comment)
@@ -86,7 +84,7 @@ def create(
         if inferred is not None and made.created:
             say(_columns_text(made.schema, inferred, from_file))
         return
-    from paimon_cli.table.schema_report import schema_details
+    from paimon_cli.inspect.schema_report import schema_details
 
     call.show(Item("Schema", location.name, SCHEMA_DETAILS, schema_details(made.schema)))
 
@@ -126,19 +124,19 @@ def _definition(
             "the columns must come from a single source", why, "use -C 'id BIGINT NOT NULL', --schema, --ddl or --from-file"
         )
     if schema:
-        from paimon_cli.table.schema_document import parse_schema_document
+        from paimon_cli.catalog.table_definition import parse_schema_document
 
         return parse_schema_document(_text(schema), schema)
     if ddl:
-        from paimon_cli.table.ddl import parse_create_table
+        from paimon_cli.catalog.ddl import parse_create_table
 
         return parse_create_table(_text(ddl), ddl)
     if inferred is not None:
-        from paimon_cli.table.table_definition import TableDefinition
+        from paimon_cli.catalog.table_definition import TableDefinition
 
         return TableDefinition(inferred.fields)
-    from paimon_cli.table.ddl import definition_of
-    from paimon_cli.table.sql_columns import parse_column
+    from paimon_cli.catalog.ddl import definition_of
+    from paimon_cli.sql.column_definitions import parse_column
 
     return definition_of([parse_column(column) for column in columns or ()], "the columns")
 
@@ -147,7 +145,7 @@ def _with_clauses(
     definition: TableDefinition, primary_key: str | None, partition_by: str | None, comment: str | None
 ) -> TableDefinition:
     """The definition with the command's own options taking precedence over those of the source."""
-    from paimon_cli.table.table_definition import split_names
+    from paimon_cli.catalog.table_definition import split_names
 
     if primary_key is not None:
         definition = replace(definition, primary_keys=split_names(primary_key))

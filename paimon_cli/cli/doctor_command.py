@@ -1,15 +1,19 @@
-"""`doctor`: health checks of the installation, a storage and a table, with a command to fix each finding."""
+"""`doctor`, `advise`, `locks`: health checks, advice from a table's own history, and who holds the commit lock."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import enum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.messages import say
-from paimon_cli.cli.results import Column, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import counted, printable
+from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.parameters import TableName, Yes
+from paimon_cli.cli.results import FLAG, JSON, Column, Item, Kind, Listing, OutputFormat, confirm, counted, printable, say
+from paimon_cli.cli.terminal import progress_on_stderr
+
+if TYPE_CHECKING:
+    from paimon_cli.lsm.compaction_simulation import OnCommit
 
 FINDINGS_EXIT_CODE = 4
 DIAGNOSIS_COLUMNS = (
@@ -21,7 +25,7 @@ DIAGNOSIS_COLUMNS = (
 )
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def _register_doctor(app: typer.Typer, panel: str) -> None:
     command(app, "doctor", rich_help_panel=panel)(doctor)
 
 
@@ -58,3 +62,148 @@ def doctor(
         say(counted(len(findings), "finding"))
     if findings:
         raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+COLUMNS = (
+    Column("topic", "Topic"),
+    Column("severity", "Severity"),
+    Column("code", "Code"),
+    Column("subject", "Subject"),
+    Column("message", "Finding"),
+    Column("command", "Command"),
+    Column("figures", None, JSON),
+)
+
+
+class Topic(str, enum.Enum):
+    """Choices of `--only`."""
+
+    BUCKETS = "buckets"
+    SMALL_FILES = "small-files"
+    OPTIONS = "options"
+    COMPACTION = "compaction"
+
+
+def _register_advise(app: typer.Typer, panel: str) -> None:
+    command(app, "advise", rich_help_panel=panel)(advise)
+
+
+def advise(
+    call: Call,
+    table: TableName,
+    only: Annotated[list[Topic] | None, typer.Option("--only", help="Only this topic; repeatable.", show_default=False)] = None,
+) -> None:
+    """Suggest changes from the table's own history: number of buckets, small files, options, compaction triggers.
+
+    Each suggestion shows its figures and the command that carries it out. Nothing is changed, and advice is not a failure:
+    the exit code is 0 (`doctor` exits with 4 on findings). Triggers are compared by replaying the commits still in the history.
+
+    paimon-cli advise ./wh/shop.db/orders --only buckets
+    """
+    from paimon_cli.cli.text_view import wrapped
+    from paimon_cli.inspect.advice_rules import TOPICS, Case
+    from paimon_cli.inspect.advice_rules import advise as advice_of
+
+    case, progress = Case(call.open(table).context, call.pasted(table)), progress_on_stderr()
+
+    def on_scenario(number: int, count: int) -> OnCommit:
+        progress.start(f"Simulating compaction options, {number} of {count}", None)
+        return progress.advance
+
+    case.on_scenario = on_scenario
+    try:
+        found = advice_of(case, [topic.value for topic in only] if only else TOPICS)
+    finally:
+        progress.finish()
+    if call.output is not OutputFormat.TABLE:
+        call.show(Listing("AdviceList", table, COLUMNS, found))
+        return
+    topic = ""
+    for advice in found:
+        if advice.topic != topic:
+            topic = advice.topic
+            say(topic)
+        say(wrapped(f"  {advice.severity:<7}  {advice.subject}: {advice.message}", indent=11))
+        if advice.command:
+            say(f"           run: {advice.command}")
+    todo = sum(bool(advice.command) for advice in found)
+    say(f"{counted(todo, 'suggestion')}; nothing was changed" if todo else "no suggestions")
+
+
+locks = group("The commit lock: how commits are kept apart, and who holds it.")
+
+SECONDS = Kind(lambda seconds: round(seconds, 3), lambda seconds: f"{seconds:,.0f} s", right_aligned=True)
+LOCK_COLUMNS = (
+    Column("table", "Table"),
+    Column("mechanism", "Mechanism"),
+    Column("lock_id", "Lock"),
+    Column("is_held", "Held", FLAG),
+    Column("holder", "Holder"),
+    Column("age_seconds", "Age", SECONDS),
+    Column("expires_in_seconds", "Expires in", SECONDS),
+    Column("is_expired", "Expired", FLAG),
+)
+
+
+@command(locks, "ls")
+def list_locks(
+    call: Call,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Only this table; default every lock held.", show_default=False)
+    ] = None,
+) -> None:
+    """Show how the commits of a table or warehouse are kept apart, and which commit locks are held.
+
+    The mechanism is put-if-absent, lock or unsafe. Where only a test can tell, as on S3, two writers race for a probe file in
+    the table's directory, which is then removed.
+
+    paimon-cli locks ls ./wh/shop.db/orders
+    """
+    from paimon_cli.inspect.lock_report import LOCK, MEANING, table_lock, warehouse_locks
+
+    if table is None:
+        from paimon_cli.catalog.table_location import find_warehouse
+
+        report = warehouse_locks(find_warehouse(call.warehouse, options=call.catalog_options))
+    else:
+        location = call.locate(table)
+        opened = call.open_at(location).context
+        report = table_lock(location, opened.storage, opened.layout.root)
+    held = sum(row.is_held for row in report.rows)
+    footer = "" if report.mechanism != LOCK or held else "nobody holds a lock"
+    if report.has_lock_table is False:
+        footer = "nobody holds a lock: the database has no table paimon_distributed_locks yet, the first commit creates it"
+    heading = f"{report.mechanism}: {MEANING[report.mechanism]}"
+    call.show(Listing("LockList", table, LOCK_COLUMNS, report.rows, heading, footer))
+
+
+@command(locks, "break")
+def break_lock(
+    call: Call,
+    table: TableName,
+    even_if_valid: Annotated[
+        bool,
+        typer.Option("--even-if-valid", help="Also break a lock that has not expired; only if its holder is certainly dead."),
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Break the commit lock of a table whose holder died. Writers take over expired locks on their own.
+
+    A live holder that loses its lock notices before it publishes and gives up its commit (exit 6), unless it is publishing at
+    that very moment: on a store without put-if-absent its snapshot may then overwrite another one.
+
+    paimon-cli locks break ./wh/shop.db/orders
+    """
+    from paimon_cli.inspect.lock_report import break_held_lock, breakable_lock
+
+    location = call.locate(table)
+    root = call.open_at(location).context.layout.root
+    settings, lock = breakable_lock(location, root, even_if_valid=even_if_valid)
+    what = f"lock {lock.lock_id}, which {lock.owner or 'an unknown owner'} took {lock.age_seconds:.0f} s ago, will be broken"
+    confirm(what, yes, "add --yes to go ahead without confirmation")
+    call.show(Item("Lock", table, LOCK_COLUMNS, break_held_lock(location, settings, lock)))
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    _register_doctor(app, panel)
+    _register_advise(app, panel)

@@ -10,10 +10,22 @@ import typer
 
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.expire_command import show_doomed
-from paimon_cli.cli.messages import confirm, say, warn
 from paimon_cli.cli.parameters import AllowUnsafeCommit, AssumeNew, CommitId, CommitUser, DryRun, TableName, Yes, split_partitions
-from paimon_cli.cli.results import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, FLAG, NAMES, SIZE, SNAPSHOT_IDS, counted, human_size
+from paimon_cli.cli.results import (
+    COUNT,
+    FLAG,
+    NAMES,
+    SIZE,
+    SNAPSHOT_IDS,
+    Column,
+    Item,
+    OutputFormat,
+    confirm,
+    counted,
+    human_size,
+    say,
+    warn,
+)
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 
@@ -141,7 +153,7 @@ def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False
     paimon-cli drop ./wh/shop.db/orders --dry-run
     """
     from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
-    from paimon_cli.maintain.snapshot_files import total_size
+    from paimon_cli.maintain.needed_files import total_size
 
     opened = call.open_to_plan(call.locate(table))
     if opened.branch != MAIN_BRANCH:

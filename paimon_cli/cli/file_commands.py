@@ -1,4 +1,4 @@
-"""`manifests`, `files`, `partitions`, `buckets`: where the rows of a snapshot are stored."""
+"""`manifests`, `files`, `partitions`, `buckets`, `indexes`, `dv`: where the rows of a snapshot are stored."""
 
 from __future__ import annotations
 
@@ -10,13 +10,26 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_partitions
-from paimon_cli.cli.results import Column, Item, Listing
-from paimon_cli.cli.value_kinds import COUNT, ID, KEY, LONG, NAMES, SIZE, WALL_CLOCK, counted, human_size, records
+from paimon_cli.cli.results import (
+    COUNT,
+    ID,
+    KEY,
+    LONG,
+    NAMES,
+    SIZE,
+    WALL_CLOCK,
+    Column,
+    Item,
+    Listing,
+    counted,
+    human_size,
+    records,
+)
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table import Table
     from paimon_cli.history.partition_spec import PartitionSpec
-    from paimon_cli.table.table import Table
 
 manifests = group("Manifests of a snapshot: which files they add and delete.")
 files = group("Data files of a snapshot, with levels, keys and sequence numbers.")
@@ -100,7 +113,7 @@ def list_manifests(
     lists: Annotated[list[ManifestList] | None, typer.Option("--list", help="Only this list; repeatable.")] = None,
 ) -> None:
     """List the manifests of a snapshot, list by list."""
-    from paimon_cli.table.manifest_report import LISTS, manifest_rows
+    from paimon_cli.inspect.file_report import LISTS, manifest_rows
 
     opened = call.open(table)
     rows = manifest_rows(opened, opened.snapshot(snapshot), [item.value for item in lists] if lists else LISTS)
@@ -113,7 +126,7 @@ def show_manifest(
     call: Call, table: TableName, name: Annotated[str, typer.Argument(metavar="NAME", help="File name of a manifest.")]
 ) -> None:
     """Show the entries of one manifest: files added and deleted."""
-    from paimon_cli.table.file_report import manifest_entries
+    from paimon_cli.inspect.file_report import manifest_entries
 
     opened = call.open(table)
     rows = manifest_entries(opened.context, name)
@@ -134,7 +147,7 @@ def list_files(
     limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="Only the first N.")] = None,
 ) -> None:
     """List live data files by partition, bucket and level."""
-    from paimon_cli.table.file_report import FileFilter, file_rows
+    from paimon_cli.inspect.file_report import FileFilter, file_rows
 
     chosen = _chosen_columns(columns)
     opened = call.open(table)
@@ -155,7 +168,7 @@ def show_file(
     snapshot: SnapshotId = None,
 ) -> None:
     """Show one data file with its column statistics."""
-    from paimon_cli.table.file_report import file_details
+    from paimon_cli.inspect.file_report import file_details
 
     opened = call.open(table)
     call.show(Item("File", opened.name, FILE_DETAILS, file_details(opened.context, opened.snapshot(snapshot), name)))
@@ -164,7 +177,7 @@ def show_file(
 @command(partitions, "ls")
 def list_partitions(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
     """List partitions with their files, rows and bytes."""
-    from paimon_cli.table.bucket_report import partition_rows
+    from paimon_cli.inspect.lsm_report import partition_rows
 
     opened = call.open(table)
     rows = partition_rows(opened.context, opened.snapshot(snapshot))
@@ -174,7 +187,7 @@ def list_partitions(call: Call, table: TableName, snapshot: SnapshotId = None) -
 @command(buckets, "ls")
 def list_buckets(call: Call, table: TableName, snapshot: SnapshotId = None, partition: Partitions = None) -> None:
     """List buckets with their files, sorted runs, rows and bytes."""
-    from paimon_cli.table.bucket_report import bucket_rows
+    from paimon_cli.inspect.lsm_report import bucket_rows
 
     opened = call.open(table)
     rows = bucket_rows(opened.context, opened.snapshot(snapshot), partition_filter(opened, partition))
@@ -202,3 +215,55 @@ def _chosen_columns(names: str | None) -> Sequence[Column]:
     if unknown or not wanted:
         raise UsageError(f"--columns {names}: no column '{', '.join(unknown)}'", f"the columns are {', '.join(known)}")
     return [known[name] for name in wanted]
+
+
+indexes = group("Index files of a snapshot: hash indexes of dynamic buckets, deletion vectors.")
+vectors = group("Deletion vectors of a snapshot: which rows of which data files are deleted.")
+
+INDEX_COLUMNS = (
+    Column("partition", "Partition"),
+    Column("bucket", "Bucket", ID),
+    Column("type", "Type"),
+    Column("file", "File"),
+    Column("size", "Size", SIZE),
+    Column("rows", "Rows", COUNT),
+    Column("vectors", "Vectors", COUNT),
+    Column("path", None),
+)
+VECTOR_COLUMNS = (
+    Column("partition", "Partition"),
+    Column("bucket", "Bucket", ID),
+    Column("level", "Level", ID),
+    Column("file", "Data file"),
+    Column("rows", "Rows", COUNT),
+    Column("deleted", "Deleted", COUNT),
+    Column("index_file", "Index file"),
+    Column("offset", "Offset", ID),
+    Column("length", "Bytes", SIZE),
+)
+
+
+@command(indexes, "ls")
+def list_indexes(
+    call: Call, table: TableName, snapshot: SnapshotId = None, partition: Partitions = None, bucket: Buckets = None
+) -> None:
+    """List the index files of a snapshot by partition and bucket."""
+    from paimon_cli.inspect.index_report import index_rows
+
+    opened = call.open(table)
+    rows = index_rows(opened.context, opened.snapshot(snapshot), partition_filter(opened, partition), bucket)
+    footer = f"{counted(len(rows), 'index file')}, {human_size(sum(row.size for row in rows))}"
+    call.show(Listing("IndexList", opened.name, INDEX_COLUMNS, rows, footer=footer))
+
+
+@command(vectors, "ls")
+def list_vectors(
+    call: Call, table: TableName, snapshot: SnapshotId = None, partition: Partitions = None, bucket: Buckets = None
+) -> None:
+    """List the deletion vectors of a snapshot: deleted rows per data file, and the index file that holds them."""
+    from paimon_cli.inspect.index_report import vector_rows
+
+    opened = call.open(table)
+    rows = vector_rows(opened.context, opened.snapshot(snapshot), partition_filter(opened, partition), bucket)
+    footer = f"{counted(len(rows), 'deletion vector')}, {counted(sum(row.deleted for row in rows), 'deleted row')}"
+    call.show(Listing("DeletionVectorList", opened.name, VECTOR_COLUMNS, rows, footer=footer))

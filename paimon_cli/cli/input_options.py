@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.messages import note
-from paimon_cli.cli.value_kinds import counted
+from paimon_cli.cli.results import counted, note
 
 if TYPE_CHECKING:
-    from paimon_cli.table.table import Table
+    from paimon_cli.catalog.table import Table
 
 TEXT_PANEL = "CSV and JSON input"
 FAIL, SKIP = "fail", "skip"

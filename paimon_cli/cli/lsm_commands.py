@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.file_commands import partition_filter
-from paimon_cli.cli.messages import say
 from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName
-from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import (
+from paimon_cli.cli.results import (
     COUNT,
     FLAG,
     ID,
@@ -19,18 +17,23 @@ from paimon_cli.cli.value_kinds import (
     SIZE,
     SPAN,
     TIME,
+    Column,
+    Item,
+    Listing,
+    OutputFormat,
     counted,
     human_size,
     printable,
     record,
     records,
+    say,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from paimon_cli.table.lsm_explanation import LsmExplanation
-    from paimon_cli.table.lsm_report import LsmRow
+    from paimon_cli.inspect.compaction_scenarios import LsmExplanation
+    from paimon_cli.inspect.lsm_report import LsmRow
 
 lsm = group("The LSM tree of each bucket: sorted runs, amplification, next compaction.")
 
@@ -74,7 +77,7 @@ def show_lsm(
     call: Call, table: TableName, partition: Partitions = None, bucket: Buckets = None, snapshot: SnapshotId = None
 ) -> None:
     """Show the sorted runs of each bucket, the newest first."""
-    from paimon_cli.table.lsm_report import lsm_rows
+    from paimon_cli.inspect.lsm_report import lsm_rows
 
     opened = call.open(table)
     rows = lsm_rows(opened.context, opened.snapshot(snapshot), partition_filter(opened, partition), bucket)
@@ -134,7 +137,7 @@ def explain(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
 
     paimon-cli lsm explain ./wh/shop.db/orders
     """
-    from paimon_cli.table.lsm_explanation import explain_lsm
+    from paimon_cli.inspect.compaction_scenarios import explain_lsm
 
     opened = call.open(table)
     explained = explain_lsm(opened.context, opened.snapshot(snapshot))

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.messages import say, warn
 from paimon_cli.cli.parameters import COMMON_PANEL, SnapshotId, TableName
-from paimon_cli.cli.results import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, ID, SIZE, TEXT, counted, human_size, ran, records
+from paimon_cli.cli.results import COUNT, ID, SIZE, TEXT, Column, Item, OutputFormat, counted, human_size, ran, records, say, warn
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.jobs.export_job import ExportSummary
-    from paimon_cli.jobs.row_files import FileForm
-    from paimon_cli.table.row_scan import Increment, RowScan
-    from paimon_cli.table.table import Table
+    from paimon_cli.catalog.table import Table
+    from paimon_cli.jobs.export_job import ExportSummary, FileForm
+    from paimon_cli.jobs.row_scan import Increment, RowScan
 
 COUNT_COLUMNS = (Column("count", "Rows", COUNT),)
 EXPORT_COLUMNS = (
@@ -137,7 +134,7 @@ def read(
     paimon-cli read ./wh/shop.db/orders --output orders.csv.gz
     """
     from paimon_cli.cli.row_output import print_rows
-    from paimon_cli.table.row_scan import ReadRequest, plan_rows
+    from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 
     if incremental is not None and not (snapshot is None and tag is None and as_of is None):
         raise UsageError("--incremental cannot be combined with --snapshot, --tag or --as-of", "it names the snapshots itself")
@@ -175,7 +172,7 @@ def read(
 
 
 def _increment(text: str, mode: IncrementMode) -> Increment:
-    from paimon_cli.table.row_scan import Increment
+    from paimon_cli.jobs.row_scan import Increment
 
     begin, dots, end = text.partition("..")
     if not dots or not begin:
@@ -254,7 +251,7 @@ def _show_plan(call: Call, table: Table, scan: RowScan) -> None:
 
 def _file_form(path: str, file_format: FileFormat | None, file_size: str | None) -> tuple[FileForm, int | None]:
     """The format of `--output` and, for a directory, the size of its files in bytes."""
-    from paimon_cli.jobs.row_files import LEAST_FILE_SIZE, FileForm
+    from paimon_cli.jobs.export_job import LEAST_FILE_SIZE, FileForm
     from paimon_cli.options.size_and_duration import parse_size
 
     named = None if file_format is None else file_format.value
@@ -271,7 +268,7 @@ def _file_form(path: str, file_format: FileFormat | None, file_size: str | None)
 
 
 def _write(call: Call, table: Table, scan: RowScan, target: tuple[str, FileForm, int | None, bool]) -> None:
-    from paimon_cli.jobs.row_files import STANDARD_OUTPUT, OutputRequest, write_rows
+    from paimon_cli.jobs.export_job import STANDARD_OUTPUT, OutputRequest, write_rows
 
     summary = write_rows(scan, OutputRequest(*target, table.store_options))
     if summary.output_path != STANDARD_OUTPUT:
@@ -281,7 +278,7 @@ def _write(call: Call, table: Table, scan: RowScan, target: tuple[str, FileForm,
 def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:
     if scan.request.limit is not None:
         raise UsageError("--limit cannot be combined with --output-path", "tasks write their parts independently", "use --where")
-    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.export_job import ExportRequest, run_export
 
     request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.keep_kinds, table.store_options)

@@ -1,13 +1,198 @@
-"""The results of commands: a list or a single item, with columns that have a JSON name and a title."""
+"""Results of commands and how single values are shown: exact for programs, readable for people, safe for terminals."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from typing import Any, Protocol
 
-from paimon_cli.cli.value_kinds import TEXT, Kind
+import typer
+
+from paimon_cli.errors import Refused
+from paimon_cli.options.size_and_duration import human_size as human_size
+
+ABSENT = "-"
+BAR_WIDTH = 25
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class View:
+    """How a table is shown: with all columns however wide, or as records."""
+
+    wide: bool = False
+    vertical: bool = False
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`to_json` and `to_text` are never called with None, which is null in JSON and `-` in text."""
+
+    to_json: Callable[[Any], Any]
+    to_text: Callable[[Any], str]
+    right_aligned: bool = False
+    may_shorten: bool = True
+
+    def json(self, value: Any) -> Any:
+        return None if value is None else self.to_json(value)
+
+    def text(self, value: Any) -> str:
+        return ABSENT if value is None else printable(self.to_text(value))
+
+
+@dataclass(frozen=True)
+class Records(Kind):
+    """A list of nested records: a list of objects in JSON, a separate table in text."""
+
+    names: tuple[str, ...] = ()
+
+
+def records(*names: str) -> Records:
+    """The kind of a list of records with these attributes, whose values are JSON values."""
+
+    def to_json(rows: Iterable[Any]) -> list[dict[str, Any]]:
+        return [{name: getattr(row, name) for name in names} for row in rows]
+
+    return Records(to_json, str, names=names)
+
+
+def record(*names: str) -> Kind:
+    """The kind of a single record with these attributes."""
+    return Kind(lambda row: {name: getattr(row, name) for name in names}, str)
+
+
+def printable(text: str) -> str:
+    """Text with control characters escaped, so that a table's values cannot control the terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in text)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `1,200 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+class Ran(Protocol):
+    """A job's summary: duration and engine, with the reason if the engine was chosen automatically."""
+
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def engine(self) -> str: ...
+    @property
+    def engine_reason(self) -> str: ...
+
+
+def ran(summary: Ran) -> str:
+    """`0.1 s on local (auto: 3.8 MB < 1.0 GB)`."""
+    why = f" ({summary.engine_reason})" if summary.engine_reason else ""
+    return f"{summary.seconds:.1f} s on {summary.engine}{why}"
+
+
+def rfc3339(millis: int) -> str:
+    """Epoch millis as `2026-11-21T00:20:11.402Z`; years beyond 9999 as they are, in millis."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=millis)
+    except OverflowError:
+        return str(millis)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def _from_wall_clock(millis: int) -> int:
+    """Epoch millis of the instant at which clocks in this machine's zone showed these fields."""
+    try:
+        shown = (_EPOCH + timedelta(milliseconds=millis)).replace(tzinfo=None)
+        return int(shown.timestamp() * 1000)
+    except (OverflowError, ValueError, OSError):
+        return millis
+
+
+def _text_time(millis: int) -> str:
+    return rfc3339(millis)[:19].replace("T", " ")
+
+
+def _bar(begin: float, end: float) -> str:
+    first, last = round(begin * (BAR_WIDTH - 1)), round(end * (BAR_WIDTH - 1))
+    return (" " * first + "=" * (last - first + 1)).ljust(BAR_WIDTH)
+
+
+def cell_text(value: Any) -> str:
+    """A JSON value as one cell: strings unquoted, anything else as JSON."""
+    return ABSENT if value is None else printable(value if isinstance(value, str) else _compact_json(value))
+
+
+def _compact_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _spelled(character: str) -> str:
+    return " " if character.isspace() and ord(character) > 127 else repr(character)[1:-1]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+TEXT = Kind(_same, str)
+FLAG = Kind(_same, lambda value: "yes" if value else "no")
+ID = Kind(_same, str, right_aligned=True)
+COUNT = Kind(_same, lambda value: f"{value:,}", right_aligned=True)
+CHANGE = Kind(_same, lambda value: f"{value:+,}" if value else "0", right_aligned=True)
+LEVEL = Kind(_same, lambda level: f"L{level}", right_aligned=True)
+LONG = Kind(str, str, right_aligned=True)
+"""Sequence numbers and commit identifiers: above 2^53 a JSON number would be rounded by most readers."""
+SIZE = Kind(_same, human_size, right_aligned=True)
+TIME = Kind(rfc3339, _text_time)
+NAMES = Kind(list, ", ".join)
+SNAPSHOT_IDS = Kind(lambda snapshots: [s.id for s in snapshots], lambda snapshots: ", ".join(str(s.id) for s in snapshots))
+"""Snapshots by their ids."""
+JSON = Kind(_same, _compact_json)
+SETTINGS = Kind(dict, lambda options: ", ".join(f"{key}={value}" for key, value in sorted(options.items())) or "none")
+SPAN = Kind(list, lambda span: _bar(*span), may_shorten=False)
+"""A range (begin, end) between 0 and 1; a bar in text."""
+WALL_CLOCK = Kind(lambda millis: rfc3339(_from_wall_clock(millis)), lambda millis: _text_time(_from_wall_clock(millis)))
+"""Times that Paimon stores as local wall clock, read in this machine's zone, as Java does."""
+KEY = Kind(list, lambda values: ", ".join(map(cell_text, values)))
+"""A key as the list of its columns' values in canonical form."""
+
+
+NOTHING_CHANGED = "nothing was changed"
+UNASKED = "add --yes to go ahead without confirmation, or --dry-run to see what would be done"
+
+
+def say(text: str) -> None:
+    """Print the result of the command on stdout."""
+    print(_safe(text))
+
+
+def note(text: str) -> None:
+    """Print a note about the result on stderr."""
+    print(_safe(text), file=sys.stderr)
+
+
+def warn(text: str) -> None:
+    note(f"warning: {text}")
+
+
+def confirm(consequence: str, yes: bool, hint: str = UNASKED) -> None:
+    """Ask for confirmation before deleting anything or rewriting history; without a terminal only --yes confirms.
+
+    `Refused` (exit 7) if there is no terminal, or the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused(f"not confirmed, {NOTHING_CHANGED}", consequence, hint)
+    if not typer.confirm(f"{_safe(consequence)}. Continue?", err=True):
+        raise Refused(f"not confirmed, {NOTHING_CHANGED}")
+
+
+def _safe(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
+
 
 API_VERSION = "paimon-cli/v1"
 

@@ -8,15 +8,13 @@ import typer
 
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.expire_command import show_doomed
-from paimon_cli.cli.messages import confirm, say
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
-from paimon_cli.cli.results import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, ID, NAMES, SIZE, counted, human_size
+from paimon_cli.cli.results import COUNT, ID, NAMES, SIZE, Column, Item, OutputFormat, confirm, counted, human_size, say
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table import Table
     from paimon_cli.jobs.rollback_job import RolledBack
     from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget
-    from paimon_cli.table.table import Table
 
 SUMMARY_COLUMNS = (
     Column("target", "Back to", ID),
@@ -70,9 +68,9 @@ def rollback(
 
 
 def _back(call: Call, opened: Table, target: RollbackTarget, dry_run: bool, yes: bool) -> RolledBack | None:
-    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.rollback_job import run_rollback
-    from paimon_cli.maintain.file_sizes import measured
+    from paimon_cli.maintain.needed_files import measured
     from paimon_cli.maintain.rollback import doomed_by, plan_rollback
 
     plan = plan_rollback(opened.context, target)

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.cli.messages import say
-from paimon_cli.cli.results import OutputFormat, envelope
-from paimon_cli.cli.standard_streams import write_bytes
-from paimon_cli.cli.value_kinds import View, counted, printable
+from paimon_cli.cli.results import OutputFormat, View, counted, envelope, printable, say
+from paimon_cli.cli.terminal import write_bytes
 from paimon_cli.datatypes.canonical_text import canonical_texts
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded, text_bytes
@@ -20,7 +18,7 @@ from paimon_cli.read.row_text import CsvRows, JsonRows, bounded, text_bytes
 if TYPE_CHECKING:
     from paimon_cli.cli.text_view import Header, Layout
     from paimon_cli.datatypes.data_type import DataField
-    from paimon_cli.table.row_scan import RowScan
+    from paimon_cli.jobs.row_scan import RowScan
 
 NULL = "NULL"
 LIKE_NULL = '^"*NULL"*$'

@@ -10,12 +10,11 @@ import typer
 
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.parameters import split_pairs
-from paimon_cli.cli.results import Column, Listing
-from paimon_cli.cli.value_kinds import COUNT, ID, JSON, SIZE, counted
+from paimon_cli.cli.results import COUNT, ID, JSON, SIZE, Column, Listing, counted
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.jobs.progress import Progress
+    from paimon_cli.jobs.engine import Progress
     from paimon_cli.lsm.compaction_simulation import OnCommit, SimulatedWorkload
     from paimon_cli.options.table_options import TableOptions
 
@@ -94,8 +93,8 @@ def simulate(
 
     paimon-cli simulate ./wh/shop.db/orders --set num-sorted-run.compaction-trigger=10 --compare
     """
-    from paimon_cli.cli.progress_bar import progress_on_stderr
-    from paimon_cli.table.compaction_scenarios import scenarios
+    from paimon_cli.cli.terminal import progress_on_stderr
+    from paimon_cli.inspect.compaction_scenarios import scenarios
 
     typed = {"commits": commits, "rows": rows, "row_bytes": row_bytes}
     typed_more = {"update_ratio": update_ratio, "skew": skew, "buckets": buckets}
@@ -121,9 +120,9 @@ def _workload(
     call: Call, table: str | None, file: Path | None, shape: dict[str, Any], progress: Progress
 ) -> tuple[SimulatedWorkload[Any], TableOptions, str]:
     """A workload if one is described, else the table's history; the options are the table's, if there is one, with `--option`."""
+    from paimon_cli.inspect.compaction_scenarios import history_workload, workload_shape
     from paimon_cli.lsm.compaction_simulation import synthetic_workload
     from paimon_cli.options.table_options import TableOptions
-    from paimon_cli.table.compaction_scenarios import history_workload, workload_shape
 
     context = None if table is None else call.open(table).context
     options = TableOptions(call.options) if context is None else context.options

@@ -1,18 +1,66 @@
-"""`snapshots`: the versions of a table."""
+"""`snapshots`: the versions of a table, and what changed between two of them."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import replace
+from itertools import islice
 from typing import Annotated
 
 import typer
 
-from paimon_cli.cli import diff_command
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import TableName
-from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import CHANGE, COUNT, ID, JSON, LONG, NAMES, TIME, counted
+from paimon_cli.cli.results import CHANGE, COUNT, ID, JSON, LONG, NAMES, SIZE, TIME, Column, Item, Listing, OutputFormat, counted
+from paimon_cli.errors import UsageError
+
+FILE_COLUMNS = (
+    Column("change", "Change"),
+    Column("partition", "Partition"),
+    Column("bucket", "Bucket", ID),
+    Column("level", "Level", ID),
+    Column("file", "File"),
+    Column("rows", "Records", COUNT),
+    Column("size", "Size", SIZE),
+)
+ROW_COLUMNS = (Column("kind", "Kind"), Column("values", "Row", JSON))
+
+
+def _register_diff(snapshots: typer.Typer) -> None:
+    command(snapshots, "diff")(diff_snapshots)
+
+
+def diff_snapshots(
+    call: Call,
+    table: TableName,
+    before: Annotated[str, typer.Argument(metavar="A", help="Id, latest or earliest.", show_default=False)],
+    after: Annotated[str, typer.Argument(metavar="B", help="Id, latest or earliest.", show_default=False)],
+    files: Annotated[bool, typer.Option("--files", help="Data files added and removed (the default).")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Rows that read differently.")] = False,
+    limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=1, help="Only the first N changes.")] = None,
+) -> None:
+    """Show how snapshot B differs from snapshot A: data files, or rows with their kinds.
+
+    paimon-cli snapshots diff ./wh/shop.db/orders 12 latest --rows
+    """
+    from paimon_cli.read.snapshot_diff import ADDED, file_changes, row_changes
+
+    if files and rows:
+        raise UsageError("--files and --rows exclude each other")
+    opened = call.open(table)
+    one, other = opened.named_snapshot(before), opened.named_snapshot(after)
+    if rows:
+        shown = list(islice(row_changes(opened.context, one, other), limit))
+        footer = f"{counted(len(shown), 'change')} from snapshot {one.id} to {other.id}"
+        call.show(Listing("RowChangeList", opened.name, ROW_COLUMNS, shown, footer=footer))
+        return
+    changes = file_changes(opened.context, one, other)
+    added = sum(change.change == ADDED for change in changes)
+    footer = (
+        f"{counted(added, 'file')} added, {counted(len(changes) - added, 'file')} removed from snapshot {one.id} to {other.id}"
+    )
+    call.show(Listing("FileChangeList", opened.name, FILE_COLUMNS, changes[:limit], footer=footer))
+
 
 snapshots = group("Versions of a table: what each commit did.")
 
@@ -72,7 +120,7 @@ def list_snapshots(
     user: Annotated[str | None, typer.Option("--user", help="Only commits of this user.")] = None,
 ) -> None:
     """List snapshots, the newest first."""
-    from paimon_cli.table.snapshot_report import snapshot_rows
+    from paimon_cli.inspect.version_report import snapshot_rows
 
     opened = call.open(table)
     most = MOST_IN_TEXT if limit is None and call.output is OutputFormat.TABLE else limit
@@ -93,11 +141,11 @@ def show_snapshot(
     ] = "latest",
 ) -> None:
     """Show all fields of one snapshot; for commits of paimon-cli also their attempts and duration."""
-    from paimon_cli.table.snapshot_report import snapshot_details
+    from paimon_cli.inspect.version_report import snapshot_details
 
     opened = call.open(table)
     details = snapshot_details(opened, opened.named_snapshot(snapshot))
     call.show(Item("Snapshot", opened.name, SNAPSHOT_DETAILS, details))
 
 
-diff_command.register(snapshots)
+_register_diff(snapshots)

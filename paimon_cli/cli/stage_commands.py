@@ -1,4 +1,4 @@
-"""`stage`: show, commit or abort what `write --stage` has written."""
+"""`stage` and `rescale`: commits in two phases by hand, and another number of buckets."""
 
 from __future__ import annotations
 
@@ -8,15 +8,34 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.messages import say
-from paimon_cli.cli.parameters import AllowUnsafeCommit
-from paimon_cli.cli.results import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import ABSENT, COUNT, FLAG, ID, LONG, SIZE, Kind, counted, human_size, records
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Partitions, TableName, Yes, split_partitions
+from paimon_cli.cli.results import (
+    ABSENT,
+    COUNT,
+    FLAG,
+    ID,
+    LONG,
+    SIZE,
+    SNAPSHOT_IDS,
+    TEXT,
+    Column,
+    Item,
+    Kind,
+    Listing,
+    OutputFormat,
+    confirm,
+    counted,
+    human_size,
+    ran,
+    records,
+    say,
+)
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table import Table
+    from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
     from paimon_cli.jobs.stage_job import StageFile
     from paimon_cli.metadata.staged_commit import StagedCommit
-    from paimon_cli.table.table import Table
 
 stage = group("Commits in two phases: `write --stage FILE` writes the files, these commands commit or abort them.")
 
@@ -94,7 +113,7 @@ def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
 
 def show_staged(call: Call, table: Table, file: StageFile, staged: StagedCommit) -> None:
     """Print a staged commit; also the result of `write --stage`."""
-    from paimon_cli.table.stage_report import staged_details
+    from paimon_cli.inspect.compaction_report import staged_details
 
     call.show(Item("StagedCommit", table.name, COLUMNS, staged_details(table.context, file.name, staged)))
 
@@ -122,3 +141,87 @@ def _opened(
     opened = call.open_at(location) if allow_unsafe_commit is None else call.open_to_commit(location)
     check_table(opened.context, stage_file, staged)
     return opened, stage_file, staged
+
+
+PLAN_COLUMNS = (
+    Column("partition", "Partition", TEXT),
+    Column("buckets", "Buckets", COUNT),
+    Column("files", "Files", COUNT),
+    Column("rows", "Records", COUNT),
+    Column("size", "Size", SIZE),
+)
+SUMMARY_COLUMNS = (
+    Column("buckets", "Buckets", COUNT),
+    Column("partitions", "Partitions", COUNT),
+    Column("rows", "Rows", COUNT),
+    Column("files", "Files", COUNT),
+    Column("size", "Size", SIZE),
+    Column("snapshots", "Snapshots", SNAPSHOT_IDS),
+    Column("option_changed", "Option changed", FLAG),
+    Column("engine", "Engine"),
+    Column("engine_reason", "Why"),
+    Column("seconds", "Seconds", TEXT),
+)
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    command(app, "rescale", runs_jobs=True, rich_help_panel=panel)(rescale)
+
+
+def rescale(
+    call: Call,
+    table: TableName,
+    buckets: Annotated[int, typer.Option("--buckets", metavar="N", min=1, help="The new number of buckets.", show_default=False)],
+    partition: Partitions = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Rewrite a table with another number of buckets, in one commit, and change its bucket option.
+
+    If another job writes meanwhile, it exits with 5 and leaves the table unchanged. --partition rewrites only the given
+    partitions, to the number of buckets that the table's option already has.
+
+    paimon-cli rescale ./wh/shop.db/orders --buckets 16 --dry-run
+    """
+    from paimon_cli.cli.terminal import progress_on_stderr
+    from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
+
+    location = call.locate(table, allow_unsafe_commit)
+    opened = call.open_at(location) if dry_run else call.open_to_commit(location)
+    plan = plan_rescale(opened.context, buckets, split_partitions(partition))
+    if dry_run:
+        _show_plan(call, opened, plan)
+        return
+    if plan.partitions:
+        confirm(_headline(plan), yes)
+    with call.engine_running() as engine:
+        summary = run_rescale(opened, plan, engine, progress_on_stderr())
+    if call.output is OutputFormat.TABLE:
+        say(_summary_text(summary))
+    else:
+        call.show(Item("RescaleSummary", opened.name, SUMMARY_COLUMNS, summary))
+
+
+def _show_plan(call: Call, table: Table, plan: RescalePlan) -> None:
+    footer = f"{_headline(plan)}; nothing was changed (dry run)"
+    call.show(Listing("RescalePlan", table.name, PLAN_COLUMNS, plan.partitions, footer=footer))
+
+
+def _headline(plan: RescalePlan) -> str:
+    if not plan.partitions:
+        return f"all files are already in {counted(plan.buckets, 'bucket')}"
+    files = sum(partition.files for partition in plan.partitions)
+    what = f"{counted(len(plan.partitions), 'partition')} ({counted(files, 'file')}, {human_size(plan.size)})"
+    return f"{what} will be rewritten with {counted(plan.buckets, 'bucket')}"
+
+
+def _summary_text(done: RescaleSummary) -> str:
+    option = f"; the table's option is now bucket={done.buckets}" if done.option_changed else ""
+    if not done.partitions:
+        return f"no file had to move{option}"
+    ids = ", ".join(str(snapshot.id) for snapshot in done.snapshots)
+    return (
+        f"snapshot {ids}: {counted(done.rows, 'row')} of {counted(done.partitions, 'partition')} in "
+        f"{counted(done.files, 'file')}, {human_size(done.size)}, {ran(done)}{option}"
+    )

@@ -8,10 +8,8 @@ import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.expire_command import show_doomed
-from paimon_cli.cli.messages import confirm, say
 from paimon_cli.cli.parameters import DryRun, TableName, Yes
-from paimon_cli.cli.results import Column, Item, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, ID, TEXT, TIME, WALL_CLOCK, counted
+from paimon_cli.cli.results import COUNT, ID, TEXT, TIME, WALL_CLOCK, Column, Item, Listing, OutputFormat, confirm, counted, say
 
 tags = group("Named snapshots.")
 
@@ -35,7 +33,7 @@ TimeRetained = Annotated[
 @command(tags, "ls")
 def list_tags(call: Call, table: TableName) -> None:
     """List tags by snapshot."""
-    from paimon_cli.table.tag_report import tag_rows
+    from paimon_cli.inspect.version_report import tag_rows
 
     opened = call.open(table)
     rows = tag_rows(opened)
@@ -45,7 +43,7 @@ def list_tags(call: Call, table: TableName) -> None:
 @command(tags, "show")
 def show_tag(call: Call, table: TableName, tag: Tag) -> None:
     """Show one tag."""
-    from paimon_cli.table.tag_report import read_tag
+    from paimon_cli.inspect.version_report import read_tag
 
     opened = call.open(table)
     call.show(Item("Tag", opened.name, TAG_COLUMNS, read_tag(opened, tag)))
@@ -104,10 +102,9 @@ def remove(
 
     paimon-cli tags rm ./wh/shop.db/orders year-end --dry-run
     """
-    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.deletion import deletion
-    from paimon_cli.maintain.file_sizes import measured
-    from paimon_cli.maintain.snapshot_files import DoomedFile
+    from paimon_cli.maintain.needed_files import DoomedFile, measured
     from paimon_cli.maintain.tags import doomed_with, plan_removal, remove_tags
 
     opened = call.open(table)
@@ -143,7 +140,7 @@ def _millis(age: str | None) -> int | None:
 
 
 def _show(call: Call, table: str, tag: str, done: str) -> None:
-    from paimon_cli.table.tag_report import read_tag
+    from paimon_cli.inspect.version_report import read_tag
 
     opened = call.open(table)
     row = read_tag(opened, tag)

@@ -19,9 +19,7 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from paimon_cli.cli.messages import say
-from paimon_cli.cli.results import Item, Listing
-from paimon_cli.cli.value_kinds import ABSENT, Records, View, cell_text
+from paimon_cli.cli.results import ABSENT, Item, Listing, Records, View, cell_text, say
 
 WIDTH_SAMPLE_ROWS = 1000
 """Rows of a stream that determine the column widths; wider cells in later rows shift their line."""

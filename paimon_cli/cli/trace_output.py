@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from paimon_cli.cli.messages import note
-from paimon_cli.cli.results import OutputFormat
-from paimon_cli.cli.value_kinds import rfc3339
+from paimon_cli.cli.results import OutputFormat, note, rfc3339
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
 from paimon_cli.storage.trace import NoTrace, Step, StepTrace, Trace
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.messages import say, warn
 from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
     AllowUnsafeCommit,
@@ -18,13 +17,12 @@ from paimon_cli.cli.parameters import (
     DataConflictCheck,
     TableName,
 )
-from paimon_cli.cli.results import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, ran
+from paimon_cli.cli.results import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, Column, Item, OutputFormat, counted, ran, say, warn
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary
-    from paimon_cli.table.table_location import TableLocation
 
 SUMMARY_COLUMNS = (
     Column("rows", "Rows", COUNT),
@@ -143,9 +141,9 @@ def _under_check(call: Call, granularity: ConflictGranularity | None) -> Call:
 
 
 def _run(call: Call, location: TableLocation, request: UpdateRequest, done: str) -> None:
-    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.update_job import run_update
-    from paimon_cli.read.predicate import parse_predicate
+    from paimon_cli.sql.predicate import parse_predicate
 
     opened = call.open_to_commit(location)
     for warning in parse_predicate(request.where, opened.context.schema).warnings:

@@ -1,4 +1,4 @@
-"""`verify`: check the integrity of a table. Exit code 4 on findings."""
+"""`verify` and `repair`: check the integrity of a table, and mend what is damaged. Exit code 4 on findings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import typer
 
 from paimon_cli import __version__
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.messages import say
-from paimon_cli.cli.parameters import SnapshotId
-from paimon_cli.cli.results import Column, Listing, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, counted, human_size, ran
+from paimon_cli.cli.parameters import AllowUnsafeCommit, SnapshotId, TableName, Yes
+from paimon_cli.cli.results import COUNT, Column, Listing, OutputFormat, confirm, counted, human_size, ran, say
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from paimon_cli.invariants.repair_plan import RepairPlan
     from paimon_cli.jobs.verify_job import VerifyReport
 
 FINDINGS_EXIT_CODE = 4
@@ -54,7 +53,7 @@ class FailOn(str, enum.Enum):
     WARN = "warn"
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def _register_verify(app: typer.Typer, panel: str) -> None:
     command(app, "verify", runs_jobs=True, rich_help_panel=panel)(verify)
 
 
@@ -112,7 +111,7 @@ def _run(
     all_snapshots: bool,
     only: str | None,
 ) -> VerifyReport:
-    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.verify_job import VerifyRequest, check_request, run_verify, run_without_schemas
 
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
@@ -128,8 +127,8 @@ def _run(
 
 
 def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> None:
+    from paimon_cli.inspect.ci_reports import document
     from paimon_cli.invariants.violation import INVARIANTS
-    from paimon_cli.table.finding_documents import document
 
     seen = {result.check for result in found.checks}
     rules = {i.code: i.meaning for i in INVARIANTS if i.check in seen and found.request.wants(i.code)}
@@ -140,8 +139,8 @@ def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> Non
 
 
 def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
+    from paimon_cli.cli.results import printable
     from paimon_cli.cli.text_view import print_table, wrapped
-    from paimon_cli.cli.value_kinds import printable
     from paimon_cli.invariants.violation import SCHEMAS
 
     none = "no readable snapshot" if found.errors else "no snapshot yet"
@@ -169,3 +168,96 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
         say("hint: restore the schema file from a backup: nothing else describes the columns of its data files")
     elif found.errors:
         say(f"hint: paimon-cli repair {pasted}    # plans what can be repaired, changes nothing without --apply")
+
+
+STEP_COLUMNS = (
+    Column("kind", "Repair"),
+    Column("path", "Path"),
+    Column("action", "What to do"),
+    Column("loss", "What is lost"),
+    Column("command", "Command"),
+)
+
+
+def _register_repair(app: typer.Typer, panel: str) -> None:
+    command(app, "repair", rich_help_panel=panel)(repair)
+
+
+def repair(
+    call: Call,
+    table: TableName,
+    apply: Annotated[bool, typer.Option("--apply", help="Carry out the plan; without this nothing is changed.")] = False,
+    dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show the plan (default).")] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only",
+            metavar="KIND,...",
+            help="Only these: damaged-versions, resurrected-snapshots, chain, hints, dead-files, damaged-files (all rows), dv, "
+            "lost-commits.",
+        ),
+    ] = None,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            "--older-than", metavar="DURATION", help="Ignore lost commits younger than this: their writers may still be running."
+        ),
+    ] = "1 h",
+    yes: Yes = False,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Plan repairs of a damaged table; --apply carries them out in a new snapshot.
+
+    The plan lists data that is lost for good. No data file or manifest is changed or deleted; unreadable snapshot and tag files
+    are moved to damaged/ in the table.
+
+    paimon-cli repair ./wh/shop.db/orders
+    """
+    from paimon_cli.invariants.repair_plan import KINDS, plan_repair
+    from paimon_cli.jobs.repair_job import apply_repair
+    from paimon_cli.options.size_and_duration import parse_duration
+
+    if apply and dry_run:
+        raise UsageError("--apply and --dry-run exclude each other")
+    kinds = tuple(name.strip() for name in (only or "").split(",") if name.strip())
+    if unknown := [name for name in kinds if name not in KINDS]:
+        raise UsageError(f"no repair '{unknown[0]}'", f"there are {', '.join(KINDS)}")
+    try:
+        age = parse_duration(older_than)
+    except ValueError as error:
+        raise UsageError(f"--older-than {older_than} is not a duration", str(error)) from error
+    location = call.locate(table, allow_unsafe_commit)
+    opened = call.open_to_commit(location) if apply else call.open_at(location)
+    plan = plan_repair(opened.context, kinds, age)
+    if call.output is not OutputFormat.TABLE:
+        call.show(Listing("RepairPlan", opened.name, STEP_COLUMNS, plan.steps))
+    else:
+        _show_plan(plan, table)
+    if apply:
+        if plan.changes:
+            confirm(f"{counted(plan.changes, 'repair')} of {opened.name} will be made", yes)
+        summary = apply_repair(opened.context, plan)
+        made = ", ".join(str(snapshot.id) for snapshot in summary.snapshots) or "none"
+        if call.output is OutputFormat.TABLE:
+            say(f"{counted(summary.steps, 'repair')} made; new snapshots: {made}")
+    elif call.output is OutputFormat.TABLE and plan.changes:
+        say(f"nothing was changed; paimon-cli repair {call.pasted(table)} --apply carries the plan out")
+
+
+def _show_plan(plan: RepairPlan, table: str) -> None:
+    from paimon_cli.cli.results import printable
+    from paimon_cli.cli.text_view import wrapped
+
+    at = "no snapshot" if plan.snapshot_id is None else f"snapshot {plan.snapshot_id}"
+    say(wrapped(f"Repairs of {table} @ {at}: {plan.changes} to make, {len(plan.steps) - plan.changes} by hand"))
+    for number, step in enumerate(plan.steps, 1):
+        say(wrapped(f"{number:>3}. {step.kind:<12}  {printable(step.path)}: {printable(step.action)}", indent=5))
+        if step.loss:
+            say(wrapped(f"     lost: {printable(step.loss)}", indent=11))
+        if step.command:
+            say(f"     run: {printable(step.command)}")
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    _register_verify(app, panel)
+    _register_repair(app, panel)

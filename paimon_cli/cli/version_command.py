@@ -46,7 +46,7 @@ def version(call: Call) -> None:
 
 def _java() -> str | None:
     """The version and home of the Java that Spark would use."""
-    from paimon_cli.jobs.java_runtime import find_java
+    from paimon_cli.jobs.spark.java_runtime import find_java
 
     try:
         java = find_java(os.environ)

@@ -9,7 +9,6 @@ import typer
 
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.input_options import FAIL, SKIP, MissingColumn, MissingColumns, OnError, SourceFormat, print_notes
-from paimon_cli.cli.messages import note, say, warn
 from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
     AllowUnsafeCommit,
@@ -20,13 +19,27 @@ from paimon_cli.cli.parameters import (
     TableName,
     split_partitions,
 )
-from paimon_cli.cli.results import Column, Item, OutputFormat
-from paimon_cli.cli.value_kinds import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, counted, human_size, ran
+from paimon_cli.cli.results import (
+    COUNT,
+    FLAG,
+    SIZE,
+    SNAPSHOT_IDS,
+    TEXT,
+    Column,
+    Item,
+    OutputFormat,
+    counted,
+    human_size,
+    note,
+    ran,
+    say,
+    warn,
+)
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from paimon_cli.catalog.table import Table
     from paimon_cli.jobs.write_job import WriteRequest, WriteSummary
-    from paimon_cli.table.table import Table
 
 SUMMARY_COLUMNS = (
     Column("rows_read", "Rows read", COUNT),
@@ -195,7 +208,7 @@ def write(
 
 
 def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhen | None) -> None:
-    from paimon_cli.cli.progress_bar import progress_on_stderr
+    from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.write_job import run_write
 
     with call.engine_running(request.parallelism) as engine:
@@ -214,8 +227,8 @@ def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhe
 
 
 def _stage(call: Call, opened: Table, request: WriteRequest, file: str) -> None:
-    from paimon_cli.cli.progress_bar import progress_on_stderr
     from paimon_cli.cli.stage_commands import show_staged, staged_text
+    from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.stage_job import StageFile, stage_write
 
     stage_file = StageFile(file)

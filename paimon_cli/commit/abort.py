@@ -9,7 +9,7 @@ from paimon_cli.errors import CommitUnknown, PaimonError, Unpublished, cleaning_
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import ADD
-from paimon_cli.storage.directories import delete_all
+from paimon_cli.storage.storage import delete_all
 
 
 def delete_created_files(context: TableContext, messages: Sequence[CommitMessage]) -> int:

@@ -16,12 +16,11 @@ from paimon_cli.datatypes.arrow_types import type_from_arrow
 from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataField, DataType
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.bad_cells import converted
-from paimon_cli.ingest.csv_rows import csv_batches
-from paimon_cli.ingest.json_lines import line_bounds
+from paimon_cli.ingest.csv_and_columnar import csv_batches
 from paimon_cli.ingest.json_rows import json_blocks, parsed_line
 from paimon_cli.ingest.rejects import Fault, cure
 from paimon_cli.ingest.sources import text_stream
-from paimon_cli.ingest.splits import SourceSplit, plan_sources
+from paimon_cli.ingest.splits import SourceSplit, line_bounds, plan_sources
 from paimon_cli.ingest.text_evidence import BOOLEAN, NUMBERS, STRING, TIMES, TextEvidence, described
 from paimon_cli.ingest.text_form import TEXT, TextForm
 from paimon_cli.ingest.text_values import PLAIN, text_of_cells

@@ -21,9 +21,8 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.ingest.bad_cells import BadCell, BadCells, shown
-from paimon_cli.ingest.json_lines import BYTE_ORDER_MARK, NotAnArray, array_blocks, begins_array, line_bounds
 from paimon_cli.ingest.rejects import KEY_IS_MISSING, NO_OBJECT, NOT_JSON, Fault
-from paimon_cli.ingest.splits import RawRows, SourceSplit
+from paimon_cli.ingest.splits import BYTE_ORDER_MARK, NotAnArray, RawRows, SourceSplit, array_blocks, begins_array, line_bounds
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import CALENDAR_ROOTS, check_calendar_text
 

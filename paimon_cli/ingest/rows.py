@@ -29,8 +29,7 @@ from paimon_cli.datatypes.row_kind import DELETE, INSERT, SHORT, UPDATE_BEFORE
 from paimon_cli.datatypes.values import Timestamp, values_to_arrow
 from paimon_cli.errors import BadInput, NotSupported, UsageError
 from paimon_cli.ingest.bad_cells import BadCell, WrongType, bad_cells, converted
-from paimon_cli.ingest.columnar import columnar_batches
-from paimon_cli.ingest.csv_rows import csv_batches
+from paimon_cli.ingest.csv_and_columnar import columnar_batches, csv_batches
 from paimon_cli.ingest.json_rows import Needed, json_batches, nested_from_text
 from paimon_cli.ingest.rejects import Fault, Tally
 from paimon_cli.ingest.sources import text_stream

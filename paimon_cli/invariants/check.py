@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_history import TableHistory
-from paimon_cli.invariants import (
-    bucket_checks,
-    file_checks,
-    index_checks,
-    manifest_checks,
-    reference_checks,
-    row_checks,
-    snapshot_checks,
-)
+from paimon_cli.invariants import file_checks, index_checks, metadata_checks, row_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Version
@@ -41,29 +33,29 @@ WITHOUT_SCHEMAS: tuple[HistoryCheck, ...] = (
 )
 """The checks that need no readable schema."""
 META_CHECKS: tuple[VersionCheck, ...] = (
-    manifest_checks.files_lie_inside,
-    manifest_checks.files_can_be,
-    manifest_checks.places_can_be,
-    manifest_checks.files_live_once,
+    metadata_checks.files_lie_inside,
+    metadata_checks.files_can_be,
+    metadata_checks.places_can_be,
+    metadata_checks.files_live_once,
     snapshot_checks.schemas_exist,
     index_checks.vectors_are_not_dangling,
     index_checks.indexes_are_one_of_a_kind,
-    bucket_checks.levels_are_disjoint,
-    bucket_checks.key_ranges_are_ranges,
-    bucket_checks.bucket_counts_agree,
+    metadata_checks.levels_are_disjoint,
+    metadata_checks.key_ranges_are_ranges,
+    metadata_checks.bucket_counts_agree,
 )
 """By metadata alone."""
 REFERENCE_CHECKS: tuple[TableCheck, ...] = (
-    reference_checks.manifests_have_a_version,
-    reference_checks.consumers_stand_somewhere,
-    reference_checks.branches_are_readable,
-    reference_checks.changelogs_are_readable,
+    snapshot_checks.manifests_have_a_version,
+    snapshot_checks.consumers_stand_somewhere,
+    snapshot_checks.branches_are_readable,
+    snapshot_checks.changelogs_are_readable,
 )
 """What else points at snapshots."""
 STEP_CHECKS: tuple[StepCheck, ...] = (
     snapshot_checks.times_do_not_go_back,
     snapshot_checks.base_is_what_lived_before,
-    bucket_checks.sequence_numbers_rise,
+    metadata_checks.sequence_numbers_rise,
     index_checks.vectors_do_not_shrink,
 )
 """Compare a version with the one before it."""
@@ -107,7 +99,7 @@ def check_change(version: Version, before: Version | None) -> Iterator[Violation
 
 def check_walked(version: WalkedVersion) -> Iterator[Violation]:
     """What a commit did, with the manifests that are new in it; what then lives is for `check_state`."""
-    yield from _said(version, manifest_checks.manifests_hold_what_is_listed(version))
+    yield from _said(version, metadata_checks.manifests_hold_what_is_listed(version))
     yield from check_change(version, version.before)
 
 

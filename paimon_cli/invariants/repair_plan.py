@@ -14,11 +14,10 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.snapshot_history import LONGEST_GAP, gaps
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.damaged_versions import DIRECTORY, DamagedVersion, damaged_versions
 from paimon_cli.invariants.index_checks import index_can_be_read, index_files_exist
-from paimon_cli.invariants.lost_commits import LostCommit, lost_commits
-from paimon_cli.invariants.reference_checks import branches_are_readable, consumers_stand_somewhere
+from paimon_cli.invariants.lost_commits import DIRECTORY, DamagedVersion, LostCommit, damaged_versions, lost_commits
 from paimon_cli.invariants.row_checks import file_holds_its_rows
+from paimon_cli.invariants.snapshot_checks import branches_are_readable, consumers_stand_somewhere
 from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.java_runtime import broken_java_home, find_java
-from paimon_cli.storage.capability_probe import race_probes
-from paimon_cli.storage.guarded_storage import check_commits
-from paimon_cli.table.doctor_rules import ERROR, RULES, WARNING, Diagnosis, Patient
+from paimon_cli.inspect.doctor_rules import ERROR, RULES, WARNING, Diagnosis, Patient
+from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
+from paimon_cli.storage.guarded_storage import check_commits, race_probes
 
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")
 OPTIONAL = {"s3://": ("boto3", "paimon-cli[s3]"), "s3a://": ("boto3", "paimon-cli[s3]")}

@@ -6,17 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.progress import Progress
-from paimon_cli.maintain.consumers import expire_consumers, expired_consumers
+from paimon_cli.inspect.partition_text import partition_text
+from paimon_cli.jobs.engine import Progress
 from paimon_cli.maintain.expire_changelogs import changelog_retention, doomed_changelogs, expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_partitions import PartitionPlan, expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import carry_out, doomed_now, plan_expiry
-from paimon_cli.maintain.file_sizes import measured
-from paimon_cli.maintain.retention import Retention, expiring_range
-from paimon_cli.maintain.side_by_side import DeleteFiles
-from paimon_cli.maintain.snapshot_files import DoomedFile
+from paimon_cli.maintain.needed_files import DoomedFile, measured
+from paimon_cli.maintain.parallel_calls import DeleteFiles
+from paimon_cli.maintain.retention import Retention, expire_consumers, expired_consumers, expiring_range
 from paimon_cli.maintain.tags import doomed_with, expired_tags, plan_removal, remove_tags
-from paimon_cli.table.partition_text import partition_text
 
 SNAPSHOTS, PARTITIONS, CHANGELOGS, TAGS, CONSUMERS = "snapshots", "partitions", "changelogs", "tags", "consumers"
 

@@ -1,28 +1,235 @@
-"""`read --output-path`: the rows of a scan as parquet files, one a split, written by engine tasks."""
+"""`read --output`: the rows of a scan as files, written in this process or, one file for each split, by engine tasks."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from paimon_cli.catalog.table_site import check_output_place
 from paimon_cli.datatypes.arrow_types import arrow_field
+from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work
+from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
-from paimon_cli.read.predicate import parse_predicate
+from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
 from paimon_cli.read.scan_plan import ScanPlan
 from paimon_cli.read.selection import Selection
-from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import read_split
-from paimon_cli.storage.directories import delete_all
+from paimon_cli.read.splits import Split
+from paimon_cli.sql.predicate import parse_predicate
+from paimon_cli.storage.storage import delete_all
 from paimon_cli.storage.storage_for_url import storage_for_url
-from paimon_cli.table.table_site import check_output_place
+from paimon_cli.storage.whole_file import whole_file
+
+FORMATS = {"parquet": "parquet", "csv": "csv", "arrow": "arrow", "feather": "arrow", "ndjson": "ndjson", "jsonl": "ndjson"}
+"""By the ending of a name."""
+COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
+LEAST_FILE_SIZE = 1 << 16
+STANDARD_OUTPUT = "-"
+
+
+@dataclass(frozen=True)
+class FileForm:
+    """How rows are written: a format, and for text perhaps a compression (the ending of its name)."""
+
+    format: str
+    compression: str = ""
+
+    @property
+    def ending(self) -> str:
+        return f"{self.format}.{self.compression}" if self.compression else self.format
+
+    @staticmethod
+    def is_told_by(path: str) -> bool:
+        """Whether the name is one of a file in a format that is known."""
+        words = path.rpartition("/")[2].lower().split(".")
+        endings = {words[-1], words[-2] if words[-1] in COMPRESSIONS else ""} if len(words) > 1 else set()
+        return bool(endings & FORMATS.keys())
+
+    @staticmethod
+    def of(path: str, format_name: str | None) -> FileForm:
+        """By the name, or as `format_name` says. UsageError where neither tells, and for what compresses itself."""
+        stem, _, last = path.rstrip("/").rpartition("/")[2].rpartition(".")
+        compression = last if last in COMPRESSIONS else ""
+        ending = stem.rpartition(".")[2] if compression else last if stem else ""
+        found = format_name or FORMATS.get(ending.lower())
+        if found is None and path == STANDARD_OUTPUT:
+            raise UsageError("--output - needs --format", "standard output has no extension", "add --format csv, or another")
+        if found is None:
+            hint = "end it in .parquet, .csv, .arrow or .ndjson (.csv.gz, .ndjson.zst), name the --format, or a directory: DIR/"
+            raise UsageError(f"cannot tell the format of {path}", "its extension is not a known format", hint)
+        if compression and found not in ("csv", "ndjson"):
+            why, hint = "it compresses its own columns", f"leave .{compression} out"
+            raise UsageError(f"{path}: {found} is not compressed as a whole", why, hint)
+        return FileForm(found, compression)
+
+
+@dataclass(frozen=True)
+class OutputRequest:
+    """`path`: a file, `-` for standard output, or with `file_size` (bytes) a directory that is missing or empty.
+
+    `replace`: a file that is there.
+    """
+
+    path: str
+    form: FileForm
+    file_size: int | None = None
+    replace: bool = False
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def write_rows(scan: RowScan, request: OutputRequest) -> ExportSummary:
+    """When anything fails, no file of it stays behind, and one that was to be replaced is as it was."""
+    started = scan.context.clock.now_millis()
+    batches = (piece for batch in scan.rows() for piece in bounded(batch))
+    files = _one_file(scan, request, batches) if request.file_size is None else _directory(scan, request, batches)
+    seconds = (scan.context.clock.now_millis() - started) / 1000
+    return ExportSummary(request.path, tuple(files), "local", "", seconds)
+
+
+def _one_file(scan: RowScan, request: OutputRequest, batches: Iterator[pa.RecordBatch]) -> list[ExportedFile]:
+    if request.path == STANDARD_OUTPUT:
+        rows, size = _fill(_Counted(sys.stdout.buffer), request.form, scan.fields, batches, None)
+        return [ExportedFile(request.path, rows, size)]
+    check_output_place(*storage_for_url(request.path, request.storage_options))
+    with whole_file(request.path, request.storage_options, scan.context.names, replace=request.replace) as sink:
+        rows, size = _fill(sink, request.form, scan.fields, batches, None)
+    return [ExportedFile(request.path, rows, size)]
+
+
+def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.RecordBatch]) -> list[ExportedFile]:
+    """At least one file, so that the schema is never lost."""
+    directory = request.path.rstrip("/") or "/"
+    storage, root = storage_for_url(directory, request.storage_options)
+    check_output_place(storage, root)
+    if storage.list_directory(root):
+        raise UsageError(f"{request.path} is not empty", "files of another export would look like a part of this one")
+    run = scan.context.names.uuid()
+    files: list[ExportedFile] = []
+    waiting = _Peekable(batches)
+    try:
+        while waiting.has_more or not files:
+            path = f"{directory}/part-{len(files):05d}-{run}.{request.form.ending}"
+            with whole_file(path, request.storage_options, scan.context.names, make_parents=True) as sink:
+                rows, size = _fill(sink, request.form, scan.fields, waiting, request.file_size)
+            files.append(ExportedFile(path, rows, size))
+    except BaseException as failure:
+        with cleaning_up(failure):
+            delete_all(storage, (storage_for_url(file.path, request.storage_options)[1] for file in files))
+        raise
+    return files
+
+
+class _Peekable:
+    """An iterator that knows whether there is more, and takes back what was too much."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._next = next(batches, None)
+
+    @property
+    def has_more(self) -> bool:
+        return self._next is not None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while self._next is not None:
+            found, self._next = self._next, next(self._batches, None)
+            yield found
+
+
+class _Writer(Protocol):
+    def write_batch(self, batch: pa.RecordBatch) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _TextWriter:
+    """CSV or JSON lines."""
+
+    def __init__(self, sink: Any, rows: CsvRows | JsonRows) -> None:
+        self._sink = sink
+        self._rows = rows
+        sink.write(rows.head())
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        self._sink.write(self._rows.rows(batch))
+
+    def close(self) -> None:
+        """The sink is its maker's."""
+
+
+_WRITERS: dict[str, Callable[[Any, pa.Schema, Sequence[DataField]], _Writer]] = {
+    "parquet": lambda sink, schema, fields: pq.ParquetWriter(sink, schema, compression="zstd", store_decimal_as_integer=True),
+    "arrow": lambda sink, schema, fields: pa.ipc.new_file(sink, schema),
+    "csv": lambda sink, schema, fields: _TextWriter(sink, CsvRows(fields)),
+    "ndjson": lambda sink, schema, fields: _TextWriter(sink, JsonRows(fields)),
+}
+
+
+def _fill(
+    sink: BinaryIO | _Counted, form: FileForm, fields: Sequence[DataField], batches: Any, most_bytes: int | None
+) -> tuple[int, int]:
+    """Rows and bytes written: all, or until the file has its size."""
+    schema = pa.schema([arrow_field(one) for one in fields])
+    rows = 0
+    with _compressed(sink, form) as target, contextlib.closing(_WRITERS[form.format](target, schema, fields)) as writer:
+        for batch in batches:
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+            rows += batch.num_rows
+            if most_bytes is not None and sink.tell() >= most_bytes:
+                break
+    return rows, sink.tell()
+
+
+@contextlib.contextmanager
+def _compressed(sink: BinaryIO | _Counted, form: FileForm) -> Iterator[Any]:
+    if not form.compression:
+        yield sink
+        return
+    with pa.CompressedOutputStream(pa.PythonFile(_LeftOpen(sink), "w"), COMPRESSIONS[form.compression]) as stream:
+        yield stream
+
+
+class _Counted:
+    """Standard output, which may be a pipe: it counts its bytes itself, and stays open."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._size = 0
+        self.flush = stream.flush
+
+    def write(self, data: Any) -> int:
+        self._size += memoryview(data).nbytes
+        return self._stream.write(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        """The stream is the process's."""
+
+
+class _LeftOpen:
+    """A sink that Arrow's compressor does not close."""
+
+    closed = False
+
+    def __init__(self, sink: BinaryIO | _Counted) -> None:
+        self.write, self.flush, self.tell = sink.write, sink.flush, sink.tell
+
+    def close(self) -> None:
+        """The sink is its maker's."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from paimon_cli.commit.metadata_writer import MetadataWriter
 from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.errors import Conflict, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.damaged_versions import set_aside
-from paimon_cli.invariants.lost_commits import LostCommit
+from paimon_cli.invariants.lost_commits import LostCommit, set_aside
 from paimon_cli.invariants.repair_plan import RepairPlan
 from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.commit_message import CommitMessage

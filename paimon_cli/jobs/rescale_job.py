@@ -1,40 +1,38 @@
-"""`rescale`: the rows of whole partitions go into another number of buckets, as one OVERWRITE commit; then the option follows.
-
-In that order a failure leaves the table as it was, or its new files in place with writers refused until `rescale` is run again:
-never rows in a bucket where nobody looks for them. The commit is made under the data conflict check: rows that others
-committed meanwhile would be lost in it.
-"""
+"""`rescale`: rewrites whole partitions into another number of buckets, as one OVERWRITE commit; then the option follows."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
+from paimon_cli.catalog.alter_table import alter_table
+from paimon_cli.catalog.column_changes import SetOption
+from paimon_cli.catalog.table import Table
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import fresh_identity
 from paimon_cli.datatypes.partition_path import natural_order
+from paimon_cli.datatypes.row_kind import INSERT
 from paimon_cli.errors import Conflict, PaimonError, UsageError, cleaning_up
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work
-from paimon_cli.jobs.progress import Progress
-from paimon_cli.jobs.rows_of_table import RowsOfTable, numbered_splits
+from paimon_cli.ingest.rejects import Tally
+from paimon_cli.inspect.partition_text import partition_text
+from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work
 from paimon_cli.jobs.write_job import check_writable_table, write_files
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import FileFilter
+from paimon_cli.metadata.data_file_schema import merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import RESCALE
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.read.split import Split
-from paimon_cli.read.split_reader import count_split
-from paimon_cli.table.alter_table import alter_table
-from paimon_cli.table.partition_text import partition_text
-from paimon_cli.table.schema_changes import SetOption
-from paimon_cli.table.table import Table
+from paimon_cli.read.split_reader import count_split, read_split
+from paimon_cli.read.splits import Split
 from paimon_cli.write.write_plan import WritePlan
 
 
@@ -187,3 +185,38 @@ def _chosen(context: TableContext, partitions: Sequence[Mapping[str, str]]) -> P
     if not partitions:
         return PartitionSpec.everything()
     return functools.reduce(PartitionSpec.__or__, (PartitionSpec.parse(context, typed) for typed in partitions))
+
+
+@dataclass(frozen=True)
+class NumberedSplit:
+    """A split with the first of the numbers of arrival that its rows may take."""
+
+    split: Split
+    first_arrival: int
+
+
+@dataclass(frozen=True)
+class RowsOfTable:
+    """Rows as `context` shows them, all +I; picklable, a `RowSource` of a `WritePlan`."""
+
+    context: TableContext
+
+    def read(self, numbered: NumberedSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
+        """In `merge_schema`, keys ascending."""
+        arrival = numbered.first_arrival
+        schema = self.context.schema
+        for batch in read_split(self.context, numbered.split, schema.field_names):
+            columns = {name: batch.column(name) for name in schema.field_names}
+            yield merge_rows(schema, columns, INSERT, arrival)
+            arrival += batch.num_rows
+            tally.rows += batch.num_rows
+
+
+def numbered_splits(splits: Iterable[Split]) -> tuple[NumberedSplit, ...]:
+    """Each split gets as many numbers as its files have rows: it never shows more."""
+    numbered: list[NumberedSplit] = []
+    arrival = 0
+    for split in splits:
+        numbered.append(NumberedSplit(split, arrival))
+        arrival += split.row_count
+    return tuple(numbered)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from paimon_cli.errors import DamagedFile, DataConflict, FilesConflict, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.deletion import deletion
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.update_job import MAX_ATTEMPTS, given_up, wait_by_chance
 from paimon_cli.maintain.restore_as_new import BucketDifference, differences, restore_as_new
 from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back, rollback_target
 from paimon_cli.metadata.file_names import is_plain_name
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.size_and_duration import plain_number
-from paimon_cli.table.moments import moment_of
+from paimon_cli.read.time_travel import moment_of
 
 _LEAST_MILLIS = 10**11
 """Numbers as long as this are epoch millis, not snapshots."""

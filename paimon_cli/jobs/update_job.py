@@ -18,18 +18,17 @@ from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work, run_traced
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, run_traced
 from paimon_cli.jobs.update_task import RowChange, UpdatedBucket, UpdateTask, update_bucket
 from paimon_cli.jobs.write_job import check_writable_table, identity_of
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import BucketId, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
-from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.read.set_clause import parse_set_clause
-from paimon_cli.read.split import Split
+from paimon_cli.read.splits import Split
+from paimon_cli.sql.assignments import parse_set_clause
+from paimon_cli.sql.predicate import parse_predicate
 
 MAX_ATTEMPTS = 100
 LONGEST_WAIT_MILLIS = 1000

@@ -1,4 +1,7 @@
-"""One bucket's part of an update or delete: matching rows are read merged, changed, and written as new level-0 rows."""
+"""One bucket of an update or delete: matching rows are read merged, changed, and written as new level-0 rows.
+
+In tables whose merge engine mixes old and new rows, the effect is checked before anything is written.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,15 @@ from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.bad_cells import BadCells, shown
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
-from paimon_cli.jobs.update_effect import check_effect
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import SOURCE_APPEND, file_facts
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_rows
-from paimon_cli.read.assignment import Assignment, BadRow
-from paimon_cli.read.predicate import Predicate
-from paimon_cli.read.set_clause import SetClause
-from paimon_cli.read.split import Split
 from paimon_cli.read.split_reader import read_split
+from paimon_cli.read.splits import Split
+from paimon_cli.sql.assignments import Assignment, BadRow, SetClause
+from paimon_cli.sql.predicate import Predicate
 
 HINT = "nothing was committed; change the expression or the condition"
 
@@ -144,3 +145,43 @@ def _bad_row(context: TableContext, assignment: Assignment, batch: pa.RecordBatc
 
 def _key(context: TableContext, batch: pa.RecordBatch, row: int) -> str:
     return ", ".join(f"{name} = {batch.column(name)[row]}" for name in context.schema.primary_keys)
+
+
+REMOVING = {
+    "partial-update": "partial-update.remove-record-on-delete=true (or partial-update.remove-record-on-sequence-group)",
+    "aggregation": "aggregation.remove-record-on-delete=true",
+}
+
+
+def check_effect(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
+    """Merge the rows as they are with those to be written: BadInput for the first key that would not show what was asked for."""
+    engine = merge_engine(context.schema, context.options)
+    merged = engine.merge(sorted_rows(pa.concat_batches([before, after]), context.schema.trimmed_primary_keys, engine))
+    deletes = int(after.column(VALUE_KIND)[0].as_py()) == DELETE if after.num_rows else False
+    if deletes:
+        kinds = merged.column(VALUE_KIND).to_numpy()
+        wrong = np.flatnonzero(kinds & 1 == 0)
+        if len(wrong) or len(kinds) < after.num_rows:
+            name = context.options.merge_engine
+            hint = f"set {REMOVING[name]}" if name in REMOVING and not context.options.ignore_delete else ""
+            raise BadInput(
+                f"merge-engine={name} does not delete rows of this table", "the row would remain, without its values", hint
+            )
+        return
+    for name in context.schema.field_names:
+        shown, wanted = merged.column(name), after.column(name)
+        if not shown.equals(wanted) and (different := _first_difference(shown, wanted)) is not None:
+            key = ", ".join(f"{k} = {after.column(k)[different]}" for k in context.schema.primary_keys)
+            raise BadInput(
+                f"column {name} of the row with {key} would not become {wanted[different]}",
+                f"merge-engine={context.options.merge_engine} would show {shown[different]}",
+                "nothing was committed; write rows that the merge engine turns into the values you want",
+                column=name,
+                row=key,
+            )
+
+
+def _first_difference(shown: pa.Array, wanted: pa.Array) -> int | None:
+    """By text, so that NaN equals itself."""
+    pairs = enumerate(zip(shown.to_pylist(), wanted.to_pylist(), strict=True))
+    return next((row for row, (left, right) in pairs if repr(left) != repr(right)), None)

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_history import TableHistory
-from paimon_cli.invariants import check, index_checks, reference_checks, snapshot_checks
+from paimon_cli.invariants import check, index_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import BY_CODE, CHECKS, FILES, FULL, MERGE_DISORDER, META, WARNING, Violation
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work
 from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 
@@ -219,11 +218,11 @@ def _of_the_state(version: Version, request: VerifyRequest, stored: StoredFiles,
 
 def _of_the_tags(context: TableContext, request: VerifyRequest) -> Iterator[Violation]:
     stored = StoredFiles(context)
-    for version in reference_checks.tagged_versions(context):
+    for version in snapshot_checks.tagged_versions(context):
         if isinstance(version, Violation):
             yield version
         elif request.level != META:
-            yield from reference_checks.tagged_files_exist(version, stored)
+            yield from snapshot_checks.tagged_files_exist(version, stored)
 
 
 def _tasks(version: Version) -> list[FilesTask]:

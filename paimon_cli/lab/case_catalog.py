@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.commit.data_conflict import BUCKET, OFF, PARTITION
 from paimon_cli.errors import UsageError
-from paimon_cli.lab import commit_cases, topology_cases, vector_cases
+from paimon_cli.lab import cases, dv_model
 from paimon_cli.lab.lab_table import LabSetting, check_options
 from paimon_cli.lab.story import Story
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
@@ -49,7 +49,7 @@ CASES = (
         "single-committer",
         "A writer per bucket, one committer for all",
         "none",
-        commit_cases.single_committer,
+        cases.single_committer,
         writers=2,
         rounds=1,
     ),
@@ -57,7 +57,7 @@ CASES = (
         "topology-1",
         "Each writer has its own bucket and commits by itself",
         "none",
-        topology_cases.topology_1,
+        cases.topology_1,
         writers=4,
         rounds=3,
         is_seeded=True,
@@ -66,7 +66,7 @@ CASES = (
         "topology-2",
         "Any writer writes any bucket and commits by itself",
         "merge disorder",
-        topology_cases.topology_2,
+        cases.topology_2,
         writers=3,
         rounds=2,
         is_seeded=True,
@@ -75,17 +75,17 @@ CASES = (
         "snapshot-conflict",
         "Commits reach for one snapshot number",
         "none",
-        commit_cases.snapshot_conflict,
+        cases.snapshot_conflict,
         writers=2,
         is_seeded=True,
     ),
-    Case("files-conflict", "Two full compactions of one bucket", "none", commit_cases.files_conflict),
-    Case("write-only", "Write-only writers and one dedicated compactor", "none", commit_cases.write_only, rounds=3),
+    Case("files-conflict", "Two full compactions of one bucket", "none", cases.files_conflict),
+    Case("write-only", "Write-only writers and one dedicated compactor", "none", cases.write_only, rounds=3),
     Case(
         "merge-disorder",
         "Topology 2: sequence numbers of writers overlap",
         "merge disorder",
-        topology_cases.merge_disorder,
+        cases.merge_disorder,
         writers=2,
         rounds=1,
         is_seeded=True,
@@ -94,7 +94,7 @@ CASES = (
         "lost-update-columns",
         "Topology 2: two writers change two columns of one row",
         "lost update",
-        topology_cases.lost_update_columns,
+        cases.lost_update_columns,
         rounds=1,
         is_seeded=True,
     ),
@@ -102,7 +102,7 @@ CASES = (
         "lost-update-counter",
         "Topology 2: increments of one counter",
         "lost update",
-        topology_cases.lost_update_counter,
+        cases.lost_update_counter,
         writers=2,
         rounds=1,
         is_seeded=True,
@@ -111,22 +111,22 @@ CASES = (
         "lost-deletion-vectors",
         "Topology 2: two compactors replace one bucket's deletion vectors (model)",
         "two live rows of a key",
-        vector_cases.lost_vectors,
+        dv_model.lost_vectors,
         has_table=False,
     ),
     Case(
         "dangling-deletion-vectors",
         "Topology 2: a compactor marks rows of a file that another one merges away (model)",
         "dangling deletion vector",
-        vector_cases.dangling_vectors,
+        dv_model.dangling_vectors,
         has_table=False,
     ),
-    Case("crash", "A writer dies at every one of its storage calls", "none", commit_cases.crash),
+    Case("crash", "A writer dies at every one of its storage calls", "none", cases.crash),
     Case(
         "unsafe-rename",
         "A store without atomic rename, beside one with a conditional put",
         "lost snapshot",
-        commit_cases.unsafe_rename,
+        cases.unsafe_rename,
     ),
 )
 

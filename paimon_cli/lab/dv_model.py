@@ -1,17 +1,15 @@
-"""An abstract model of writers and compactors on a table with deletion vectors, small enough to explore completely.
-
-Writers add level-0 files. A compactor merges some levels into the lowest of them, or one below; rows of level 0 mark older
-rows of their keys, further down, in the bucket's deletion vectors. Readers see the unmarked rows above level 0. Every job
-reads the table, prepares its commit on the latest snapshot, and publishes it if no other snapshot came in between. What
-Paimon checks is that the files that a compaction replaces are still there; the vectors of the last commit win.
-"""
+"""An abstract model of writers and compactors on a table with deletion vectors, and a complete search of its states."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from paimon_cli.commit.data_conflict import OFF
+from paimon_cli.lab.lab_table import LabSetting
+from paimon_cli.lab.story import Story
 
 WRITE, COMPACT = "write", "compaction"
 
@@ -253,3 +251,96 @@ def _applied(bucket: Bucket, change: Change) -> Bucket:
     if change.vectors is None:
         return Bucket(files, bucket.vectors, bucket.replaced, tuple(sorted(expected.items())))
     return Bucket(files, change.vectors, bucket.replaced + 1, tuple(sorted(expected.items())))
+
+
+DANGLING, TWO_ROWS, WRONG_ROW = "dangling vector", "two live rows", "wrong row"
+DAMAGES = {
+    DANGLING: "a deletion vector marks rows of a file that is gone",
+    TWO_ROWS: "two rows of one key are shown to readers",
+    WRONG_ROW: "readers see another row than the one committed last",
+}
+
+
+@dataclass
+class Exploration:
+    """`traces`: for each damage found, the steps that lead to it. `complete`: every reachable state was seen."""
+
+    states: int = 0
+    complete: bool = False
+    traces: dict[str, list[str]] = field(default_factory=dict)
+
+
+def damages_of(bucket: Bucket) -> Iterator[str]:
+    """What a reader of the latest snapshot suffers."""
+    alive = {file.name for file in bucket.files}
+    if any(mark.file not in alive for mark in bucket.vectors):
+        yield DANGLING
+    shown: dict[int, list[int]] = {}
+    for file in bucket.files:
+        for row in file.rows if file.level else ():
+            if Mark(file.name, row.key) not in bucket.vectors:
+                shown.setdefault(row.key, []).append(row.born)
+    if any(len(rows) > 1 for rows in shown.values()):
+        yield TWO_ROWS
+    elif {key: rows[0] for key, rows in shown.items()} != dict(bucket.expected):
+        yield WRONG_ROW
+
+
+def explore(model: DvModel, *, most_states: int | None = None, until: frozenset[str] = frozenset()) -> Exploration:
+    """All states, or until every damage of `until` was found. Damaged states are not followed: what comes next is their fault."""
+    begin = model.begin()
+    parents: dict[State, tuple[State, str] | None] = {begin: None}
+    level, result = [begin], Exploration()
+    while level:
+        following: list[State] = []
+        for state in level:
+            for label, after in model.steps(state):
+                if after in parents:
+                    continue
+                parents[after] = (state, label)
+                damages = [d for bucket in after.buckets for d in damages_of(bucket)] if after.log != state.log else []
+                for damage in damages:
+                    result.traces.setdefault(damage, _trace(parents, after))
+                if not damages:
+                    following.append(after)
+            if (until and until <= result.traces.keys()) or (most_states is not None and len(parents) >= most_states):
+                result.states = len(parents)
+                return result
+        level = following
+    result.states, result.complete = len(parents), True
+    return result
+
+
+def _trace(parents: dict[State, tuple[State, str] | None], state: State) -> list[str]:
+    steps: list[str] = []
+    while (parent := parents[state]) is not None:
+        state, label = parent
+        steps.append(label)
+    return steps[::-1]
+
+
+def lost_vectors(setting: LabSetting) -> list[Story]:
+    """One compactor marks rows while another one rewrites marked files; the vectors of the last commit win."""
+    model = DvModel(writers=1, compactors=2, writes=1, compactions=2, check=_check(setting.check), beginning=TWO_LEVELS)
+    return [_told("lost-deletion-vectors", setting.check, explore(model), TWO_ROWS)]
+
+
+def dangling_vectors(setting: LabSetting) -> list[Story]:
+    """One compactor marks rows of a file while another one merges that file away."""
+    model = DvModel(writers=1, compactors=2, writes=2, compactions=3, highest_level=3, check=_check(setting.check))
+    return [_told("dangling-deletion-vectors", setting.check, explore(model), DANGLING)]
+
+
+def _check(check: str) -> Check:
+    return Check.FILES if check == OFF else Check.BUCKET
+
+
+def _told(case: str, check: str, found: Exploration, damage: str) -> Story:
+    story = Story(case, (check,), "model")
+    for step in found.traces.get(damage, []):
+        who, _, what = step.partition(": ")
+        story.tell(who, what)
+    if found.traces:
+        listed = ", ".join(f"{name} after {len(steps)} steps" for name, steps in sorted(found.traces.items()))
+        return story.end(False, f"{DAMAGES[damage]}; {found.states:,} states explored, damage found: {listed}")
+    return story.end(True, f"no damage in any of {found.states:,} states, which are all there are")

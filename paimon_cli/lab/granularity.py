@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from paimon_cli.errors import UsageError
-from paimon_cli.lab.actors import Writer, writers_of
-from paimon_cli.lab.lab_table import LabSetting, LabTable, check_options
+from paimon_cli.lab.lab_table import LabSetting, LabTable, Writer, check_options, writers_of
 from paimon_cli.lab.story import Story
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
 

@@ -1,17 +1,24 @@
-"""Creating, renaming and deleting branches; data files are shared, not copied (FORMAT.md, section 1.5)."""
+"""Branches: create, rename, delete, fast-forward; data files are shared (FORMAT.md, section 1.5)."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from paimon_cli.errors import Conflict, NotFound, UsageError, cleaning_up
 from paimon_cli.history.branch_list import check_branch_name
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.maintain.expire_snapshots import point_at_earliest
+from paimon_cli.maintain.needed_files import DoomedFile, all_ids
+from paimon_cli.maintain.parallel_calls import DeleteFiles
+from paimon_cli.maintain.rollback import DiscardedVersions, discarded_versions, needed_up_to, take_out
 from paimon_cli.maintain.tags import snapshot_and_holder
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.metadata.tag import Tag, snapshot_text
-from paimon_cli.storage.storage import FileStatus
+from paimon_cli.storage.storage import FileStatus, PutOutcome, keep_deleted
 
 
 def create_branch(context: TableContext, name: str, tag: str | None = None, snapshot_id: int | None = None) -> int | None:
@@ -115,3 +122,174 @@ def _files(context: TableContext, directory: str) -> list[FileStatus]:
 def _schemas_first(status: FileStatus) -> tuple[int, str]:
     order = ("/schema/", "/tag/", "/changelog/", "/consumer/", "/snapshot/")
     return next((place for place, part in enumerate(order) if part in status.path), len(order)), status.path
+
+
+@dataclass(frozen=True)
+class FastForwardPlan:
+    """`common`: the newest snapshot that both have, None if they have none. `discarded_ids`: what main did on its own.
+
+    `schemas`: those that the branch has and main has not; `dropped_schemas`: those that main made on its own.
+    """
+
+    branch: str
+    common: int | None
+    added: tuple[int, ...]
+    discarded_ids: tuple[int, ...]
+    tags: tuple[str, ...]
+    dropped_tags: tuple[str, ...]
+    schemas: tuple[int, ...]
+    dropped_schemas: tuple[int, ...]
+    discarded: DiscardedVersions = field(repr=False)
+
+    @property
+    def is_needless(self) -> bool:
+        return not (self.added or self.discarded_ids or self.schemas or self.dropped_schemas)
+
+    @property
+    def discards(self) -> bool:
+        return bool(self.discarded_ids or self.dropped_schemas)
+
+
+def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
+    """Compare the two histories; nothing is changed. `Conflict` if both changed the schema since they parted."""
+    if main.branch != MAIN_BRANCH:
+        raise UsageError("only main can be fast-forwarded", f"the table was opened at branch {main.branch}")
+    branch = main.at_branch(name)
+    theirs, ours = all_ids(branch), all_ids(main)
+    if not theirs:
+        raise NotFound(f"branch '{name}' of {main.url} has no snapshots", "there is nothing to fast-forward to")
+    common = _common(main, branch, ours, theirs)
+    own = [number for number in ours if number > (common or 0) and (common is not None or number >= theirs[0])]
+    if own and theirs[-1] == common:
+        what = f"branch '{name}' has no snapshots that main lacks"
+        raise UsageError(
+            what, f"main has other commits since snapshot {common}", f"paimon-cli rollback {main.layout.argument} --to {common}"
+        )
+    schemas, dropped_schemas = _schema_changes(main, branch)
+    tags, their_tags = main.tags.all(), branch.tags.names()
+    dropped = tuple(tag for tag, held in tags.items() if held.snapshot.id in own and tag not in their_tags)
+    snapshots = [snapshot for number in own if (snapshot := main.snapshots.find(number)) is not None]
+    return FastForwardPlan(
+        name,
+        common,
+        tuple(number for number in theirs if common is None or number > common),
+        tuple(own),
+        tuple(tag for tag in their_tags if main.tags.content(tag) != branch.tags.content(tag)),
+        dropped,
+        schemas,
+        dropped_schemas,
+        discarded_versions(main, snapshots, [snapshot for snapshot in snapshots if snapshot.id == ours[0]]),
+    )
+
+
+def doomed_by_forward(main: TableContext, plan: FastForwardPlan) -> list[DoomedFile]:
+    """Files that go when main is what the branch is now."""
+    if not plan.discarded_ids:
+        return []
+    needed = needed_up_to(main, plan.discarded_ids[0] - 1)
+    snapshots = [DoomedFile(main.layout.snapshot(number), "snapshot") for number in plan.discarded_ids]
+    tags = [DoomedFile(main.layout.tag(name), "tag") for name in plan.dropped_tags]
+    return [*snapshots, *tags, *plan.discarded.doomed(main, needed)]
+
+
+def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles) -> int:
+    """Carry the plan out; returns how many files were deleted. `Conflict` if another commit was made to main in the meantime."""
+    branch = main.at_branch(plan.branch)
+    storage = main.storage
+    for number in plan.schemas:
+        main.schemas.commit(branch.schemas.get(number))
+    if plan.discarded_ids:
+        _take_over(main, branch, plan)
+    else:
+        _go_forward(main, branch, plan)
+    for name in plan.tags:
+        content = branch.tags.content(name)
+        if content is not None and Tag.from_json(content, branch.layout.tag(name)):
+            storage.overwrite(main.layout.tag(name), content)
+    for name in plan.dropped_tags:
+        storage.delete(main.layout.tag(name))
+    for number in plan.dropped_schemas:
+        storage.delete(main.layout.schema(number))
+    present = all_ids(main)
+    storage.overwrite(main.layout.latest_hint, str(present[-1]).encode())
+    point_at_earliest(main, present[0])
+    for directory in (main.layout.snapshot_directory, main.layout.tag_directory):
+        keep_deleted(storage, directory)
+    doomed = plan.discarded.doomed(main, needed_up_to(main)) if plan.discarded_ids else []
+    return delete(file.path for file in doomed)
+
+
+def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:
+    """Each snapshot is published as a commit would be."""
+    for number in plan.added:
+        content = _snapshot_of(branch, number)
+        outcome = main.storage.put_if_absent(main.layout.snapshot(number), content)
+        if outcome is not PutOutcome.CREATED and _content(main, number) != content:
+            raise Conflict(
+                f"main was not fast-forwarded to branch '{plan.branch}' beyond snapshot {number - 1}",
+                f"another job committed snapshot {number} to main meanwhile",
+                "inspect it, then try again",
+                snapshot_id=number,
+            )
+        main.storage.overwrite(main.layout.latest_hint, str(number).encode())
+
+
+def _take_over(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:
+    """Main's newest snapshots go down to the branch's newest number, which then becomes the branch's: that is the moment."""
+    newest = plan.added[-1] if plan.added else plan.common or 0
+    beyond = [number for number in reversed(plan.discarded_ids) if number > newest]
+    storage = main.storage
+    storage.overwrite(main.layout.latest_hint, str(plan.common or newest).encode())
+    take_out(main, beyond, newest)
+    for number in reversed(plan.added):
+        storage.overwrite(main.layout.snapshot(number), _snapshot_of(branch, number))
+        if number == newest:
+            storage.overwrite(main.layout.latest_hint, str(newest).encode())
+    for number in plan.discarded_ids:
+        if number < newest and number not in plan.added:
+            storage.delete(main.layout.snapshot(number))
+
+
+def _snapshot_of(branch: TableContext, number: int) -> bytes:
+    """Whole, or `DamagedFile`."""
+    path = branch.layout.snapshot(number)
+    text = branch.storage.read_bytes(path)
+    Snapshot.from_json(text, path)
+    return text
+
+
+def _content(context: TableContext, number: int) -> bytes | None:
+    try:
+        return context.storage.read_bytes(context.layout.snapshot(number))
+    except FileNotFoundError:
+        return None
+
+
+def _common(main: TableContext, branch: TableContext, ours: Sequence[int], theirs: Sequence[int]) -> int | None:
+    """The last snapshot of the unbroken row that both have. Snapshots after a gap or a difference are of an interrupted run."""
+    common = None
+    for number in theirs:
+        if number in ours and _same(main, branch, number):
+            common = number
+        elif common is not None or number in ours:
+            break
+    return common
+
+
+def _same(main: TableContext, branch: TableContext, number: int) -> bool:
+    """One commit, however its file is laid out: a snapshot that was made of a tag is written anew."""
+    ours, theirs = main.snapshots.find(number), branch.snapshots.find(number)
+    return ours is not None and theirs is not None and _identity(ours) == _identity(theirs)
+
+
+def _identity(snapshot: Snapshot) -> tuple[object, ...]:
+    return (snapshot.uuid, snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.commit_user, snapshot.time_millis)
+
+
+def _schema_changes(main: TableContext, branch: TableContext) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    ours, theirs = main.schemas.ids(), branch.schemas.ids()
+    for number in set(ours) & set(theirs):
+        if main.schemas.get(number) != branch.schemas.get(number):
+            what = f"main cannot be fast-forwarded to branch '{branch.branch}'"
+            raise Conflict(what, f"both have a schema {number}, and the two differ", "alter one of them back")
+    return tuple(n for n in theirs if n not in ours), tuple(n for n in ours if n > branch.schema.id)

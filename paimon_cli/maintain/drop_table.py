@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 from paimon_cli.datatypes.partition_path import escape
 from paimon_cli.errors import PartialSuccess, StorageUnavailable
-from paimon_cli.maintain.snapshot_files import DoomedFile
+from paimon_cli.maintain.needed_files import DoomedFile
 from paimon_cli.metadata.table_layout import BRANCH_PREFIX, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.storage.capability_probe import PROBE_PREFIX
-from paimon_cli.storage.directories import remove_empty_directory
-from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.guarded_storage import PROBE_PREFIX
+from paimon_cli.storage.storage import Storage, remove_empty_directory
 
 DATA_DIRECTORY = "data-file.path-directory"
 ICEBERG_OPTION, ICEBERG_IN_TABLE, ICEBERG_DIRECTORY = "metadata.iceberg.storage", "table-location", "metadata"

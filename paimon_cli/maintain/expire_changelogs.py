@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests, needed_by_other_branches
-from paimon_cli.maintain.protections import oldest_consumed, tagged_snapshots
-from paimon_cli.maintain.retention import Retention
-from paimon_cli.maintain.side_by_side import DeleteFiles
-from paimon_cli.maintain.snapshot_files import (
+from paimon_cli.maintain.needed_files import (
     DoomedFile,
+    NeededFiles,
+    SharedManifests,
     changelog_entries,
     doomed_data,
     files_made_dead,
@@ -21,9 +19,12 @@ from paimon_cli.maintain.snapshot_files import (
     key_of_file,
     manifest_lists,
     metadata_paths,
+    needed_by_other_branches,
 )
+from paimon_cli.maintain.parallel_calls import DeleteFiles
+from paimon_cli.maintain.retention import Retention, oldest_consumed, tagged_snapshots
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.directories import keep_deleted
+from paimon_cli.storage.storage import keep_deleted
 
 
 @dataclass(frozen=True)

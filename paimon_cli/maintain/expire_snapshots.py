@@ -15,13 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests, needed_by_other_branches
-from paimon_cli.maintain.protections import Protections, tagged_snapshots
-from paimon_cli.maintain.retention import Retention, expiring_range
-from paimon_cli.maintain.side_by_side import DeleteFiles, delete_files, side_by_side
-from paimon_cli.maintain.snapshot_files import (
+from paimon_cli.maintain.needed_files import (
     DoomedFile,
     FileKey,
+    NeededFiles,
+    SharedManifests,
     changelog_entries,
     doomed_data,
     files_made_dead,
@@ -30,12 +28,15 @@ from paimon_cli.maintain.snapshot_files import (
     key_of_file,
     manifest_lists,
     metadata_paths,
+    needed_by_other_branches,
     statistics_files,
     total_size,
 )
+from paimon_cli.maintain.parallel_calls import DeleteFiles, delete_files, side_by_side
+from paimon_cli.maintain.retention import Protections, Retention, expiring_range, tagged_snapshots
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.storage.directories import remove_empty_directory
+from paimon_cli.storage.storage import remove_empty_directory
 
 OnRead = Callable[[int], None]
 

@@ -1,22 +1,219 @@
-"""Orphan files: files in the directories of a table that no version of any branch names (FORMAT.md, section 13.5).
+"""Orphan files: old files in the directories of a table that no version of any branch names (FORMAT.md, section 13.5).
 
-Candidates are listed first and must be old; what is in use is read afterwards, so that the files of a commit in between count as
-used. All versions are read again before each portion is deleted.
+Candidates are listed first. The names in use are read afterwards, so a file that a commit adds meanwhile is seen as used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from paimon_cli.errors import Refused, cleaning_up
+from paimon_cli.errors import DamagedFile, Refused, cleaning_up
+from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.orphan_candidates import Candidate, list_candidates
-from paimon_cli.maintain.side_by_side import DeleteFiles
-from paimon_cli.maintain.used_names import UsedNames
-from paimon_cli.storage.capability_probe import PROBE_PREFIX
+from paimon_cli.maintain.needed_files import manifest_lists
+from paimon_cli.maintain.parallel_calls import DeleteFiles, side_by_side
+from paimon_cli.metadata.data_file import ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import (
+    CHANGELOG_PREFIX,
+    MAIN_BRANCH,
+    SNAPSHOT_PREFIX,
+    TAG_PREFIX,
+    TableLayout,
+    parse_numbered,
+)
 from paimon_cli.storage.clock_and_names import BelatedClock
-from paimon_cli.storage.directories import remove_empty_directory
+from paimon_cli.storage.guarded_storage import PROBE_PREFIX
+from paimon_cli.storage.storage import FileStatus, remove_empty_directory
+
+
+@dataclass(frozen=True)
+class VersionFile:
+    """The file of a snapshot, tag or changelog. `mark` differs when a file of that name was made anew."""
+
+    path: str
+    mark: tuple[int, int]
+    is_changelog: bool
+
+
+@dataclass
+class UsedNames:
+    """Grows with every `look`; `job_of` maps the stamp in the names of data files to the snapshot whose commit wrote them."""
+
+    context: TableContext
+    names: set[str] = field(default_factory=set)
+    job_of: dict[str, Snapshot] = field(default_factory=dict)
+    _read: set[str] = field(default_factory=set)
+    _versions: set[VersionFile] = field(default_factory=set)
+
+    def look(self) -> int:
+        """Read all versions that were not seen yet; returns how many there are now.
+
+        `DamagedFile` if something that an existing version names cannot be read: then it is unknown what is used.
+        """
+        versions = [version for branch in self._branches() for version in _versions(branch)]
+        for version in versions:
+            if version not in self._versions:
+                self._take_in(version)
+                self._versions.add(version)
+        return len(versions)
+
+    def _branches(self) -> list[TableContext]:
+        names = [MAIN_BRANCH, *self.context.branches.directories()]
+        return [self.context.seen_from(name) for name in names]
+
+    def _take_in(self, version: VersionFile) -> None:
+        storage = self.context.storage
+        try:
+            snapshot = Snapshot.from_json(storage.read_bytes(version.path), version.path)
+            self._take_in_files(snapshot, version.is_changelog)
+        except FileNotFoundError:
+            return
+        except DamagedFile:
+            if storage.exists(version.path):
+                raise
+
+    def _take_in_files(self, snapshot: Snapshot, is_changelog: bool) -> None:
+        manifests = self.context.manifests
+        if snapshot.statistics is not None:
+            self.names.add(snapshot.statistics)
+        if snapshot.index_manifest is not None and snapshot.index_manifest not in self._read:
+            self.names.update(entry.index_file.file_name for entry in manifests.index_manifest(snapshot.index_manifest))
+            self.names.add(snapshot.index_manifest)
+            self._read.add(snapshot.index_manifest)
+        new: list[ManifestFileMeta] = []
+        for name, size in manifest_lists(snapshot):
+            self.names.add(name)
+            # Expiry leaves only some lists to a long-lived changelog.
+            if is_changelog and not self.context.storage.exists(self.context.layout.manifest(name)):
+                continue
+            new += [meta for meta in manifests.manifest_list(name, size) if meta.file_name not in self._read]
+        own = {meta.file_name for meta in manifests.manifest_list(snapshot.delta_manifest_list)} if not is_changelog else set()
+        unread = list({meta.file_name: meta for meta in new}.values())
+        if is_changelog:
+            unread = [meta for meta in unread if self.context.storage.exists(self.context.layout.manifest(meta.file_name))]
+        for meta, names in zip(unread, side_by_side(self.context, self._names_in, unread), strict=True):
+            self.names.update(names)
+            self.names.add(meta.file_name)
+            self._read.add(meta.file_name)
+            if meta.file_name in own:
+                self.job_of.update((stamp_of(name), snapshot) for name in names)
+
+    def _names_in(self, meta: ManifestFileMeta) -> list[str]:
+        return [name for entry in self.context.manifests.manifest(meta.file_name, meta.file_size) for name in _names(entry)]
+
+
+def stamp_of(name: str) -> str:
+    """What the names of one writer's files share: the UUID after the prefix."""
+    parts = name.split("-")
+    return "-".join(parts[1:6]) if len(parts) > 6 else name
+
+
+def _names(entry: ManifestEntry) -> tuple[str, ...]:
+    """ADD and DELETE alike: an older version may need what a newer one deletes."""
+    return (entry.file.file_name, *entry.file.extra_files)
+
+
+def _versions(context: TableContext) -> Iterator[VersionFile]:
+    """By listing, so that a look at a long history that has not changed costs little."""
+    layout, storage = context.layout, context.storage
+    for status in storage.list_directory(layout.tag_directory):
+        if status.name.startswith(TAG_PREFIX) and not status.is_directory:
+            yield VersionFile(status.path, (status.size, status.modified_millis), False)
+    for status in storage.list_directory(layout.changelog_directory):
+        if parse_numbered(CHANGELOG_PREFIX, status.name) is not None:
+            yield VersionFile(status.path, (status.size, status.modified_millis), True)
+    newest = 0
+    for status in storage.list_directory(layout.snapshot_directory):
+        number = parse_numbered(SNAPSHOT_PREFIX, status.name)
+        if number is not None:
+            newest = max(newest, number)
+            yield VersionFile(status.path, (status.size, status.modified_millis), False)
+    latest = context.snapshots.latest_id() or 0
+    for number in context.snapshots.likely_ids(newest + 1, latest):  # a listing may be stale
+        yield VersionFile(layout.snapshot(number), (0, 0), False)
+
+
+DATA, MANIFEST, INDEX, STATISTICS, TEMPORARY = "data", "manifest", "index", "statistics", "temporary"
+_HINTS = {"LATEST", "EARLIEST"}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may be an orphan; `name` is its last part, `modified_millis` epoch millis."""
+
+    path: str
+    name: str
+    kind: str
+    size: int
+    modified_millis: int
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Old files, and old directories of partitions and buckets that are empty."""
+
+    files: list[Candidate]
+    empty_directories: list[str]
+
+
+def list_candidates(context: TableContext, older_than: int) -> Candidates:
+    """All that was last changed before `older_than` (epoch millis). Directories that are no part of a table are not entered."""
+    layout, storage = context.layout, context.storage
+    found: list[Candidate] = []
+    for directory, kind in (
+        (layout.manifest_directory, MANIFEST),
+        (layout.index_directory, INDEX),
+        (layout.statistics_directory, STATISTICS),
+    ):
+        found += _of_kind(storage.list_directory(directory), kind)
+    for name in (MAIN_BRANCH, *BranchList(storage, layout).directories()):
+        found += _temporary_files(context, layout.of_branch(name))
+    empty: list[str] = []
+    buckets = list(_bucket_directories(context, layout.root, len(context.schema.partition_keys), older_than, empty))
+    for bucket, statuses in zip(buckets, side_by_side(context, storage.list_directory, (b.path for b in buckets)), strict=True):
+        found += _of_kind(statuses, DATA)
+        if not statuses and bucket.modified_millis < older_than:
+            empty.append(bucket.path)
+    return Candidates([file for file in found if file.modified_millis < older_than], empty)
+
+
+def _of_kind(statuses: list[FileStatus], kind: str) -> Iterator[Candidate]:
+    for status in statuses:
+        if not status.is_directory:
+            yield Candidate(status.path, status.name, kind, status.size, status.modified_millis)
+
+
+def _temporary_files(context: TableContext, layout: TableLayout) -> Iterator[Candidate]:
+    """What is neither a version nor a hint in the directories of versions; elsewhere only what is plainly temporary."""
+    for directory, prefix in ((layout.snapshot_directory, SNAPSHOT_PREFIX), (layout.changelog_directory, CHANGELOG_PREFIX)):
+        foreign = [s for s in context.storage.list_directory(directory) if not _is_version(s.name, prefix)]
+        yield from _of_kind(foreign, TEMPORARY)
+    for directory in (layout.schema_directory, layout.tag_directory, layout.consumer_directory):
+        cut_off = [s for s in context.storage.list_directory(directory) if s.name.startswith(".") and s.name.endswith(".tmp")]
+        yield from _of_kind(cut_off, TEMPORARY)
+
+
+def _is_version(name: str, prefix: str) -> bool:
+    return name in _HINTS or parse_numbered(prefix, name) is not None
+
+
+def _bucket_directories(
+    context: TableContext, directory: str, depth: int, older_than: int, empty: list[str]
+) -> Iterator[FileStatus]:
+    """Buckets below partition directories of exactly the depth that the table has."""
+    for status in context.storage.list_directory(directory):
+        if not status.is_directory:
+            continue
+        if depth == 0 and status.name.startswith("bucket-"):
+            yield status
+        elif depth > 0 and "=" in status.name:
+            below = list(_bucket_directories(context, status.path, depth - 1, older_than, empty))
+            yield from below
+            if status.modified_millis < older_than:
+                empty.append(status.path)
+
 
 DAY_MILLIS = 86_400_000
 TOLERATED_MILLIS = 1000

@@ -1,13 +1,79 @@
-"""Retention: how many snapshots stay and for how long, and which may expire (FORMAT.md, section 13.1)."""
+"""Retention: which snapshots may expire, and what protects them: tags, branches, consumers (FORMAT.md, section 13)."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.protections import oldest_consumed
+from paimon_cli.maintain.needed_files import NeededFiles
+from paimon_cli.metadata.file_names import is_plain_name
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, TAG_PREFIX
 from paimon_cli.options.table_options import TableOptions
+
+
+@dataclass(frozen=True)
+class Protections:
+    """At one moment: tags of this branch, the oldest first, and what other branches and long-lived changelogs need."""
+
+    tags: list[Snapshot]
+    elsewhere: NeededFiles
+
+
+def tagged_snapshots(context: TableContext) -> list[Snapshot]:
+    """The snapshots that tags hold, the oldest first."""
+    tagged: dict[int, Snapshot] = {}
+    for status in context.storage.list_directory(context.layout.tag_directory):
+        if status.name.startswith(TAG_PREFIX) and not status.is_directory:
+            content = _read(context, status.path)
+            if content is not None:
+                snapshot = Snapshot.from_json(content, status.path)
+                tagged[snapshot.id] = snapshot
+    return [tagged[number] for number in sorted(tagged)]
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """The progress of a streaming reader; `modified_millis` is the time of its last update."""
+
+    name: str
+    next_snapshot: int
+    modified_millis: int
+
+
+def consumers(context: TableContext) -> list[Consumer]:
+    """All consumers by name. `DamagedFile` for one that cannot be read, because it is then unknown what it still needs."""
+    found = []
+    for status in context.storage.list_directory(context.layout.consumer_directory):
+        if status.name.startswith(CONSUMER_PREFIX) and not status.is_directory:
+            content = _read(context, status.path)
+            if content is not None:
+                name = status.name.removeprefix(CONSUMER_PREFIX)
+                found.append(Consumer(name, _next_snapshot(content, status.path), status.modified_millis))
+    return sorted(found, key=lambda consumer: consumer.name)
+
+
+def oldest_consumed(context: TableContext) -> int | None:
+    """The first snapshot that some consumer has not read yet; None without consumers."""
+    return min((consumer.next_snapshot for consumer in consumers(context)), default=None)
+
+
+def _next_snapshot(content: bytes, path: str) -> int:
+    try:
+        return int(json.loads(content)["nextSnapshot"])
+    except (ValueError, KeyError, TypeError) as error:
+        hint = "delete the file if this consumer is no longer in use"
+        raise DamagedFile(f"cannot read consumer file {path}", f"{type(error).__name__}: {error}", hint, path=path) from error
+
+
+def _read(context: TableContext, path: str) -> bytes | None:
+    """None if the file was deleted since the directory was listed."""
+    try:
+        return context.storage.read_bytes(path)
+    except FileNotFoundError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -71,3 +137,54 @@ def expiring_range(context: TableContext, retention: Retention) -> range:
             stop = number - 1
             break
     return range(earliest, max(stop, earliest))
+
+
+def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Consumer:
+    """Let the consumer go on with that snapshot; a consumer of a new name protects from now on.
+
+    `NotFound` for a snapshot that is neither there nor the next one (Java ResetConsumerProcedure).
+    """
+    if not is_plain_name(name):
+        raise UsageError(f"'{name}' cannot be the name of a consumer", "it must be a file name")
+    earliest, newest = context.snapshots.earliest_id() or 1, context.snapshots.latest_id() or 0
+    kept = context.storage.exists(context.layout.changelog(next_snapshot))  # its changes outlived it
+    if not earliest <= next_snapshot <= newest + 1 and not kept:
+        raise context.snapshots.missing(next_snapshot)
+    text = json.dumps({"nextSnapshot": next_snapshot}, separators=(",", " : "))
+    context.storage.overwrite(context.layout.consumer(name), f"{{\n  {text[1:-1]}\n}}".encode())
+    return Consumer(name, next_snapshot, context.clock.now_millis())
+
+
+def remove_consumer(context: TableContext, name: str) -> None:
+    """Nothing is kept for the consumer any more; `NotFound` as of `check_consumer`."""
+    check_consumer(context, name)
+    context.storage.delete(context.layout.consumer(name))
+
+
+def check_consumer(context: TableContext, name: str) -> None:
+    """`NotFound` for a consumer that is not there; it names those that are."""
+    if not is_plain_name(name) or not context.storage.exists(context.layout.consumer(name)):
+        names = [consumer.name for consumer in consumers(context)]
+        why = f"its consumers are {', '.join(names)}" if names else "it has no consumers"
+        raise NotFound(
+            f"no consumer '{name}' of {context.address}", why, f"paimon-cli consumers ls {context.layout.argument}", consumer=name
+        )
+
+
+def expired_consumers(context: TableContext, older_than: int | None = None) -> list[Consumer]:
+    """Consumers without progress since `older_than` (epoch millis) or for `consumer.expiration-time`; none if both are unset."""
+    own = context.options.consumer_expiration_time
+    if older_than is None and own is None:
+        return []
+    limit = context.clock.now_millis() - (own or 0) if older_than is None else older_than
+    return [consumer for consumer in consumers(context) if consumer.modified_millis < limit]
+
+
+def expire_consumers(context: TableContext, older_than: int | None = None) -> list[Consumer]:
+    """Delete expired consumers. Each is checked again before, so that one with new progress stays."""
+    gone = []
+    for consumer in expired_consumers(context, older_than):
+        if consumer in expired_consumers(context, older_than):
+            context.storage.delete(context.layout.consumer(consumer.name))
+            gone.append(consumer)
+    return gone

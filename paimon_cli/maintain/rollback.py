@@ -1,26 +1,78 @@
-"""Rollback: make an older snapshot the latest one by removing all later ones from the history (Java RollbackHelper).
-
-Readers find a complete snapshot at any moment: later snapshots are deleted from the newest down, and files only after all of
-them. Writers should be at rest. A commit that gets in between is detected; then the history is restored (exit 5).
-"""
+"""Rollback: make an older snapshot the newest one by removing all later ones from the history (Java RollbackHelper)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.errors import Conflict, NotFound
+from paimon_cli.errors import Conflict, DamagedFile, NotFound
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.discarded_versions import DiscardedVersions, discarded_versions, needed_up_to
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
-from paimon_cli.maintain.side_by_side import DeleteFiles
-from paimon_cli.maintain.snapshot_files import DoomedFile
+from paimon_cli.maintain.needed_files import (
+    DoomedFile,
+    NeededFiles,
+    SharedManifests,
+    changelog_entries,
+    doomed_data,
+    key_of_file,
+    lean,
+    metadata_files,
+    needed_by_other_branches,
+)
+from paimon_cli.maintain.parallel_calls import DeleteFiles
 from paimon_cli.maintain.tags import tags_above
+from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.tag import snapshot_text
-from paimon_cli.storage.directories import keep_deleted
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import PutOutcome, keep_deleted
+
+
+@dataclass(frozen=True)
+class DiscardedVersions:
+    """Data files that came with the versions, and their metadata; others may need them, too."""
+
+    data: tuple[ManifestEntry, ...]
+    changelogs: tuple[ManifestEntry, ...]
+    metadata: tuple[DoomedFile, ...]
+
+    def doomed(self, context: TableContext, needed: NeededFiles) -> list[DoomedFile]:
+        """The files to delete, except those in `needed`."""
+        kinds = (("data", self.data), ("changelog", self.changelogs))
+        gone = [(kind, entry) for kind, entries in kinds for entry in entries if key_of_file(entry) not in needed.data]
+        data = [file for kind, entry in gone for file in doomed_data(context, entry, kind)]
+        return [*data, *(file for file in self.metadata if file.path not in needed.metadata)]
+
+
+def discarded_versions(context: TableContext, snapshots: Iterable[Snapshot], tagged: Iterable[Snapshot]) -> DiscardedVersions:
+    """Read what these snapshots added, and all of those that only tags hold. What cannot be read is left to the orphans.
+
+    A snapshot that nothing is left before came with all that it has: it belongs to both.
+    """
+    data: dict[object, ManifestEntry] = {}
+    changelogs: list[ManifestEntry] = []
+    metadata: dict[str, DoomedFile] = {}
+    for snapshot in snapshots:
+        try:
+            added = [lean(entry) for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD]
+            found, files = changelog_entries(context, snapshot), metadata_files(context, snapshot)
+        except (DamagedFile, NotFound):
+            continue
+        data.update((key_of_file(entry), entry) for entry in added)
+        changelogs += found
+        metadata.update((file.path, file) for file in files)
+    manifests = SharedManifests(context)
+    for snapshot in tagged:
+        data.update((key_of_file(entry), entry) for entry in manifests.live(snapshot))
+        metadata.update((file.path, file) for file in metadata_files(context, snapshot))
+    return DiscardedVersions(tuple(data.values()), tuple(changelogs), tuple(metadata.values()))
+
+
+def needed_up_to(context: TableContext, snapshot_id: int | None = None) -> NeededFiles:
+    """What all branches need; of this one only snapshots, tags and changelogs up to an id, where it is given."""
+    needed = needed_by_other_branches(context)
+    needed.need_history(context, snapshot_id)
+    return needed
 
 
 @dataclass(frozen=True)

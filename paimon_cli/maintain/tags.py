@@ -8,17 +8,23 @@ from dataclasses import dataclass
 
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.needed_files import SharedManifests, needed_by_other_branches
-from paimon_cli.maintain.side_by_side import DeleteFiles
-from paimon_cli.maintain.snapshot_files import DoomedFile, doomed_data, key_of_file, lean, metadata_files
+from paimon_cli.maintain.needed_files import (
+    DoomedFile,
+    SharedManifests,
+    doomed_data,
+    key_of_file,
+    lean,
+    metadata_files,
+    needed_by_other_branches,
+)
+from paimon_cli.maintain.parallel_calls import DeleteFiles
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.file_names import is_plain_name
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.tag import Tag, snapshot_text, tag_text
 from paimon_cli.options import option_catalog
 from paimon_cli.storage.clock_and_names import local_wall_clock
-from paimon_cli.storage.directories import keep_deleted
-from paimon_cli.storage.storage import PutOutcome
+from paimon_cli.storage.storage import PutOutcome, keep_deleted
 
 
 def create_tag(context: TableContext, name: str, snapshot_id: int | None = None, retained_millis: int | None = None) -> Tag:

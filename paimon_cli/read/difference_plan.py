@@ -11,10 +11,10 @@ from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, FileFilter, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.file_bounds import TableBounds
-from paimon_cli.read.predicate import Predicate
 from paimon_cli.read.pruning import ABOVE_0, ALL_LEVELS
 from paimon_cli.read.scan_plan import ScanPlan
-from paimon_cli.read.split import ScanCounts, Split
+from paimon_cli.read.splits import ScanCounts, Split
+from paimon_cli.sql.predicate import Predicate
 
 Buckets = tuple[BucketFiles, ...]
 Sides = tuple[Buckets, Buckets]

@@ -14,7 +14,7 @@ from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestFileMeta, SimpleStats
-from paimon_cli.read.column_bounds import BoundsOf, ColumnBounds
+from paimon_cli.sql.conditions import BoundsOf, ColumnBounds
 
 UNINDEXED_ROOTS = FLOATING_ROOTS | {"CHAR"}
 """Equal values of these may have several hashes: both zeros, with and without padding."""

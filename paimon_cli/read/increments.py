@@ -1,19 +1,141 @@
-"""The changes between two snapshots as splits (FORMAT.md, section 11.4)."""
+"""The changes between two snapshots as splits (FORMAT.md, section 11.4; Java AbstractDataTableScan)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.data_file import ADD, BucketId, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
+from paimon_cli.metadata.tag import Tag
+from paimon_cli.options import option_text as read
+from paimon_cli.options.option_text import read_option
+from paimon_cli.options.size_and_duration import plain_number
 from paimon_cli.read.difference_plan import plan_difference
-from paimon_cli.read.increment_range import CHANGELOG, DIFF, IncrementRange
-from paimon_cli.read.predicate import Predicate
 from paimon_cli.read.scan_plan import ScanPlan, plan_added
-from paimon_cli.read.split import ScanCounts, Split
+from paimon_cli.read.splits import ScanCounts, Split
+from paimon_cli.read.time_travel import (
+    BETWEEN,
+    BETWEEN_MODE,
+    BETWEEN_TIMES,
+    TAG_TO_SNAPSHOT,
+    chosen_option,
+    parse_moment,
+    snapshot_or_tagged,
+)
+from paimon_cli.sql.predicate import Predicate
+
+AUTO, DELTA, CHANGELOG, DIFF = "auto", "delta", "changelog", "diff"
+MODES = (AUTO, DELTA, CHANGELOG, DIFF)
+LEAST_MILLIS = 10**11
+"""A smaller number is an id."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """One end of a range: the id of a snapshot, 0 for the empty table, and its tag if that is how it was named."""
+
+    id: int
+    tag: Tag | None = None
+
+    def snapshot(self, context: TableContext) -> Snapshot | None:
+        """What the table was there; NotFound when it has expired, None for the empty table."""
+        if self.tag is not None:
+            return self.tag.snapshot
+        return None if self.id == 0 else snapshot_or_tagged(context, self.id)
+
+
+@dataclass(frozen=True)
+class IncrementRange:
+    """The snapshots after `begin` up to `end`."""
+
+    begin: Position
+    end: Position
+
+    @staticmethod
+    def of(context: TableContext, begin: str, end: str) -> IncrementRange:
+        """Each is an id, a tag or a time; an empty end is the latest.
+
+        UsageError when the two are the wrong way round, NotFound for an end that is not there yet.
+        """
+        latest = context.snapshots.latest_id() or 0
+        first, last = _position(context, begin), _position(context, end) if end else Position(latest)
+        if first.id > last.id:
+            raise UsageError(f"{begin} is after {end or 'the latest snapshot'}", "the range goes from the older to the newer")
+        if last.id > latest:
+            raise context.snapshots.missing(last.id)
+        return IncrementRange(first, last)
+
+    def mode(self, context: TableContext, asked: str) -> str:
+        """`asked`, or for auto what Java does: diff between two tags, else the changelog if the table's producer writes one."""
+        if asked not in MODES:
+            raise UsageError(f"there is no increment in mode '{asked}'", f"the modes are {', '.join(MODES)}")
+        if asked != AUTO:
+            return asked
+        if self.begin.tag is not None and self.end.tag is not None and not tags_stand_for_snapshots(context):
+            return DIFF
+        return DELTA if context.options.changelog_producer == "none" else CHANGELOG
+
+    def snapshots(self, context: TableContext) -> list[Snapshot]:
+        """All of the range, oldest first. NotFound when one has expired."""
+        return [_there(context, number) for number in range(self.begin.id + 1, self.end.id + 1)]
+
+
+def asked_increment(context: TableContext) -> tuple[str, str, str] | None:
+    """Begin, end and mode that the table's `incremental-between*` options ask for; between two tags the mode does not count."""
+    option = chosen_option(context.options.raw)
+    if option is None or option.key not in (BETWEEN, BETWEEN_TIMES):
+        return None
+    begin, comma, end = (part.strip() for part in option.value.partition(","))
+    if not comma:
+        raise UsageError(f"{option.key}={option.value}", "it takes a begin and an end", "write them as A,B")
+    mode = context.options.raw.get(BETWEEN_MODE, AUTO).strip().lower()
+    if context.tags.find(begin) and context.tags.find(end) and not tags_stand_for_snapshots(context):
+        mode = AUTO
+    return begin, end, mode
+
+
+def tags_stand_for_snapshots(context: TableContext) -> bool:
+    """Option `incremental-between-tag-to-snapshot`: two tags mean the ids of their snapshots, and nothing more."""
+    return read_option(TAG_TO_SNAPSHOT, context.options.raw.get(TAG_TO_SNAPSHOT, "false"), read.boolean)
+
+
+def _position(context: TableContext, text: str) -> Position:
+    number = plain_number(text)
+    if number is not None and 0 <= number < LEAST_MILLIS:
+        return Position(number)
+    tag = context.tags.find(text)
+    if tag is not None:
+        return Position(tag.snapshot.id, tag)
+    at = context.snapshots.at_time(_moment(text))
+    if at is not None:
+        return Position(at.id)
+    earliest = context.snapshots.earliest_id()
+    if earliest is not None and earliest > 1:
+        raise NotFound(f"the state of the table at {text} has expired", f"the oldest snapshot still there is {earliest}")
+    return Position(0)
+
+
+def _moment(text: str) -> int:
+    if text.strip().startswith("-"):
+        raise UsageError(f"'{text}' is not an id, tag or time", "snapshot ids start at 1; 0 is the empty table")
+    try:
+        return parse_moment(text)
+    except UsageError as error:
+        raise UsageError(
+            f"'{text}' is not an id, tag or time", error.why, "list them with `snapshots ls` and `tags ls`"
+        ) from error
+
+
+def _there(context: TableContext, number: int) -> Snapshot:
+    found = context.snapshots.in_history(number)
+    if found is None:
+        earliest = context.snapshots.earliest_id()
+        raise NotFound(f"snapshot {number} has expired", f"the oldest snapshot still there is {earliest}", f"start at {earliest}")
+    return found
 
 
 def increment_context(context: TableContext, mode: str) -> TableContext:

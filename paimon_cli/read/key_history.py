@@ -15,7 +15,7 @@ from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.file_bounds import TableBounds
-from paimon_cli.read.predicate import Predicate, parse_predicate
+from paimon_cli.sql.predicate import Predicate, parse_predicate
 
 BATCH_ROWS = 1 << 16
 PREFIXED = {

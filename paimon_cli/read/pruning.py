@@ -8,8 +8,8 @@ from paimon_cli.bucket.file_indexes import FileFilters
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import FileFilter, KeepPartition, ManifestEntry, ManifestFileMeta
 from paimon_cli.read.file_bounds import TableBounds
-from paimon_cli.read.predicate import Predicate
-from paimon_cli.read.split import ScanCounts
+from paimon_cli.read.splits import ScanCounts
+from paimon_cli.sql.predicate import Predicate
 
 ALL_LEVELS, ABOVE_0 = "all", "above 0 only"
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, SpilledRun
 from paimon_cli.errors import UsageError
-from paimon_cli.read.expressions import Expression
+from paimon_cli.sql.expressions import Expression
 
 SORT_BYTES = 128 << 20
 """Rows that are sorted in memory at a time; copies of them come on top."""

@@ -22,8 +22,8 @@ from paimon_cli.lsm.section_columns import pack_starts, section_starts
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.avro_columns import ABSENT
 from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.read.planned_splits import PlannedSplits
 from paimon_cli.read.pruning import Pruning
+from paimon_cli.read.splits import PlannedSplits
 
 _Ints = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]

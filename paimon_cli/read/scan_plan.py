@@ -11,11 +11,10 @@ from paimon_cli.history.table_state import LazyBuckets, bucket_files
 from paimon_cli.metadata.data_file import KeepPartition, ManifestEntry
 from paimon_cli.metadata.manifest_columns import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.read.planned_splits import PlannedSplits
-from paimon_cli.read.predicate import Predicate
 from paimon_cli.read.pruning import ALL_LEVELS, Pruning
 from paimon_cli.read.scan_columns import column_splits
-from paimon_cli.read.split import ScanCounts, Split
+from paimon_cli.read.splits import PlannedSplits, ScanCounts, Split
+from paimon_cli.sql.predicate import Predicate
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,22 @@
-"""The rows of a split: merged, filtered, projected; and their number without reading values."""
+"""The rows of a split: merged, filtered, projected; several splits are read in parallel, in their order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from typing import TypeVar
 
 import pyarrow as pa
 
 from paimon_cli.bucket.merged_rows import read_bucket, without_retractions
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.read.difference_reader import read_difference
-from paimon_cli.read.predicate import Predicate
-from paimon_cli.read.split import Split
+from paimon_cli.read.splits import Split
+from paimon_cli.sql.predicate import Predicate
+from paimon_cli.storage.parallel_calls import ReadAhead
 
 
 def read_split(
@@ -50,3 +55,45 @@ def count_split(context: TableContext, split: Split, predicate: Predicate | None
     if not counted:
         counted = [VALUE_KIND if context.schema.primary_keys else context.schema.fields[0].name]
     return sum(batch.num_rows for batch in read_split(context, split, counted, predicate))
+
+
+AHEAD_BYTES = 256 << 20
+"""Decoded rows that may wait for their turn, of all splits together."""
+
+Part = TypeVar("Part")
+
+
+def read_side_by_side(
+    splits: Sequence[Part], read: Callable[[Part], Iterator[pa.RecordBatch]], threads: int
+) -> Iterator[pa.RecordBatch]:
+    """What `read` gives for each split, in order; up to `threads` splits are at work while the caller takes rows."""
+    if threads < 2 or len(splits) < 2:
+        for split in splits:
+            yield from read(split)
+        return
+    waiting = iter(splits)  # of very many each is made when its turn comes
+    with ExitStack() as running:
+        streams: deque[ReadAhead[pa.RecordBatch]] = deque()
+        for _ in range(len(splits)):
+            for split in islice(waiting, threads - len(streams)):
+                streams.append(running.enter_context(ReadAhead(read(split), AHEAD_BYTES // threads)))
+            yield from streams.popleft()
+
+
+def scan_to_arrow(
+    context: TableContext,
+    splits: Sequence[Split],
+    columns: Sequence[str],
+    predicate: Predicate | None = None,
+    keep_kinds: bool = False,
+    threads: int = 1,
+) -> pa.Table:
+    """What `read_split` gives of all splits, in their order, `threads` of them at a time; chunks are not put together."""
+
+    def read(split: Split) -> Iterator[pa.RecordBatch]:
+        return read_split(context, split, columns, predicate, keep_kinds)
+
+    schema = read_schema(context.schema, columns)
+    found = read_side_by_side(splits, read, threads)
+    batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in found]
+    return pa.Table.from_batches(batches, schema=schema)

@@ -1,16 +1,75 @@
-"""Time travel: which snapshot to read, and with which schema (FORMAT.md, section 11.4)."""
+"""Time travel: which snapshot to read, and with which schema (FORMAT.md, section 11.4; Java TimeTravelUtil)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
-from paimon_cli.options.size_and_duration import plain_number
-from paimon_cli.read import scan_options
-from paimon_cli.read.literals import epoch_nanos
-from paimon_cli.read.scan_options import ScanOption, chosen_option
+from paimon_cli.options.size_and_duration import parse_duration, plain_number
+from paimon_cli.sql.literals import epoch_nanos
+
+SNAPSHOT_ID, TAG, VERSION, WATERMARK = "scan.snapshot-id", "scan.tag-name", "scan.version", "scan.watermark"
+MILLIS, TIMESTAMP, MODE = "scan.timestamp-millis", "scan.timestamp", "scan.mode"
+BETWEEN, BETWEEN_TIMES = "incremental-between", "incremental-between-timestamp"
+BETWEEN_MODE = "incremental-between-scan-mode"
+TAG_TO_SNAPSHOT = "incremental-between-tag-to-snapshot"
+COMPACTED = "compacted-full"
+
+_BY_CREATION = ("from-file-creation-time", "from-creation-timestamp")
+_POSITIONS = (SNAPSHOT_ID, TAG, VERSION, WATERMARK, MILLIS, TIMESTAMP)
+_BY_VERSION, _BY_TIME, _INCREMENTS = (SNAPSHOT_ID, TAG, VERSION, WATERMARK), (MILLIS, TIMESTAMP), (BETWEEN, BETWEEN_TIMES)
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "latest-full": (),
+    "full": (),
+    "latest": (),
+    COMPACTED: (),
+    "from-timestamp": _BY_TIME,
+    "from-snapshot": _BY_VERSION,
+    "from-snapshot-full": _BY_VERSION,
+    "incremental": _INCREMENTS,
+}
+
+
+@dataclass(frozen=True)
+class ScanOption:
+    """The one option that chooses what to read, and its value."""
+
+    key: str
+    value: str
+
+    @property
+    def number(self) -> int:
+        """Its value as a whole number; UsageError."""
+        number = plain_number(self.value)
+        if number is None:
+            raise UsageError(f"{self.key}={self.value}", "the value must be a whole number")
+        return number
+
+
+def chosen_option(options: Mapping[str, str]) -> ScanOption | None:
+    """What the options choose; None for a read of the latest snapshot. Raises UsageError for choices that contradict."""
+    mode = options.get(MODE, "default").strip().lower()
+    if mode in _BY_CREATION:
+        raise NotSupported(f"{MODE}={mode}", "reads cannot start at the creation time of a file", f"leave {MODE} out")
+    if mode not in _NEEDED:
+        raise UsageError(f"{MODE}={mode}", f"the modes are {', '.join(_NEEDED)}")
+    given = [key for key in (*_POSITIONS, *_INCREMENTS) if key in options]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other", "a read has one position", "set one of them")
+    needed = _NEEDED[mode]
+    if needed and not given:
+        raise UsageError(f"{MODE}={mode} needs a starting position", hint=f"set one of {', '.join(needed)}")
+    if given and mode != "default" and given[0] not in needed:
+        raise UsageError(f"{MODE}={mode} cannot be combined with {given[0]}", "the mode follows from it", f"leave {MODE} out")
+    if given:
+        return ScanOption(given[0], options[given[0]])
+    return ScanOption(MODE, COMPACTED) if mode == COMPACTED else None
+
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 WATERMARK_VERSION = "watermark-"
@@ -37,7 +96,7 @@ def travel(
         option = chosen_option(context.options.raw)
         if option is None:
             return context, context.snapshots.latest()
-        if option.key == scan_options.MODE:
+        if option.key == MODE:
             return context, newest_compacted(context)
         snapshot = _by_option(context, option)
     return (context if snapshot is None else context.at_schema(snapshot.schema_id)), snapshot
@@ -62,17 +121,17 @@ def newest_compacted(context: TableContext) -> Snapshot | None:
 
 
 def _by_option(context: TableContext, option: ScanOption) -> Snapshot:
-    if option.key == scan_options.SNAPSHOT_ID:
+    if option.key == SNAPSHOT_ID:
         return snapshot_or_tagged(context, option.number)
-    if option.key == scan_options.TAG:
+    if option.key == TAG:
         return context.tags.get(option.value).snapshot
-    if option.key == scan_options.MILLIS:
+    if option.key == MILLIS:
         return _as_of(context, option.number, option.value)
-    if option.key == scan_options.TIMESTAMP:
+    if option.key == TIMESTAMP:
         return _as_of(context, parse_moment(option.value), option.value)
-    if option.key == scan_options.WATERMARK:
+    if option.key == WATERMARK:
         return _at_watermark(context, option.number)
-    if option.key == scan_options.VERSION:
+    if option.key == VERSION:
         return _version(context, option)
     what = "this version does not support incremental reads through an option"
     raise NotSupported(f"{option.key}={option.value}", what, "`snapshots diff --rows` shows what changed between two snapshots")
@@ -131,3 +190,19 @@ def parse_moment(text: str) -> int:
 
 def _shown(millis: int) -> str:
     return (EPOCH + timedelta(milliseconds=millis)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def moment_of(text: str, now_millis: int) -> int:
+    """Epoch millis: that long before now for a duration with a unit, else RFC 3339 text or epoch millis. `UsageError`."""
+    number = plain_number(text)
+    if number is not None and number >= 0:
+        return number
+    try:
+        return now_millis - parse_duration(text)
+    except UsageError:
+        pass
+    try:
+        return parse_moment(text)
+    except UsageError as error:
+        hint = "write an age such as 1d or 12 h, or a time such as 2024-01-31T12:00:00Z"
+        raise UsageError(f"cannot read the time '{text}'", "it is neither an age nor a time", hint) from error

@@ -1,17 +1,53 @@
-"""The options of the catalog: where the storage is, the credentials, and the commit lock.
-
-They come from `paimon.yaml` and from `--option`, under Paimon's own names, and never end up in a table:
-
-- `s3.endpoint`, `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region`, `s3.path.style.access` (also below
-  `fs.s3.`, as pypaimon has them, and `fs.s3a.`); without them S3 takes what the environment says (`AWS_...`);
-- `fs.<scheme>.<name>`: option `name` of the fsspec file system of any other scheme;
-- `lock.enabled`, `lock.type`, `lock-acquire-timeout`, `lock-check-max-sleep`, `lock-key-max-length`, `metastore`, `uri`,
-  `jdbc.user`, `jdbc.password`, `catalog-key`: the commit lock (`storage.commit_lock`).
-"""
+"""Catalog options: which storage, which credentials, which commit lock; and the redaction of credentials from every text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.options.size_and_duration import parse_duration, plain_number
+
+_USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
+_QUERY = re.compile(r"(://[^\s?]+)\?\S+")
+_SECRET_KEY = re.compile(
+    r"secret|passw|passphrase|token|credential|connection[-_.]?string|signature|\bsas\b|(?<![a-z])(pwd|auth)(?![a-z])"
+    r"|authori[sz]ation|bearer|(access|account|api|private|storage|shared|encryption)[-_.]?key|^key$",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[A-Za-z]+|[0-9]+")
+
+
+def names_secret(key: str) -> bool:
+    """Whether an option of this name holds a secret."""
+    return _SECRET_KEY.search(key) is not None
+
+
+def without_user_info(url: str) -> str:
+    """The URL without `user:password@` and without its query."""
+    return _QUERY.sub(r"\1", _USER_INFO.sub("", url))
+
+
+def redact(text: str, options: Mapping[str, Any]) -> str:
+    """The text without user info, queries and the values of secret storage options, however deeply they are nested.
+
+    A secret that looks like a word or a number is taken out only where it stands alone, never from the middle of another word.
+    """
+    for secret in sorted(_secrets(options), key=len, reverse=True):
+        pattern = re.escape(secret)
+        text = re.sub(rf"(?<!\w){pattern}(?!\w)" if _WORD.fullmatch(secret) else pattern, "***", text)
+    return without_user_info(text)
+
+
+def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _secrets(value)
+        elif isinstance(value, str) and value and names_secret(str(key)):
+            yield value
+
 
 _STORE_PREFIXES = ("s3.", "s3a.", "fs.")
 _LOCK_PREFIXES = ("jdbc.", "lock.", "lock-")
@@ -42,3 +78,60 @@ def file_system_options(scheme: str, options: Mapping[str, str]) -> dict[str, st
     prefix = f"fs.{scheme}."
     plain = {key: value for key, value in options.items() if "." not in key and not is_catalog_option(key)}
     return plain | {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
+
+
+DEFAULT_ACQUIRE_TIMEOUT = "8 min"
+DEFAULT_MAX_SLEEP = "8 s"
+DEFAULT_KEY_LENGTH = "255"
+
+
+@dataclass(frozen=True)
+class LockSettings:
+    """`uri`: JDBC or SQLAlchemy URL. Times in millis; as in Java a lock expires `acquire_timeout` after it was taken."""
+
+    uri: str = field(repr=False)
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    catalog_key: str = "jdbc"
+    acquire_timeout: int = 480_000
+    max_sleep: int = 8_000
+    key_length: int = 255
+
+
+def lock_settings(options: Mapping[str, Any]) -> LockSettings | None:
+    """The lock that catalog options ask for: by `lock.enabled=true` or `metastore=jdbc`, with the database in `uri`.
+
+    None without one, or with `lock.enabled=false`. UsageError on values that make no sense, NotSupported for other locks.
+    """
+    enabled = str(options.get("lock.enabled", options.get("metastore") == "jdbc")).lower()
+    if enabled not in ("true", "false"):
+        raise UsageError(f"lock.enabled={enabled}", "allowed: true or false")
+    if enabled == "false":
+        return None
+    if options.get("lock.type", "jdbc") != "jdbc":
+        raise NotSupported(f"lock.type={options['lock.type']}", "only the lock of a JDBC catalog is supported", "lock.type=jdbc")
+    if not options.get("uri"):
+        why = "lock.enabled or metastore=jdbc is set, uri is not"
+        raise UsageError("the commit lock has no database", why, "add uri=jdbc:postgresql://host/database")
+    key_length = str(options.get("lock-key-max-length", DEFAULT_KEY_LENGTH))
+    if (plain_number(key_length) or 0) < 1:
+        raise UsageError(f"lock-key-max-length={key_length}", "a number of characters is expected")
+    return LockSettings(
+        uri=str(options["uri"]),
+        user=options.get("jdbc.user"),
+        password=options.get("jdbc.password"),
+        catalog_key=str(options.get("catalog-key", "jdbc")),
+        acquire_timeout=parse_duration(str(options.get("lock-acquire-timeout", DEFAULT_ACQUIRE_TIMEOUT))),
+        max_sleep=parse_duration(str(options.get("lock-check-max-sleep", DEFAULT_MAX_SLEEP))),
+        key_length=int(key_length),
+    )
+
+
+def lock_id(settings: LockSettings, table_url: str) -> str:
+    """`<catalogKey>.<database>.<table>` of a table in WAREHOUSE/database.db/table, as Java's JdbcCatalogLock has it."""
+    parent, _, table = table_url.rstrip("/").rpartition("/")
+    database = parent.rpartition("/")[2].removesuffix(".db")
+    found = f"{settings.catalog_key}.{database}.{table}"
+    if len(found) > settings.key_length:
+        raise UsageError(f"the lock name {found} is too long", f"the lock table holds {settings.key_length} characters")
+    return found

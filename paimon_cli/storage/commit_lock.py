@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.storage.catalog_options import LockSettings, lock_id, redact
 from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, SystemClock
-from paimon_cli.storage.lock_settings import LockSettings, lock_id
-from paimon_cli.storage.redaction import redact
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -151,8 +150,7 @@ def break_lock(settings: LockSettings, lock: HeldLock) -> bool:
 
 def _lock_table(settings: LockSettings) -> LockTable:
     try:
-        from paimon_cli.storage.lock_database import open_database
-        from paimon_cli.storage.lock_table import LockTable
+        from paimon_cli.storage.lock_table import LockTable, open_database
     except ImportError as error:
         raise UsageError("the commit lock needs SQLAlchemy", str(error), "pip install 'paimon-cli[jdbc]'") from None
     return LockTable(open_database(settings), settings.key_length)

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, cast
 from fsspec.core import url_to_fs
 
 from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
+from paimon_cli.storage.catalog_options import redact, without_user_info
 from paimon_cli.storage.clock_and_names import Names, RandomNames
-from paimon_cli.storage.redaction import redact, without_user_info
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 # Stores that have no directories; making one would cost requests, or even make a bucket.

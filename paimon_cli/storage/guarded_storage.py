@@ -1,22 +1,83 @@
-"""A storage without a built-in put-if-absent, and the ways to publish on it safely (FORMAT.md, section 10.4).
+"""Storages whose commits are not safe by construction: how a file is published there so that only one writer wins.
 
-The ways, best first: Paimon's own lock, if the catalog has one (nothing else keeps out a writer that checks and then renames, as
-Java does); the store's own primitive, if a trial proves it; neither, if the user allows that; otherwise a refusal. A proven
-primitive is used under the lock as well, so that even a late write cannot replace a file.
+A store that claims a conditional put is probed before the first commit relies on it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import Refused, StorageUnavailable
-from paimon_cli.storage.capability_probe import has_primitive
 from paimon_cli.storage.clock_and_names import Names, RandomNames
 from paimon_cli.storage.commit_lock import CommitLock
-from paimon_cli.storage.directories import first_entries, keep_deleted, remove_empty_directory
-from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
+from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage, first_entries, keep_deleted, remove_empty_directory
+
+PROBE_PREFIX = ".commit-probe-"
+"""Directories of probes in a table's root; readers look for names of their own only."""
+
+_TRIES = 3
+_proven: dict[tuple[Storage, str], bool] = {}
+_proven_lock = threading.Lock()
+
+
+def has_primitive(storage: Storage, root: str, names: Names) -> bool:
+    """Whether `put_if_absent` can be trusted below `root`; tried once in a process for equal storages.
+
+    Raises `StorageUnavailable` when the store gives no clear answer.
+    """
+    key = (storage, root)
+    with _proven_lock:
+        if key not in _proven:
+            _proven[key] = _try_primitive(storage, root, names)
+        return _proven[key]
+
+
+def race_probes(storage: Storage, root: str, names: Names, rounds: int) -> bool:
+    """Whether exactly one writer won each of several races. `StorageUnavailable` without a clear answer."""
+    return all(_try_primitive(storage, root, names) for _ in range(rounds))
+
+
+def _try_primitive(storage: Storage, root: str, names: Names) -> bool:
+    for _ in range(_TRIES):
+        directory = f"{root}/{PROBE_PREFIX}{names.uuid()}"
+        try:
+            answer = _race(storage, f"{directory}/probe")
+        except Refused:
+            return False
+        finally:
+            with contextlib.suppress(StorageUnavailable):
+                storage.delete_directory(directory)
+        if answer is not None:
+            return answer
+    raise StorageUnavailable(
+        f"no clear answer from {root}",
+        "a test of exclusive creation, which commits rely on, gave no result",
+        "try again; if it happens again, give the catalog a lock (lock.enabled, uri)",
+    )
+
+
+def _race(storage: Storage, path: str) -> bool | None:
+    """Two creations at once, then one more: exactly one may win and its content must stay. None: an answer got lost."""
+    contents = [b"first", b"second", b"late"]
+    start = threading.Barrier(2)
+
+    def create(content: bytes) -> PutOutcome:
+        start.wait()
+        return storage.put_if_absent(path, content)
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(create, contents[:2]))
+    outcomes.append(storage.put_if_absent(path, contents[2]))
+    if PutOutcome.UNKNOWN in outcomes:
+        return None
+    if outcomes.count(PutOutcome.CREATED) != 1 or outcomes[2] is PutOutcome.CREATED:
+        return False
+    return storage.read_bytes(path) == contents[outcomes.index(PutOutcome.CREATED)]
 
 
 class PublishMethod(enum.Enum):

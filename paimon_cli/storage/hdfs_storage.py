@@ -1,19 +1,79 @@
-"""HDFS. A snapshot is published by a rename, which the name node does in one step and never over an existing file.
+"""HDFS. A snapshot is published by a rename that the name node does in one step and never over an existing file.
 
-Not tested against a real cluster: the tests put a stand-in behind the rename. It rests on what Hadoop promises of
-`FileSystem.rename` on HDFS (false when the target exists) and on libhdfs, which turns that false into `EIO`.
+pyarrow has no such rename, so Hadoop's own C library is called for it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.storage.clock_and_names import Names
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.storage import PutOutcome
+
+_DIRECTORIES = (("ARROW_LIBHDFS_DIR", ""), ("HADOOP_HOME", "lib/native"))
+"""Where pyarrow looks, too: variable, directory below it."""
+
+
+class LibhdfsRename:
+    """`rename(source, target)` on the name node of a URL. `user` and `kerb_ticket` as fsspec has them."""
+
+    def __init__(self, url: str, options: Mapping[str, Any], library: Any = None) -> None:
+        self._library = library or _load()
+        builder = self._library.hdfsNewBuilder()
+        texts: list[bytes] = []  # the builder keeps pointers, so these must live until it has connected
+
+        def text(value: object) -> bytes:
+            texts.append(str(value).encode())
+            return texts[-1]
+
+        user_info, _, place = urlsplit(url).netloc.rpartition("@")
+        host, _, port = place.partition(":")
+        self._library.hdfsBuilderSetNameNode(builder, text(host or "default"))
+        self._library.hdfsBuilderSetNameNodePort(builder, int(port or 0))
+        if user := options.get("user") or user_info.partition(":")[0]:
+            self._library.hdfsBuilderSetUserName(builder, text(user))
+        if ticket := options.get("kerb_ticket"):
+            self._library.hdfsBuilderSetKerbTicketCachePath(builder, text(ticket))
+        self._connection = self._library.hdfsBuilderConnect(builder)
+        if not self._connection:
+            raise StorageUnavailable(f"no connection to the name node {place}", os.strerror(ctypes.get_errno()))
+
+    def __call__(self, source: str, target: str) -> bool:
+        if self._library.hdfsRename(self._connection, source.encode(), target.encode()) == 0:
+            return True
+        code = ctypes.get_errno()
+        if code in (errno.EIO, errno.EEXIST):  # Java's `rename` returned false or raised
+            return False
+        raise OSError(code, os.strerror(code), target)
+
+
+def _load() -> Any:
+    directories = [os.path.join(os.environ[name], below) for name, below in _DIRECTORIES if os.environ.get(name)]
+    paths = [path for path in (os.path.join(directory, "libhdfs.so") for directory in directories) if os.path.isfile(path)]
+    try:
+        library = ctypes.CDLL(paths[0] if paths else "libhdfs.so", use_errno=True)
+    except OSError as error:
+        raise StorageUnavailable(
+            "cannot find Hadoop's libhdfs", str(error), "set HADOOP_HOME and CLASSPATH (hadoop classpath --glob)"
+        ) from error
+    handle, text = ctypes.c_void_p, ctypes.c_char_p
+    library.hdfsNewBuilder.restype = handle
+    library.hdfsBuilderSetNameNode.argtypes = [handle, text]
+    library.hdfsBuilderSetNameNodePort.argtypes = [handle, ctypes.c_uint16]
+    library.hdfsBuilderSetUserName.argtypes = [handle, text]
+    library.hdfsBuilderSetKerbTicketCachePath.argtypes = [handle, text]
+    library.hdfsBuilderConnect.argtypes, library.hdfsBuilderConnect.restype = [handle], handle
+    library.hdfsRename.argtypes = [handle, text, text]
+    return library
+
 
 Rename = Callable[[str, str], bool]
 """Rename from, to: False if the target exists. `OSError`: the outcome is unknown."""
@@ -52,7 +112,6 @@ class HdfsStorage(FsspecStorage):
     def _rename_of_protocol(self) -> Rename:
         if self._protocol == "webhdfs":
             return self._rename_by_rest
-        from paimon_cli.storage.libhdfs import LibhdfsRename
 
         return LibhdfsRename(self._url, self._options)
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
-from paimon_cli.storage.redaction import redact, without_user_info
+from paimon_cli.storage.catalog_options import redact, without_user_info
 
 try:
     import boto3

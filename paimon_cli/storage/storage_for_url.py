@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from paimon_cli.storage.catalog_options import file_system_options
-from paimon_cli.storage.confined_storage import ConfinedStorage
-from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.storage.redaction import without_user_info
+from paimon_cli.storage.catalog_options import file_system_options, without_user_info
+from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import Storage
 
 _LOCAL, _S3, _HDFS = {"", "file", "local"}, {"s3", "s3a"}, {"hdfs", "webhdfs"}
@@ -33,9 +31,9 @@ def storage_for_url(
     has_lock = "lock.enabled" in options or "metastore" in options
     if scheme in _TRUSTED and not has_lock and not allow_unsafe_commit:
         return storage, root
+    from paimon_cli.storage.catalog_options import lock_settings
     from paimon_cli.storage.commit_lock import CommitLock
     from paimon_cli.storage.guarded_storage import GuardedStorage
-    from paimon_cli.storage.lock_settings import lock_settings
 
     settings = lock_settings(options)
     if settings is None and scheme in _TRUSTED and not allow_unsafe_commit:

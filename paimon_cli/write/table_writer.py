@@ -17,7 +17,7 @@ from paimon_cli.ingest.rejects import Tally
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.options.option_catalog import WRITE
-from paimon_cli.storage.read_ahead import ReadAhead
+from paimon_cli.storage.parallel_calls import ReadAhead
 from paimon_cli.storage.trace import Step
 from paimon_cli.write.bucket_router import BucketRouter
 from paimon_cli.write.bucket_tree import Compactions, InThisThread

@@ -26,7 +26,7 @@ OURS = """
 import json, sys, time
 import fastavro, numpy, pyarrow
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.read.predicate import parse_predicate
+from paimon_cli.sql.predicate import parse_predicate
 from paimon_cli.read.scan_plan import plan_scan
 from scripts.bench.measure import peak_megabytes
 context = TableContext.open(sys.argv[1])

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from paimon_cli.lab.dv_exploration import explore as explore_vectors
 from paimon_cli.lab.dv_model import Check, DvModel
+from paimon_cli.lab.dv_model import explore as explore_vectors
 from paimon_cli.lab.simulation.exploration import Result, explore, sample
 from paimon_cli.lab.simulation.run import Run, replay
 from paimon_cli.lab.simulation.schedule import GO

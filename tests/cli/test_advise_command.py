@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.table import advice_rules
-from paimon_cli.table.advice_rules import MB, OK, Advice, Case, advise
+from paimon_cli.inspect import advice_rules
+from paimon_cli.inspect.advice_rules import MB, OK, Advice, Case, advise
 from tests.cli.calling import Run
 from tests.goldens import golden_table
 from tests.tables import make_table, write

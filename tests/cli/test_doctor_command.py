@@ -11,14 +11,14 @@ import pytest
 
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect import doctor_rules
+from paimon_cli.inspect.doctor_rules import Diagnosis
 from paimon_cli.jobs import doctor_job
 from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
-from paimon_cli.storage.capability_probe import race_probes
 from paimon_cli.storage.clock_and_names import RandomNames
+from paimon_cli.storage.guarded_storage import race_probes
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
-from paimon_cli.table import doctor_rules
-from paimon_cli.table.doctor_rules import Diagnosis
 from tests import tables
 from tests.cli.calling import Run
 from tests.storage.unsafe_stores import CheckThenWrite

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.catalog.table import Table
 from paimon_cli.cli import snapshot_commands
 from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotSupported, PartialSuccess, Refused, StorageUnavailable
-from paimon_cli.table.table import Table
 from tests.cli.calling import Run
 from tests.goldens import golden_table
 from tests.tables import make_table, write

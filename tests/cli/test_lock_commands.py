@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock, break_lock, held_locks
-from paimon_cli.storage.lock_settings import LockSettings
 from tests.cli.calling import Run
 from tests.tables import make_table
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from paimon_cli.cli import messages
+from paimon_cli.cli import results
 from paimon_cli.errors import Refused
 from tests.cli.calling import Run
 from tests.cli.test_documented_commands import COMMANDS
@@ -109,9 +109,9 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr(typer, "confirm", answer)
     with pytest.raises(Refused, match="nothing was changed"):
-        messages.confirm("tag \x1b[31m will be deleted", False)
-    messages.confirm("tag a will be deleted", False)
-    messages.confirm("tag b will be deleted", True)
+        results.confirm("tag \x1b[31m will be deleted", False)
+    results.confirm("tag a will be deleted", False)
+    results.confirm("tag b will be deleted", True)
     assert asked == ["tag \\x1b[31m will be deleted. Continue?", "tag a will be deleted. Continue?"]
 
 
@@ -137,6 +137,6 @@ def test_commands_speak_through_one_place() -> None:
         "service_display.py",
         "service_log.py",
     }
-    folder = Path(messages.__file__).parent
+    folder = Path(results.__file__).parent
     printing = {path.name for path in folder.glob("*.py") if re.search(r"(?<![\w.])print\(|typer\.echo\(", path.read_text())}
     assert printing <= allowed

@@ -66,7 +66,7 @@ def test_progress_is_told_commit_by_commit(run: Run, monkeypatch: pytest.MonkeyP
         def finish(self) -> None:
             told.append("finished")
 
-    monkeypatch.setattr("paimon_cli.cli.progress_bar.progress_on_stderr", Listener)
+    monkeypatch.setattr("paimon_cli.cli.terminal.progress_on_stderr", Listener)
     run("simulate", "--commits", 3, "--rows", 5, "--set", TRIGGER_3, "-o", "json")
     made = [("Generating commits", 3), 1, 1, 1, "finished"]
     as_is = [("Simulating, 1 of 2", 3), 1, 1, 1]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from paimon_cli.cli import text_view
+from paimon_cli.cli.results import View
 from paimon_cli.cli.text_view import Header, print_table
-from paimon_cli.cli.value_kinds import View
 
 HEADERS = [("Name", False), ("Rows", True)]
 Width = Callable[[int], None]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from paimon_cli.cli.value_kinds import CHANGE, COUNT, KEY, LONG, SIZE, SPAN, TIME, WALL_CLOCK, counted, printable
+from paimon_cli.cli.results import CHANGE, COUNT, KEY, LONG, SIZE, SPAN, TIME, WALL_CLOCK, counted, printable
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 
 from paimon_cli.errors import BadInput, DataConflict, FilesConflict, PaimonError, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.export_job import ExportRequest, run_export
-from paimon_cli.jobs.local_engine import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest
@@ -121,7 +121,7 @@ def test_an_export_tells_why_it_failed(table: TableContext, tmp_path: Path, monk
 
 
 def test_one_stubborn_file_keeps_no_other(table: TableContext) -> None:
-    from paimon_cli.storage.directories import delete_all
+    from paimon_cli.storage.storage import delete_all
 
     class OneStays(LocalStorage):
         gone: list[str] = []  # noqa: RUF012

@@ -11,8 +11,8 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.errors import CommitUnknown
 from paimon_cli.invariants.check import check_table
+from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
-from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import live_names, make_table

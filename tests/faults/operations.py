@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from paimon_cli.bucket.stamped_files import delete_stamped_files
+from paimon_cli.catalog.create_table import create_table
+from paimon_cli.catalog.table_definition import TableDefinition
+from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.commit.abort import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
@@ -19,29 +22,25 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
-from paimon_cli.jobs.engine import TasksFailed
-from paimon_cli.jobs.local_engine import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.engine import NoProgress, TasksFailed
+from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.rollback_job import run_restore
 from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, write_files
+from paimon_cli.maintain.branches import fast_forward, plan_fast_forward
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.fast_forward import fast_forward, plan_fast_forward
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
+from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
-from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock
 from paimon_cli.storage.guarded_storage import GuardedStorage
-from paimon_cli.storage.lock_settings import LockSettings
 from paimon_cli.storage.storage import Storage
-from paimon_cli.table.create_table import create_table
-from paimon_cli.table.table_definition import TableDefinition
-from paimon_cli.table.table_location import TableLocation
 from tests.faults import removals
 from tests.faults.bench import HEALTHY, Actor, Bench, Rows
 from tests.faults.start_tables import (

@@ -11,7 +11,7 @@ from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.maintain.protections import tagged_snapshots
+from paimon_cli.maintain.retention import tagged_snapshots
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from tests.faults.bench import Actor, Bench, Rows

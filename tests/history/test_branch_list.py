@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.branch_list import BranchList, check_branch_name
 from paimon_cli.history.changelog_history import ChangelogHistory
@@ -13,8 +15,6 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tag_history import TagHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.local_storage import LocalStorage
-from paimon_cli.table.table import Table
-from paimon_cli.table.table_location import locate_table
 from tests.goldens import expected_rows, golden, golden_table
 from tests.history.test_snapshot_history import history
 from tests.tables import compact, rows, write

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.catalog.alter_table import alter_table
+from paimon_cli.catalog.column_changes import AddColumn, RenameColumn, SetOption
+from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
@@ -18,13 +22,8 @@ from paimon_cli.history.table_state import bucket_files
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.storage.clock_and_names import RandomNames, SystemClock
-from paimon_cli.storage.confined_storage import ConfinedStorage
-from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.trace import NoTrace, StepTrace
-from paimon_cli.table.alter_table import alter_table
-from paimon_cli.table.schema_changes import AddColumn, RenameColumn, SetOption
-from paimon_cli.table.table import Table
-from paimon_cli.table.table_location import TableLocation
 from tests import tables
 from tests.commit.commit_tables import SteppingClock, data_file, make_table, partition
 from tests.goldens import golden_table

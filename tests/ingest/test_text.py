@@ -11,7 +11,7 @@ import pytest
 
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest import csv_rows, json_rows, text_values
+from paimon_cli.ingest import csv_and_columnar, json_rows, text_values
 from paimon_cli.ingest.bad_cells import BadCells
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.text_form import TextForm
@@ -133,8 +133,8 @@ def test_broken_csv(content: str | bytes, what: str, why: str, tmp_path: Path) -
 
 
 def test_row_numbers_hold_beyond_the_first_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(csv_rows, "BATCH_ROWS", 7)
+    monkeypatch.setattr(csv_and_columnar, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(csv_and_columnar, "BATCH_ROWS", 7)
     monkeypatch.setattr(json_rows, "BLOCK_BYTES", 1000)
     monkeypatch.setattr(json_rows, "BATCH_ROWS", 7)
     incoming = IncomingRows(one_column("STRING"))

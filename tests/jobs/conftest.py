@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from paimon_cli.jobs.spark_engine import SparkEngine
-from paimon_cli.jobs.spark_session import SparkRequest
+from paimon_cli.jobs.spark.engine import SparkEngine
+from paimon_cli.jobs.spark.session import SparkRequest
 from tests.jobs.spark_cluster import SparkCluster
 
 

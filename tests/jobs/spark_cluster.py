@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 
 import paimon_cli
-from paimon_cli.jobs.java_runtime import find_java
+from paimon_cli.jobs.spark.java_runtime import find_java
 
 START_SECONDS = 150
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from paimon_cli.jobs.class_archive import MOST_ARCHIVES, archive_options
-from paimon_cli.jobs.java_runtime import JavaRuntime, find_java
+from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java
+from paimon_cli.jobs.spark.session import MOST_ARCHIVES, archive_options
 
 JAVA = JavaRuntime(Path("/opt/jdk"), 21, "21.0.8 of somebody")
 OTHER = JavaRuntime(Path("/opt/jdk"), 21, "21.0.9 of somebody")

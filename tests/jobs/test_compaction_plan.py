@@ -12,9 +12,9 @@ from paimon_cli.compact.round_choice import RoundLimits
 from paimon_cli.errors import FilesConflict, NotFound, PartialSuccess
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
+from paimon_cli.inspect.compaction_report import decision_rows
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
 from paimon_cli.lsm.sorted_runs import sorted_runs
-from paimon_cli.table.compaction_report import decision_rows
 from tests.rivals import beside
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 

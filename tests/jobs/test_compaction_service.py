@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from paimon_cli.cli.compact_watch import LiveDisplay, RoundLines
 from paimon_cli.cli.results import OutputFormat
-from paimon_cli.cli.service_display import LiveDisplay
-from paimon_cli.cli.service_log import RoundLines
 from paimon_cli.errors import FilesConflict, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactRequest
 from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, ServiceRound
 from paimon_cli.jobs.engine import TasksFailed
-from paimon_cli.jobs.local_engine import LocalEngine
+from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.stop_signals import StopSignals, Terminated
 from tests.rivals import beside
 from tests.tables import compact, make_table, write

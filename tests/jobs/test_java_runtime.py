@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import UsageError
-from paimon_cli.jobs.java_runtime import find_java, probe_java, wrapped_home
+from paimon_cli.jobs.spark.java_runtime import find_java, probe_java, wrapped_home
 
 
 def fake_java(path: Path, version: str, home: str = "/opt/some jdk") -> Path:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paimon_cli.jobs.package_archive import write_package_archive
+from paimon_cli.jobs.spark.session import write_package_archive
 
 
 def test_the_archive_is_the_same_each_time(tmp_path: Path) -> None:

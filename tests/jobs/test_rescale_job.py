@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.catalog.alter_table import alter_table
+from paimon_cli.catalog.column_changes import SetOption
+from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DataConflict, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs.engine import Engine
-from paimon_cli.jobs.local_engine import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.engine import Engine, NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
-from paimon_cli.jobs.spark_engine import SparkEngine
+from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.metadata.snapshot import OVERWRITE
-from paimon_cli.table.alter_table import alter_table
-from paimon_cli.table.schema_changes import SetOption
-from paimon_cli.table.table import Table
-from paimon_cli.table.table_location import locate_table
 from tests.tables import compact, make_table, write
 from tests.tables import rows as rows_of
 

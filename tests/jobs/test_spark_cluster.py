@@ -10,9 +10,9 @@ import pytest
 
 from paimon_cli.errors import BadInput
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
-from paimon_cli.jobs.progress import NoProgress
-from paimon_cli.jobs.spark_engine import SparkEngine
-from paimon_cli.jobs.spark_session import SparkRequest
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.spark.engine import SparkEngine
+from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import WriteRequest, run_write
 from tests.jobs.spark_cluster import SparkCluster
 from tests.tables import data_files, live_files, make_table, rows

@@ -11,8 +11,8 @@ import pytest
 
 from paimon_cli.errors import DamagedFile, PaimonError, UsageError
 from paimon_cli.jobs.engine import TasksFailed
-from paimon_cli.jobs.spark_engine import SparkEngine
-from paimon_cli.jobs.spark_session import SparkRequest
+from paimon_cli.jobs.spark.engine import SparkEngine
+from paimon_cli.jobs.spark.session import SparkRequest
 
 
 def test_results_come_in_task_order_and_are_told_as_they_come(spark_engine: SparkEngine) -> None:
@@ -71,7 +71,7 @@ def test_a_module_that_executors_lack_is_named(spark_engine: SparkEngine) -> Non
 
 
 def test_many_small_tasks_share_spark_tasks(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.jobs.spark_engine.MOST_PARTITIONS", 3)
+    monkeypatch.setattr("paimon_cli.jobs.spark.engine.MOST_PARTITIONS", 3)
     assert spark_engine.run_tasks(abs, [-n for n in range(100)]) == list(range(100))
 
 

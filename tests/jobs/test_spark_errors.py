@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, StorageUnavailable, UsageError
-from paimon_cli.jobs.spark_errors import carrying_errors, explained
+from paimon_cli.jobs.spark.job import carrying_errors, explained
 
 JAVA_TRACE = """An error occurred while calling o9.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed

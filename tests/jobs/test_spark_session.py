@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import paimon_cli
-from paimon_cli.jobs.spark_session import SparkRequest, default_heap, spark_confs
+from paimon_cli.jobs.spark.session import SparkRequest, default_heap, spark_confs
 
 PROGRAM = """
-from paimon_cli.jobs.spark_engine import SparkEngine
-from paimon_cli.jobs.spark_session import SparkRequest
+from paimon_cli.jobs.spark.engine import SparkEngine
+from paimon_cli.jobs.spark.session import SparkRequest
 
 engine = SparkEngine(SparkRequest("local[1]", {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}))
 print(engine.run_tasks(abs, [-1, 2]))
@@ -65,7 +65,7 @@ def test_without_any_java_spark_runs_on_the_packaged_one_and_says_nothing(tmp_pa
 def test_a_spark_that_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
     program = """
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.jobs.spark_session import SparkRequest, start_spark
+from paimon_cli.jobs.spark.session import SparkRequest, start_spark
 try:
     start_spark(SparkRequest("local[1]", {"spark.driver.memory": "12 parsecs"}))
 except StorageUnavailable as error:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import BadInput
-from paimon_cli.jobs.progress import NoProgress
-from paimon_cli.jobs.spark_engine import SparkEngine
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from tests.rivals import beside
 from tests.tables import data_files, live_files, make_table, rows, write

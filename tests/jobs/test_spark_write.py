@@ -19,10 +19,10 @@ from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.errors import BadInput, DamagedFile
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
-from paimon_cli.jobs.local_engine import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
-from paimon_cli.jobs.spark_engine import SparkEngine
-from paimon_cli.jobs.spark_write import Shuffle, gathered, unpacked
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.spark.engine import SparkEngine
+from paimon_cli.jobs.spark.write import Shuffle, gathered, unpacked
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, run_write
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.storage.clock_and_names import SystemClock
@@ -212,7 +212,7 @@ def test_a_chunk_holds_all_rows_of_a_writers_buckets_as_they_arrived(routed: tup
 
 
 def test_small_batches_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.jobs.spark_write.ROUTED_BYTES", 30)
+    monkeypatch.setattr("paimon_cli.jobs.spark.write.ROUTED_BYTES", 30)
     batches = [pa.record_batch([pa.array([number], pa.int64())], names=["n"]) for number in range(9)]
     empty = batches[0].slice(1)
     found = list(gathered([empty, *batches, empty]))

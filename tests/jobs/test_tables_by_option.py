@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.catalog.option_values import check_options_of_call
+from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.commit.committer import Committer
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
+from paimon_cli.inspect.lsm_report import lsm_rows
 from paimon_cli.invariants.row_checks import hash_index_holds_every_key
 from paimon_cli.invariants.version import Version
-from paimon_cli.read.predicate import parse_predicate
+from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.table.lsm_report import lsm_rows
-from paimon_cli.table.option_changes import check_options_of_call
-from paimon_cli.table.row_scan import ReadRequest, plan_rows
-from paimon_cli.table.table import Table
-from paimon_cli.table.table_location import locate_table
+from paimon_cli.sql.predicate import parse_predicate
 from tests.goldens import golden_table
 from tests.tables import compact, data_files, make_table, rows, write
 

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_cli.lab.dv_exploration import DANGLING, TWO_ROWS, WRONG_ROW, damages_of, explore
-from paimon_cli.lab.dv_model import TWO_LEVELS, Bucket, Check, DvModel, File, Mark, Row
+from paimon_cli.lab.dv_model import (
+    DANGLING,
+    TWO_LEVELS,
+    TWO_ROWS,
+    WRONG_ROW,
+    Bucket,
+    Check,
+    DvModel,
+    File,
+    Mark,
+    Row,
+    damages_of,
+    explore,
+)
 
 FIZZBEE = {"writers": 1, "compactors": 2, "writes": 2, "compactions": 3, "highest_level": 3}
 TWO_AND_TWO = {**FIZZBEE, "writers": 2}

@@ -10,10 +10,16 @@ import pytest
 from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.branches import create_branch, remove_branch, rename_branch
+from paimon_cli.maintain.branches import (
+    create_branch,
+    doomed_by_forward,
+    fast_forward,
+    plan_fast_forward,
+    remove_branch,
+    rename_branch,
+)
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.fast_forward import doomed_by_forward, fast_forward, plan_fast_forward
-from paimon_cli.maintain.side_by_side import delete_files
+from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome

@@ -10,17 +10,15 @@ import pytest
 
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.branches import create_branch
-from paimon_cli.maintain.expire_partitions import plan_partitions
+from paimon_cli.maintain.branches import create_branch, doomed_by_forward, fast_forward, plan_fast_forward
+from paimon_cli.maintain.expire_partitions import PartitionTime, plan_partitions
 from paimon_cli.maintain.expire_snapshots import ExpirySummary, expire_snapshots
-from paimon_cli.maintain.fast_forward import doomed_by_forward, fast_forward, plan_fast_forward
+from paimon_cli.maintain.needed_files import DoomedFile, doomed_data, total_size
 from paimon_cli.maintain.orphan_origin import LostCommit
 from paimon_cli.maintain.orphans import find_orphans
-from paimon_cli.maintain.partition_time import PartitionTime
-from paimon_cli.maintain.protections import Consumer, consumers, oldest_consumed
+from paimon_cli.maintain.parallel_calls import delete_files
+from paimon_cli.maintain.retention import Consumer, consumers, oldest_consumed
 from paimon_cli.maintain.rollback import doomed_by, plan_rollback, roll_back, rollback_target
-from paimon_cli.maintain.side_by_side import delete_files
-from paimon_cli.maintain.snapshot_files import DoomedFile, doomed_data, total_size
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, snapshot_and_holder
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, ManifestEntry
 from tests.commit import commit_tables

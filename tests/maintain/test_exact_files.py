@@ -11,15 +11,21 @@ import pytest
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.branches import create_branch, remove_branch, rename_branch
+from paimon_cli.maintain.branches import (
+    create_branch,
+    doomed_by_forward,
+    fast_forward,
+    plan_fast_forward,
+    remove_branch,
+    rename_branch,
+)
 from paimon_cli.maintain.expire_changelogs import doomed_changelogs, expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import ExpirySummary, carry_out, doomed_now, plan_expiry
-from paimon_cli.maintain.fast_forward import doomed_by_forward, fast_forward, plan_fast_forward
-from paimon_cli.maintain.file_sizes import measured
+from paimon_cli.maintain.needed_files import measured
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
+from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import doomed_by, plan_rollback, roll_back, rollback_target
-from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.maintain.tags import create_tag, doomed_with, plan_removal, remove_tags
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from tests.maintain.plain_files import needed, on_disk

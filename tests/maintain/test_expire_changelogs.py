@@ -11,13 +11,19 @@ import pytest
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.consumers import expire_consumers, remove_consumer, reset_consumer
 from paimon_cli.maintain.expire_changelogs import doomed_changelogs, expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.orphans import find_orphans
-from paimon_cli.maintain.protections import Consumer, consumers, oldest_consumed
-from paimon_cli.maintain.retention import Retention
-from paimon_cli.maintain.side_by_side import delete_files
+from paimon_cli.maintain.parallel_calls import delete_files
+from paimon_cli.maintain.retention import (
+    Consumer,
+    Retention,
+    consumers,
+    expire_consumers,
+    oldest_consumed,
+    remove_consumer,
+    reset_consumer,
+)
 from tests.commit.commit_tables import SteppingClock
 from tests.goldens import GOLDENS, golden_table
 from tests.maintain.test_tags import KEEP_ONE, table_of_five

@@ -10,9 +10,8 @@ import pytest
 
 from paimon_cli.errors import DataConflict, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.expire_partitions import drop_partitions, expire_partitions, plan_partitions
+from paimon_cli.maintain.expire_partitions import PartitionTime, drop_partitions, expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.partition_time import PartitionTime
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.storage.clock_and_names import local_wall_clock
 from tests.commit.commit_tables import SteppingClock

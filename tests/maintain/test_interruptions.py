@@ -11,14 +11,13 @@ import pytest
 
 from paimon_cli.errors import CommitUnknown, Conflict, DataConflict, NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.branches import create_branch, remove_branch, rename_branch
+from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch, rename_branch
 from paimon_cli.maintain.expire_partitions import expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.fast_forward import fast_forward, plan_fast_forward
 from paimon_cli.maintain.needed_files import NeededFiles
+from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import RollbackTarget, plan_rollback, roll_back, rollback_target
-from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.maintain.tags import create_tag, rename_tag, replace_tag
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import FileStatus, PutOutcome

@@ -12,15 +12,22 @@ import pytest
 
 from paimon_cli.errors import DamagedFile, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.orphans_job import clean_orphans, orphan_rows
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.orphan_origin import LostCommit
-from paimon_cli.maintain.orphans import DAY_MILLIS, Orphans, find_orphans, not_ahead_of_the_storage, remove_orphans
-from paimon_cli.maintain.side_by_side import delete_files
+from paimon_cli.maintain.orphans import (
+    DAY_MILLIS,
+    Orphans,
+    UsedNames,
+    find_orphans,
+    not_ahead_of_the_storage,
+    remove_orphans,
+    stamp_of,
+)
+from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.tags import create_tag
-from paimon_cli.maintain.used_names import UsedNames, stamp_of
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, ManifestEntry
 from paimon_cli.storage.clock_and_names import BelatedClock, SystemClock
 from paimon_cli.storage.local_storage import LocalStorage

@@ -10,11 +10,11 @@ import pytest
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import carry_out, doomed_now, expire_snapshots, plan_expiry
+from paimon_cli.maintain.needed_files import DoomedFile
 from paimon_cli.maintain.orphans import find_orphans
+from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import doomed_by, plan_rollback, roll_back, rollback_target
-from paimon_cli.maintain.side_by_side import delete_files
-from paimon_cli.maintain.snapshot_files import DoomedFile
 from paimon_cli.maintain.tags import create_tag, doomed_with, plan_removal, remove_tags
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.maintain.plain_files import kind_of, needed, on_disk

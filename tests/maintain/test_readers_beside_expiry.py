@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.tags import create_tag
-from paimon_cli.table.row_scan import ReadRequest, plan_rows
-from paimon_cli.table.table import Table
-from paimon_cli.table.table_location import locate_table
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
 
 

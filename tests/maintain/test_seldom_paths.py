@@ -13,19 +13,14 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.branches import create_branch
-from paimon_cli.maintain.consumers import reset_consumer
+from paimon_cli.maintain.branches import create_branch, plan_fast_forward
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.fast_forward import plan_fast_forward
-from paimon_cli.maintain.file_sizes import measured
-from paimon_cli.maintain.needed_files import NeededFiles, SharedManifests
+from paimon_cli.maintain.needed_files import DoomedFile, NeededFiles, SharedManifests, measured
 from paimon_cli.maintain.orphans import find_orphans
-from paimon_cli.maintain.protections import consumers, oldest_consumed, tagged_snapshots
-from paimon_cli.maintain.retention import Retention
+from paimon_cli.maintain.parallel_calls import delete_files, side_by_side
+from paimon_cli.maintain.retention import Retention, consumers, oldest_consumed, reset_consumer, tagged_snapshots
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
-from paimon_cli.maintain.side_by_side import delete_files, side_by_side
-from paimon_cli.maintain.snapshot_files import DoomedFile
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
@@ -186,7 +181,7 @@ def test_a_damaged_snapshot_is_named_by_its_path(tmp_path: Path, act: Callable[.
 
 
 def test_many_calls_are_begun_in_portions_and_answered_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.maintain.side_by_side.PORTION", 4)
+    monkeypatch.setattr("paimon_cli.maintain.parallel_calls.PORTION", 4)
     context = table_of_five(tmp_path)
     for threads in (1, 2, 5):
         begun = count()

@@ -13,8 +13,8 @@ import pytest
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
-from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.maintain.tags import create_tag, doomed_with, expired_tags, plan_removal, remove_tags, rename_tag, replace_tag
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome

@@ -13,13 +13,12 @@ from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.rollback_job import find_target, run_restore
-from paimon_cli.maintain.branches import create_branch, remove_branch
+from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.fast_forward import fast_forward, plan_fast_forward
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
+from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back
-from paimon_cli.maintain.side_by_side import delete_files
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, replace_tag
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.memory_storage import MemoryStorage

@@ -11,16 +11,16 @@ from pathlib import Path
 from paimon_cli.datatypes.canonical_json import canonical_rows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs.local_engine import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.metadata.snapshot import COMPACT
-from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
 from paimon_cli.read.time_travel import travel
+from paimon_cli.sql.predicate import parse_predicate
 from paimon_cli.storage.memory_storage import MemoryStorage
 from tests.properties.oracle import Change, Row, current_rows
 from tests.properties.shapes import Layout, random_changes

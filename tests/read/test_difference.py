@@ -15,11 +15,11 @@ from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.read.difference_plan import plan_difference
-from paimon_cli.read.increment_range import DELTA, DIFF, IncrementRange, asked_increment
-from paimon_cli.read.predicate import parse_predicate
+from paimon_cli.read.increments import DELTA, DIFF, IncrementRange, asked_increment
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.snapshot_diff import row_changes
 from paimon_cli.read.split_reader import read_split
+from paimon_cli.sql.predicate import parse_predicate
 from tests.goldens import golden_table
 from tests.read.test_increments import changes
 from tests.tables import compact, make_table, write

@@ -9,19 +9,19 @@ import pytest
 
 from paimon_cli.bucket.file_indexes import FileFilters
 from paimon_cli.bucket.stamped_files import delete_stamped_files
+from paimon_cli.catalog.alter_table import alter_table
+from paimon_cli.catalog.column_changes import RenameColumn
+from paimon_cli.catalog.table import Table
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.metadata.bloom_filter import BloomFilter
 from paimon_cli.metadata.file_index import decode_file_index, encode_file_index
-from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.read.split import ScanCounts
 from paimon_cli.read.split_reader import count_split
+from paimon_cli.read.splits import ScanCounts
+from paimon_cli.sql.predicate import parse_predicate
 from paimon_cli.storage.storage_for_url import storage_for_url
-from paimon_cli.table.alter_table import alter_table
-from paimon_cli.table.schema_changes import RenameColumn
-from paimon_cli.table.table import Table
 from tests.goldens import golden_table
 from tests.tables import compact, data_files, make_table, write
 

@@ -16,8 +16,7 @@ from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
-from paimon_cli.read.increment_range import IncrementRange
-from paimon_cli.read.increments import increment_context, plan_increment
+from paimon_cli.read.increments import IncrementRange, increment_context, plan_increment
 from paimon_cli.read.split_reader import read_split
 from tests.goldens import GOLDENS, Golden, expected_rows, golden, golden_table
 from tests.tables import compact, make_table, write

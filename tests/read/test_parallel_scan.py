@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.read.parallel_scan import scan_to_arrow
-from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.read.split_reader import read_split
+from paimon_cli.read.split_reader import read_split, scan_to_arrow
+from paimon_cli.sql.predicate import parse_predicate
 from tests.tables import make_table, write
 
 

@@ -18,9 +18,9 @@ from paimon_cli.datatypes.data_type import NESTED_ROOTS, DataField, DataType
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.read.predicate import Predicate, parse_predicate
 from paimon_cli.read.scan_plan import ScanPlan, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
+from paimon_cli.sql.predicate import Predicate, parse_predicate
 from tests.goldens import GOLDENS, Golden, expected_rows, golden_table
 from tests.tables import compact, make_table, write
 

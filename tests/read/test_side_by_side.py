@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from paimon_cli.read.side_by_side import read_side_by_side
+from paimon_cli.read.split_reader import read_side_by_side
 
 
 def read(split: int) -> Iterator[pa.RecordBatch]:

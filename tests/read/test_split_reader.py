@@ -9,9 +9,9 @@ import pytest
 
 from paimon_cli.bucket import data_file_reader
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.read.predicate import parse_predicate
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
+from paimon_cli.sql.predicate import parse_predicate
 from tests.goldens import golden_table
 from tests.tables import make_table, write
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
-from paimon_cli.lab.simulation.actor_jobs import (
+from paimon_cli.lab.simulation.actor import (
     compactor,
     expirer,
     in_turn,

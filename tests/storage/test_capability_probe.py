@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.storage.capability_probe import has_primitive
 from paimon_cli.storage.clock_and_names import RandomNames
+from paimon_cli.storage.guarded_storage import has_primitive
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.s3_client import S3Settings

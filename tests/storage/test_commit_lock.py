@@ -17,10 +17,9 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.storage.catalog_options import LockSettings, lock_settings
 from paimon_cli.storage.commit_lock import CommitLock, break_lock, held_locks
-from paimon_cli.storage.lock_database import open_database
-from paimon_cli.storage.lock_settings import LockSettings, lock_settings
-from paimon_cli.storage.lock_table import LockTable
+from paimon_cli.storage.lock_table import LockTable, open_database
 from scripts.nightly.race_put_if_absent import PROCESSES
 from tests.commit.commit_tables import SteppingClock
 
@@ -197,7 +196,7 @@ def test_a_database_that_is_not_there() -> None:
 
 
 def test_without_sqlalchemy_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "paimon_cli.storage.lock_database", None)
+    monkeypatch.setitem(__import__("sys").modules, "paimon_cli.storage.lock_table", None)
     with pytest.raises(UsageError) as failure:
         CommitLock(LockSettings("jdbc:sqlite:x"), TABLE).check()
     assert failure.value.hint == "pip install 'paimon-cli[jdbc]'"

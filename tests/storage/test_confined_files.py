@@ -13,7 +13,7 @@ import pytest
 
 from paimon_cli.errors import DamagedFile, PaimonError, StorageUnavailable, UsageError
 from paimon_cli.storage.clock_and_names import RandomNames
-from paimon_cli.storage.confined_storage import ConfinedStorage
+from paimon_cli.storage.local_storage import ConfinedStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.whole_file import whole_file
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.storage.lock_database import open_database
-from paimon_cli.storage.lock_settings import LockSettings, lock_id, lock_settings
+from paimon_cli.storage.catalog_options import LockSettings, lock_id, lock_settings
+from paimon_cli.storage.lock_table import open_database
 
 URI = {"uri": "jdbc:postgresql://host/db"}
 

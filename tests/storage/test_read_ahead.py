@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from paimon_cli.storage.cores import MOST_CORES, usable_cores
-from paimon_cli.storage.read_ahead import ReadAhead
+from paimon_cli.storage.parallel_calls import MOST_CORES, ReadAhead, usable_cores
 
 ROWS = 1000
 BYTES = ROWS * 8

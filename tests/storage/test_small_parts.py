@@ -17,8 +17,16 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
-from paimon_cli.storage import libhdfs
-from paimon_cli.storage.catalog_options import file_system_options, is_catalog_option, split_options, store_options
+from paimon_cli.storage import hdfs_storage
+from paimon_cli.storage.catalog_options import (
+    file_system_options,
+    is_catalog_option,
+    names_secret,
+    redact,
+    split_options,
+    store_options,
+    without_user_info,
+)
 from paimon_cli.storage.clock_and_names import (
     BelatedClock,
     RandomNames,
@@ -27,13 +35,12 @@ from paimon_cli.storage.clock_and_names import (
     local_wall_clock,
     moment_of_wall_clock,
 )
-from paimon_cli.storage.cores import usable_cores
-from paimon_cli.storage.directories import ancestors, delete_all, first_entries, keep_deleted, remove_empty_directory
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.lock_table import HeldLock
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.storage.redaction import names_secret, redact, without_user_info
+from paimon_cli.storage.parallel_calls import usable_cores
+from paimon_cli.storage.storage import ancestors, delete_all, first_entries, keep_deleted, remove_empty_directory
 from tests.commit.commit_tables import SteppingClock
 
 
@@ -247,7 +254,7 @@ def test_libhdfs_is_found_and_declared(monkeypatch: pytest.MonkeyPatch, tmp_path
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
     monkeypatch.setattr(ctypes, "CDLL", opened)
-    assert libhdfs._load() is native and native.opened == [(path, True)]
+    assert hdfs_storage._load() is native and native.opened == [(path, True)]
     handle, text = ctypes.c_void_p, ctypes.c_char_p
     declared = {name: (function.argtypes, function.restype) for name, function in vars(native).items() if name != "opened"}
     assert declared == {
@@ -273,9 +280,9 @@ def test_libhdfs_is_found_and_declared(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_optional_packages_are_not_needed_to_import(module: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     for name in [name for name in sys.modules if name.startswith(("paimon_cli.storage.lock_", "paimon_cli.storage.s3_"))]:
-        if name != "paimon_cli.storage.lock_settings":
+        if name != "paimon_cli.storage.catalog_options":
             monkeypatch.delitem(sys.modules, name)
-    source = Path(libhdfs.__file__).with_name(f"{module}.py")
+    source = Path(hdfs_storage.__file__).with_name(f"{module}.py")
     spec = importlib.util.spec_from_file_location(f"fresh_{module}", source)
     assert spec is not None and spec.loader is not None
     fresh = importlib.util.module_from_spec(spec)

@@ -17,7 +17,7 @@ from paimon_cli.invariants.check import check_table, check_version
 from paimon_cli.invariants.version import Version
 from paimon_cli.lab.simulation.paper_files import BucketRows, merged, paper_rows
 from paimon_cli.lab.simulation.scenario import Memory, Rows, Scenario, Wanted
-from paimon_cli.lab.simulation.sim_disk import DiskStorage, SimDisk
+from paimon_cli.lab.simulation.sim_storage import DiskStorage, SimDisk
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, parse_numbered
 

@@ -10,8 +10,8 @@ from paimon_cli.lab.simulation.actor import Actor, Job
 from paimon_cli.lab.simulation.oracle import Oracle
 from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, GO, MEANING, PUT_FAULTS, RESTART, Step, schedule_text
-from paimon_cli.lab.simulation.sim_disk import SimDisk
 from paimon_cli.lab.simulation.sim_lock import LockRow
+from paimon_cli.lab.simulation.sim_storage import SimDisk
 
 MOST_STEPS = 2_000
 """A schedule that is longer than this runs in circles."""

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from paimon_cli.lab.simulation.sim_storage import Crash
+from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock
 from paimon_cli.storage.guarded_storage import GuardedStorage
-from paimon_cli.storage.lock_settings import LockSettings
 
 SETTINGS = LockSettings("simulated")
 

@@ -1,0 +1,1 @@
+"""Finding, creating and altering tables."""

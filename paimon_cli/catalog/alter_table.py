@@ -1,0 +1,107 @@
+"""Change a table's schema: apply the changes to the newest one, check the result, publish it as the next (Java SchemaManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from paimon_cli.catalog.column_changes import (
+    AddColumn,
+    AlterColumn,
+    ColumnChanges,
+    DropColumn,
+    RenameColumn,
+    SchemaChange,
+    SetComment,
+    SetOption,
+    UnsetOption,
+)
+from paimon_cli.catalog.create_table import writing_limits
+from paimon_cli.catalog.definition_check import check_definition
+from paimon_cli.catalog.option_values import odd_options, refuse_secrets, with_option, without_option
+from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table_definition import TableDefinition
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
+from paimon_cli.options.table_options import TableOptions, renamed_in_options
+from paimon_cli.storage.clock_and_names import Clock, SystemClock
+
+
+@dataclass(frozen=True)
+class AlteredTable:
+    """`changed` is False when everything was as wanted and no schema was written."""
+
+    schema: TableSchema
+    changed: bool
+    warnings: tuple[str, ...] = ()
+
+
+def alter_table(table: Table, changes: Sequence[SchemaChange], clock: Clock | None = None) -> AlteredTable:
+    """Publish the next schema; somebody else's, published meanwhile, becomes the base of another try.
+
+    UsageError for a change that Paimon refuses; nothing is written then.
+    """
+    refuse_secrets(_set_options(changes))
+    for _ in range(TableOptions(table.schemas.latest().options).commit_max_retries + 1):
+        old = table.schemas.latest()
+        new = altered_schema(old, changes, table.snapshots.latest_id() is not None, (clock or SystemClock()).now_millis())
+        if _same(old, new):
+            return AlteredTable(old, False)
+        if table.schemas.commit(new):
+            return AlteredTable(new, True, tuple(_warnings(old, new, changes)))
+    raise StorageUnavailable(
+        f"the schema of {table.name} was not changed", "other schema changes keep being published first", "try again"
+    )
+
+
+def altered_schema(old: TableSchema, changes: Sequence[SchemaChange], has_snapshots: bool, now_millis: int) -> TableSchema:
+    """The next schema; pure."""
+    columns = ColumnChanges(old)
+    options, comment = dict(old.options), old.comment
+    for change in changes:
+        if isinstance(change, SetOption):
+            options = with_option(options, change.key, change.value, has_snapshots)
+        elif isinstance(change, UnsetOption):
+            options = without_option(options, change.key, has_snapshots)
+        elif isinstance(change, SetComment):
+            comment = change.comment
+        else:
+            _change_columns(columns, change)
+    new = TableSchema(
+        id=old.id + 1,
+        fields=columns.fields,
+        highest_field_id=columns.highest_field_id,
+        partition_keys=old.partition_keys,
+        primary_keys=columns.primary_keys,
+        options=renamed_in_options(options, columns.renamed) if columns.renamed else options,
+        comment=comment,
+        time_millis=now_millis,
+        version=CURRENT_VERSION,
+    )
+    check_definition(TableDefinition(new.fields, new.primary_keys, new.partition_keys, new.options, new.comment))
+    return new
+
+
+def _change_columns(columns: ColumnChanges, change: AddColumn | DropColumn | RenameColumn | AlterColumn) -> None:
+    if isinstance(change, AddColumn):
+        columns.add(change)
+    elif isinstance(change, DropColumn):
+        columns.drop(change)
+    elif isinstance(change, RenameColumn):
+        columns.rename(change)
+    else:
+        columns.alter(change)
+
+
+def _same(old: TableSchema, new: TableSchema) -> bool:
+    return replace(new, id=old.id, time_millis=old.time_millis, version=old.version) == old
+
+
+def _warnings(old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
+    """What is odd about the options that were set, and what this version can no longer do with the table."""
+    lost = [limit for limit in writing_limits(new) if limit not in writing_limits(old)]
+    return [*odd_options(_set_options(changes)), *(f"this version no longer writes the table: {limit}" for limit in lost)]
+
+
+def _set_options(changes: Sequence[SchemaChange]) -> dict[str, str]:
+    return {change.key: change.value for change in changes if isinstance(change, SetOption)}

@@ -1,0 +1,294 @@
+"""Changes of columns and of fields inside them, with Paimon's own refusals (Java SchemaChange, SchemaManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from paimon_cli.casts.column_cast import cast_of, may_cast, same_type
+from paimon_cli.catalog.column_default import check_default
+from paimon_cli.catalog.table_definition import numbered_field
+from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_text import boolean, read_option
+
+Path = tuple[str, ...]
+"""A column, or a field inside of one: names of ROW fields, `element` of ARRAY and MULTISET, `value` of MAP."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Behind `after`; to the front where that is None."""
+
+    after: str | None = None
+
+
+@dataclass(frozen=True)
+class SetOption:
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class UnsetOption:
+    key: str
+
+
+@dataclass(frozen=True)
+class SetComment:
+    """Of the table; None takes it away."""
+
+    comment: str | None
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    path: Path
+    type: DataType
+    comment: str | None = None
+    default: str | None = None
+    position: Position | None = None
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    path: Path
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    path: Path
+    name: str
+
+
+@dataclass(frozen=True)
+class AlterColumn:
+    """Everything that is None stays as it is; an empty `comment` takes the comment away, `drop_default` the default.
+
+    `type` changes the type and leaves alone whether null is allowed, which `nullable` says.
+    """
+
+    path: Path
+    type: DataType | None = None
+    nullable: bool | None = None
+    comment: str | None = None
+    default: str | None = None
+    drop_default: bool = False
+    position: Position | None = None
+
+
+SchemaChange = SetOption | UnsetOption | SetComment | AddColumn | DropColumn | RenameColumn | AlterColumn
+
+
+Fields = tuple[DataField, ...]
+Edit = Callable[[Fields, str], Fields]
+"""Gives the columns of a table, or the fields of a ROW, anew; the text names the one that the path ends with."""
+
+_NO_ID = -1
+
+
+def edited(fields: Fields, path: tuple[str, ...], edit: Edit) -> Fields:
+    """The fields with `edit` applied where the path leads. UsageError for a path that leads nowhere."""
+    return _edited_fields(fields, path, 0, edit)
+
+
+def _edited_fields(fields: Fields, path: tuple[str, ...], depth: int, edit: Edit) -> Fields:
+    if len(path) == depth + 1:
+        return edit(fields, path[depth])
+    position = position_of(fields, path[depth])
+    inner = _edited_type(fields[position].type, path, depth + 1, edit)
+    return (*fields[:position], replace(fields[position], type=inner), *fields[position + 1 :])
+
+
+def position_of(fields: Fields, name: str) -> int:
+    """UsageError when there is no such field."""
+    for position, one in enumerate(fields):
+        if one.name == name:
+            return position
+    raise UsageError(f"no column '{name}'", f"there are {', '.join(field.name for field in fields)}", column=name)
+
+
+def _edited_type(t: DataType, path: tuple[str, ...], depth: int, edit: Edit) -> DataType:
+    name = path[depth]
+    if t.root == "ROW":
+        return replace(t, fields=_edited_fields(t.row_fields(), path, depth, edit))
+    part = {"ARRAY": "element", "MULTISET": "element", "MAP": "value"}.get(t.root)
+    if part is None:
+        raise UsageError(f"'{'.'.join(path[:depth])}' is {type_to_sql(t)}", f"it has no field '{name}'")
+    if name != part:
+        if t.root == "MAP" and name == "key":
+            raise NotSupported(f"changing the key of '{'.'.join(path[:depth])}'", "Paimon changes the values of a MAP only")
+        raise UsageError(f"'{'.'.join(path[:depth])}' has no field '{name}'", f"inside {t.root} it is called '{part}'")
+    inner = t.value if t.root == "MAP" else t.element
+    if inner is None:
+        raise ValueError(f"{t.root} without {part}")
+    if depth + 1 < len(path):
+        return _with_part(t, _edited_type(inner, path, depth + 1, edit))
+    (changed,) = edit((DataField(_NO_ID, part, inner),), part)
+    return _with_part(t, changed.type)
+
+
+def _with_part(t: DataType, inner: DataType) -> DataType:
+    return replace(t, value=inner) if t.root == "MAP" else replace(t, element=inner)
+
+
+def is_named(field: DataField) -> bool:
+    """False for what stands in for the elements of a list or the values of a map, which have a type and nothing else."""
+    return field.id != _NO_ID
+
+
+KEEP_NULLABLE = "alter-column-null-to-not-null.disabled"
+IMPLICIT_ONLY = "disable-explicit-type-casting"
+BEFORE_PARTITION = "add-column-before-partition"
+
+
+@dataclass
+class ColumnChanges:
+    """Applies changes of columns to one schema, one after the other."""
+
+    schema: TableSchema
+    fields: Fields = ()
+    primary_keys: tuple[str, ...] = ()
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Old top-level names -> new ones."""
+    _ids: Iterator[int] = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        self.fields, self.primary_keys = self.schema.fields, self.schema.primary_keys
+        self.highest_field_id = self.schema.highest_field_id
+
+    def add(self, change: AddColumn) -> None:
+        if not change.type.nullable:
+            what = f"new column '{'.'.join(change.path)}' cannot be NOT NULL"
+            raise UsageError(what, "rows written before have null there", "leave NOT NULL out")
+        check_default(".".join(change.path), change.type, change.default)
+        plain = DataField(0, change.path[-1], change.type, change.comment, change.default)
+        new, self.highest_field_id = numbered_field(plain, self.highest_field_id)
+        position = change.position or self._before_partition(change)
+
+        def insert(fields: Fields, name: str) -> Fields:
+            _refuse_taken(fields, name)
+            _refuse_unnamed(fields, "add a column to")
+            return _placed(fields, new, position)
+
+        self.fields = edited(self.fields, change.path, insert)
+
+    def _before_partition(self, change: AddColumn) -> Position | None:
+        if len(change.path) > 1 or not self._switch(BEFORE_PARTITION, False):
+            return None
+        first = next((i for i, f in enumerate(self.fields) if f.name in self.schema.partition_keys), None)
+        return None if first is None else Position(self.fields[first - 1].name if first else None)
+
+    def drop(self, change: DropColumn) -> None:
+        if len(change.path) == 1 and change.path[0] in (*self.schema.partition_keys, *self.primary_keys):
+            raise UsageError(f"column '{change.path[0]}' cannot be dropped", "it is a primary key or partition column")
+
+        def remove(fields: Fields, name: str) -> Fields:
+            _refuse_unnamed(fields, "drop")
+            position = position_of(fields, name)
+            if len(fields) == 1:
+                raise UsageError(f"column '{'.'.join(change.path)}' cannot be dropped", "it is the last one")
+            return (*fields[:position], *fields[position + 1 :])
+
+        self.fields = edited(self.fields, change.path, remove)
+
+    def rename(self, change: RenameColumn) -> None:
+        self._refuse_partition_column(change.path, "renamed")
+
+        def give_name(fields: Fields, name: str) -> Fields:
+            _refuse_unnamed(fields, "rename")
+            position = position_of(fields, name)
+            _refuse_taken(fields, change.name)
+            return _with(fields, position, replace(fields[position], name=change.name))
+
+        self.fields = edited(self.fields, change.path, give_name)
+        if len(change.path) == 1:
+            self.renamed[change.path[0]] = change.name
+            self.primary_keys = tuple(change.name if key == change.path[0] else key for key in self.primary_keys)
+
+    def alter(self, change: AlterColumn) -> None:
+        top_level = change.path[0] if len(change.path) == 1 else None
+        is_key = top_level in self.primary_keys
+        if change.type is not None:
+            self._refuse_partition_column(change.path, "given another type")
+            if is_key:
+                raise UsageError(f"column '{top_level}' cannot be given another type", "it is a primary key column")
+        if change.nullable and is_key:
+            raise UsageError(f"column '{top_level}' must stay NOT NULL", "it is a primary key column")
+        self.fields = edited(self.fields, change.path, lambda fields, name: self._altered(fields, name, change))
+        if change.position is not None:
+            if top_level is None:
+                raise NotSupported(f"moving '{'.'.join(change.path)}'", "Paimon moves whole columns only")
+            self.fields = _moved(self.fields, position_of(self.fields, top_level), change.position)
+
+    def _altered(self, fields: Fields, name: str, change: AlterColumn) -> Fields:
+        position = position_of(fields, name)
+        old = fields[position]
+        if change.comment is not None or change.default is not None or change.drop_default:
+            _refuse_unnamed(fields, "comment or give a default to")
+        t = old.type
+        if change.type is not None:
+            t = self._cast(".".join(change.path), t, change.type)
+        if change.nullable is not None:
+            t = self._nullability(".".join(change.path), t, change.nullable)
+        default = None if change.drop_default else change.default if change.default is not None else old.default_value
+        check_default(".".join(change.path), t, default)
+        comment = old.description if change.comment is None else change.comment or None
+        return _with(fields, position, replace(old, type=t, description=comment, default_value=default))
+
+    def _cast(self, name: str, old: DataType, new: DataType) -> DataType:
+        new = new.with_nullable(old.nullable)
+        if same_type(old, new):
+            return new
+        explicit = not self._switch(IMPLICIT_ONLY, False)
+        if not may_cast(old, new, explicit=explicit) or cast_of(old, new) is None:
+            nested = f"change a field inside: alter-column {name}.FIELD" if old.is_nested and new.is_nested else ""
+            why = f"{IMPLICIT_ONLY} is set" if may_cast(old, new, explicit=True) and not explicit else "Paimon has no such cast"
+            what = f"column '{name}' cannot change from {type_to_sql(old)} to {type_to_sql(new)}"
+            raise UsageError(what, why, nested, column=name)
+        return new
+
+    def _nullability(self, name: str, t: DataType, nullable: bool) -> DataType:
+        if t.nullable and not nullable and self._switch(KEEP_NULLABLE, True):
+            what, why = f"column '{name}' cannot become NOT NULL", "rows written before may have null there"
+            raise UsageError(what, why, f"set {KEEP_NULLABLE}=false first", column=name)
+        return t.with_nullable(nullable)
+
+    def _refuse_partition_column(self, path: tuple[str, ...], done: str) -> None:
+        if len(path) == 1 and path[0] in self.schema.partition_keys:
+            raise UsageError(f"column '{path[0]}' cannot be {done}", "it is a partition column")
+
+    def _switch(self, key: str, default: bool) -> bool:
+        text = self.schema.options.get(key)
+        return default if text is None else read_option(key, text, boolean)
+
+
+def _with(fields: Fields, position: int, changed: DataField) -> Fields:
+    return (*fields[:position], changed, *fields[position + 1 :])
+
+
+def _refuse_taken(fields: Fields, name: str) -> None:
+    if any(f.name == name for f in fields):
+        raise UsageError(f"column '{name}' already exists", hint="choose another name")
+
+
+def _refuse_unnamed(fields: Fields, verb: str) -> None:
+    if not all(map(is_named, fields)):
+        raise UsageError(f"cannot {verb} '{fields[0].name}'", "elements of lists and values of maps are not columns")
+
+
+def _placed(fields: Fields, new: DataField, position: Position | None) -> Fields:
+    if position is None:
+        return (*fields, new)
+    at = 0 if position.after is None else position_of(fields, position.after) + 1
+    return (*fields[:at], new, *fields[at:])
+
+
+def _moved(fields: Fields, position: int, target: Position) -> Fields:
+    moved = fields[position]
+    if target.after == moved.name or (target.after is None and position == 0):
+        raise UsageError(f"column '{moved.name}' already exists")
+    return _placed((*fields[:position], *fields[position + 1 :]), moved, target)

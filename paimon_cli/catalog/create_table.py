@@ -1,0 +1,122 @@
+"""Create a table: check the definition, publish schema 0 if nobody did before."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from paimon_cli.catalog.definition_check import check_definition, engine_limit
+from paimon_cli.catalog.option_values import idle_levels, odd_options, refuse_secrets
+from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with_key_options
+from paimon_cli.catalog.table_location import TableLocation
+from paimon_cli.catalog.table_site import check_site
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NEWER_ROOTS, TIMESTAMP_ROOTS, DataType
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
+from paimon_cli.metadata.table_mode import TableMode
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.option_catalog import WRITE
+from paimon_cli.options.table_options import TableOptions
+from paimon_cli.storage.clock_and_names import Clock, SystemClock
+
+PLAIN_PRECISION = 6
+"""Digits of a TIMESTAMP that every file format holds."""
+
+
+@dataclass(frozen=True)
+class CreatedTable:
+    """`created` is False when the table was there already and that was allowed; `warnings`: what is odd about its options."""
+
+    schema: TableSchema
+    created: bool
+    warnings: tuple[str, ...] = ()
+
+
+def create_table(location: TableLocation, definition: TableDefinition, clock: Clock | None = None) -> CreatedTable:
+    """Write `schema/schema-0` of a new table.
+
+    UsageError when the definition is nonsense or the table exists, NotSupported for a table that `write` would not take.
+    """
+    definition = with_key_options(definition)
+    refuse_secrets(definition.options)
+    check_definition(definition)
+    if location.read_optimized:
+        raise UsageError(f"{location.name} is a view", "a table cannot be created under a name with $ro", "leave $ro out")
+    if location.branch != MAIN_BRANCH:
+        raise UsageError(
+            f"{location.name} is a branch",
+            "a branch is created from an existing table",
+            f"paimon-cli branches create {shlex.quote(location.url)} {location.branch}",
+        )
+    schema = to_schema(definition, (clock or SystemClock()).now_millis())
+    if location.storage_options.get("metastore") == "jdbc":
+        raise NotSupported(
+            "creating a table in a jdbc catalog",
+            "this version does not enter tables into the catalog's database",
+            "create it with another engine, or leave metastore out and set only lock.enabled=true and uri for the lock",
+        )
+    storage, root = location.open_storage()
+    history = SchemaHistory(storage, TableLayout(root))
+    if not history.ids():
+        _refuse_unwritable(location.name, schema)
+        warnings = check_site(storage, root)
+        if history.commit(schema):
+            return CreatedTable(schema, True, (*warnings, *odd_options(definition.options), *idle_levels(definition.options)))
+    if not definition.if_not_exists:
+        raise UsageError(
+            f"table {location.name} already exists", hint="use --if-not-exists to leave it as it is, or choose another name"
+        )
+    return CreatedTable(history.latest(), False)
+
+
+def _refuse_unwritable(name: str, schema: TableSchema) -> None:
+    """A table that nothing here could fill would only be found out by the first `write`."""
+    limits = writing_limits(schema)
+    if not limits:
+        return
+    hint = "leave that out, or create the table with another Paimon engine"
+    if not schema.primary_keys:
+        hint = "add --primary-key COLUMNS and --bucket 4"
+    elif int(schema.options["bucket"]) < 1:
+        hint = "add --bucket 4, or about one bucket per gigabyte of the biggest partition"
+    raise NotSupported(f"cannot create {name}", "; ".join(limits), hint)
+
+
+def writing_limits(schema: TableSchema) -> list[str]:
+    """What this version cannot do with such a table, in words; the table itself is valid for other engines."""
+    mode = TableMode.of(schema, TableOptions(schema.options))
+    engine = engine_limit(schema) if mode.has_keys else None
+    return [*mode.limits(WRITE), *([engine] if engine else []), *_limits_of_files(schema)]
+
+
+def _limits_of_files(schema: TableSchema) -> list[str]:
+    """What its data files could not hold."""
+    options = TableOptions(schema.options)
+    formats = {options.file_format.lower(), *(text.lower() for text in options.file_format_per_level.values())}
+    codecs = {options.file_compression, *options.file_compression_per_level.values()}
+    special = [column.type for column in schema.fields if _is_special(column.type)] + _odd_partitions(schema)
+    indexes = [key for key in schema.options if key.startswith("file-index.")]
+    if formats == {"parquet"} and codecs == {"zstd"} and not special and not indexes:
+        return []
+    from paimon_cli.bucket.data_file_writer import check_writable  # loads Arrow, which most tables are created without
+
+    try:
+        check_writable(schema, options)
+    except (NotSupported, UsageError) as limit:
+        return [f"this version does not write such a table: {limit}"]
+    return []
+
+
+def _odd_partitions(schema: TableSchema) -> list[DataType]:
+    """Partition columns whose directory names writers do not agree on."""
+    return [t for t in schema.types_of(schema.partition_keys) if t.root in FLOATING_ROOTS | BINARY_ROOTS]
+
+
+def _is_special(data_type: DataType) -> bool:
+    if data_type.root in NEWER_ROOTS:
+        return True
+    if data_type.root in TIMESTAMP_ROOTS:
+        return (data_type.precision or 0) > PLAIN_PRECISION
+    children = [data_type.element, data_type.key, data_type.value, *(f.type for f in data_type.fields or ())]
+    return any(_is_special(child) for child in children if child is not None)

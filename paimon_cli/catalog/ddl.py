@@ -1,0 +1,132 @@
+"""One CREATE TABLE statement, as Flink SQL, Spark SQL and Paimon's documentation spell it, read into a `TableDefinition`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paimon_cli.catalog.table_definition import TableDefinition
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.sql.column_definitions import END, NUMBER, STRING, WORD, SqlColumn, SqlTokens, read_column
+
+OPTION_CLAUSES = ("WITH", "TBLPROPERTIES", "OPTIONS")
+
+
+def parse_create_table(sql: str, what: str) -> TableDefinition:
+    """The table that the statement declares; its name is left out of account, the command says where the table goes.
+
+    UsageError with line and column on other statements; NotSupported on computed columns, watermarks and CREATE TABLE AS.
+    """
+    tokens = SqlTokens(sql, what)
+    tokens.expect("CREATE")
+    tokens.expect("TABLE")
+    if_not_exists = tokens.accept("IF", "NOT", "EXISTS")
+    tokens.name("a table name")
+    while tokens.accept("."):
+        tokens.name("a table name")
+    columns, primary_keys = _read_columns(tokens)
+    declared = definition_of(columns, what)
+    if primary_keys and declared.primary_keys:
+        raise UsageError(f"two primary keys in {what}", "one after a column, one as a constraint")
+    definition = replace(declared, primary_keys=primary_keys or declared.primary_keys, if_not_exists=if_not_exists)
+    return _read_clauses(tokens, definition)
+
+
+def definition_of(columns: list[SqlColumn], what: str) -> TableDefinition:
+    """Columns as `-C` or a statement lists them; a key declared behind a column is the primary key."""
+    keys = tuple(column.field.name for column in columns if column.is_key)
+    if len(keys) > 1:
+        raise UsageError(
+            f"two columns of {what} are declared PRIMARY KEY",
+            hint="a key of several columns is PRIMARY KEY (a, b) or --primary-key a,b",
+        )
+    return TableDefinition(
+        fields=tuple(column.field for column in columns),
+        primary_keys=keys,
+        declared_null=frozenset(column.field.name for column in columns if column.declared_null),
+    )
+
+
+def _read_columns(tokens: SqlTokens) -> tuple[list[SqlColumn], tuple[str, ...]]:
+    columns: list[SqlColumn] = []
+    primary_keys: tuple[str, ...] = ()
+    tokens.expect("(")
+    while True:
+        if tokens.accept("CONSTRAINT"):
+            tokens.name("a constraint name")
+        if tokens.accept("PRIMARY", "KEY"):
+            if primary_keys:
+                raise tokens.unexpected("one PRIMARY KEY only")
+            primary_keys = tokens.names_in_parentheses("a key column")
+            tokens.accept("NOT", "ENFORCED")
+        elif tokens.accept("WATERMARK", "FOR"):
+            raise NotSupported("WATERMARK in CREATE TABLE", "a table stores no watermark rule", "leave the clause out")
+        else:
+            columns.append(_read_stored_column(tokens))
+        if not tokens.accept(","):
+            break
+    tokens.expect(")")
+    return columns, primary_keys
+
+
+def _read_stored_column(tokens: SqlTokens) -> SqlColumn:
+    column = read_column(tokens)
+    follower = tokens.peek
+    if follower.is_word("AS", "METADATA", "GENERATED"):
+        raise NotSupported(
+            f"column '{column.field.name}' is computed", "a table stores plain columns only", "leave the column out"
+        )
+    return column
+
+
+def _read_clauses(tokens: SqlTokens, definition: TableDefinition) -> TableDefinition:
+    while tokens.peek.kind != END:
+        if tokens.accept("COMMENT"):
+            definition = replace(definition, comment=tokens.string("a comment"))
+        elif tokens.accept("PARTITIONED", "BY"):
+            definition = replace(definition, partition_keys=tokens.names_in_parentheses("a partition column"))
+        elif tokens.accept("USING"):
+            _expect_paimon(tokens)
+        elif any(tokens.accept(clause) for clause in OPTION_CLAUSES):
+            definition = replace(definition, options={**definition.options, **_read_options(tokens)})
+        elif tokens.peek.is_word("AS", "SELECT"):
+            raise NotSupported(
+                "CREATE TABLE AS", "rows are written by another command", "create the table, then use paimon-cli write"
+            )
+        elif not tokens.accept(";"):
+            raise tokens.unexpected("COMMENT, PARTITIONED BY, WITH (...), TBLPROPERTIES (...) or the end")
+    return definition
+
+
+def _expect_paimon(tokens: SqlTokens) -> None:
+    provider = tokens.name("a provider")
+    if provider.lower() != "paimon":
+        raise UsageError(f"USING {provider} is not a Paimon table", hint="write USING paimon, or leave the clause out")
+
+
+def _read_options(tokens: SqlTokens) -> dict[str, str]:
+    options: dict[str, str] = {}
+    tokens.expect("(")
+    while True:
+        key = _read_option_key(tokens)
+        tokens.expect("=")
+        options[key] = _read_option_value(tokens)
+        if not tokens.accept(","):
+            break
+    tokens.expect(")")
+    return options
+
+
+def _read_option_key(tokens: SqlTokens) -> str:
+    """`'bucket-key'` or, as Spark allows, words joined by dots."""
+    if tokens.peek.kind == STRING:
+        return tokens.string("an option")
+    key = tokens.name("an option in single quotes")
+    while tokens.accept("."):
+        key += "." + tokens.name("an option")
+    return key
+
+
+def _read_option_value(tokens: SqlTokens) -> str:
+    if tokens.peek.kind in (NUMBER, WORD):
+        return tokens.take().text
+    return tokens.string("a value")

@@ -1,0 +1,247 @@
+"""What makes a table definition invalid: one function per rule, checked before anything is written (Java SchemaValidation)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from paimon_cli.catalog.column_default import check_default
+from paimon_cli.catalog.option_values import check_option_values
+from paimon_cli.catalog.table_definition import TableDefinition, split_names, to_schema
+from paimon_cli.datatypes.data_type import NESTED_ROOTS, NEWER_ROOTS, TIMESTAMP_ROOTS
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import MODULO, TableOptions
+
+
+def check_engine(definition: TableDefinition) -> None:
+    """UsageError for what no engine could merge by. What only this version lacks is said by `engine_limit`."""
+    _check_record_expiry(definition)
+    _check_row_kind(definition)
+    _check_group_order(definition)
+    _check_cross_partition(definition)
+    if definition.primary_keys:
+        engine_limit(to_schema(definition, 0))
+
+
+def engine_limit(schema: TableSchema) -> str | None:
+    """What this version cannot merge in such a table; None when it can."""
+    try:
+        merge_engine(schema, TableOptions(schema.options))
+    except NotSupported as limit:
+        return f"this version does not support {limit.what}: {limit.why}"
+    return None
+
+
+def _check_record_expiry(definition: TableDefinition) -> None:
+    options = TableOptions(definition.options)
+    name = options.record_level_time_field
+    if options.record_level_expire_time is not None and name is None:
+        raise UsageError("record-level.expire-time needs record-level.time-field", "it says how old a row is")
+    if name is not None and name in definition.field_names:
+        column_type = definition.field(name).type
+        if column_type.root not in TIMESTAMP_ROOTS | {"INT", "BIGINT"}:
+            raise UsageError(
+                f"record-level.time-field '{name}' is {type_to_sql(column_type)}",
+                "it takes INT, BIGINT (epoch seconds) or TIMESTAMP",
+            )
+
+
+def _check_row_kind(definition: TableDefinition) -> None:
+    name = TableOptions(definition.options).rowkind_field
+    if name in definition.field_names and (column_type := definition.field(name).type).root not in ("CHAR", "VARCHAR"):
+        raise UsageError(f"rowkind.field '{name}' is {type_to_sql(column_type)}", "it takes a text column, with +I, -U, +U or -D")
+
+
+def _check_group_order(definition: TableDefinition) -> None:
+    """Which of two groups such a column follows depends in Java on the order of a hash map."""
+    groups = TableOptions(definition.options).sequence_groups
+    for key, (fields, _) in sorted(groups.items()):
+        other = next((k for k, (_, columns) in groups.items() if k != key and not set(fields).isdisjoint(columns)), None)
+        if other is not None:
+            raise UsageError(f"{other} names a column that orders another group", f"it is of {key}")
+
+
+def _check_cross_partition(definition: TableDefinition) -> None:
+    if definition.options.get("sequence.field") and not set(definition.partition_keys) <= set(definition.primary_keys):
+        raise UsageError(
+            "sequence.field cannot be combined with a primary key that leaves partition columns out",
+            "a row that moves to another partition has no defined order there",
+        )
+
+
+RESERVED_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
+RESERVED_PREFIX = "_KEY_"
+POSTPONE, DYNAMIC = -2, -1
+UNORDERED_ROOTS = NESTED_ROOTS | NEWER_ROOTS
+FIELD_OPTION_ARITY = 3
+"""`fields.<column>.<what>`."""
+
+
+def check_definition(definition: TableDefinition) -> None:
+    """UsageError naming the first rule that the definition breaks."""
+    for check in CHECKS:
+        check(definition)
+
+
+def _check_columns(definition: TableDefinition) -> None:
+    if not definition.fields:
+        raise UsageError("a table needs at least one column", hint="declare columns with -C 'id BIGINT NOT NULL'")
+    _refuse_duplicates("column", definition.field_names)
+    for name in definition.field_names:
+        if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIX):
+            raise UsageError(
+                f"column name '{name}' is reserved", "data files hold Paimon's own columns under such names", "rename the column"
+            )
+        if not name.strip():
+            raise UsageError("a column has no name")
+
+
+def _check_defaults(definition: TableDefinition) -> None:
+    for field in definition.fields:
+        check_default(field.name, field.type, field.default_value)
+
+
+def _check_keys(definition: TableDefinition) -> None:
+    for what, keys in (("primary key", definition.primary_keys), ("partition", definition.partition_keys)):
+        _refuse_duplicates(f"{what} column", keys)
+        _expect_columns(what, keys, definition)
+        for name in keys:
+            column_type = definition.field(name).type
+            if column_type.root in UNORDERED_ROOTS:
+                raise UsageError(
+                    f"{what} column '{name}' is of type {type_to_sql(column_type)}", "only plain types can be compared as keys"
+                )
+
+
+def _check_primary_key(definition: TableDefinition) -> None:
+    keys, partitions = definition.primary_keys, definition.partition_keys
+    for name in keys:
+        if name in definition.declared_null:
+            raise UsageError(
+                f"primary key column '{name}' is declared NULL",
+                "a key is never null",
+                f"declare it NOT NULL, or leave NULL out of '{name}'",
+            )
+    if keys and set(keys) <= set(partitions):
+        raise UsageError(
+            f"primary key ({', '.join(keys)}) holds partition columns only",
+            "within one partition every row would have the same key",
+            "add a column to the key, or partition by fewer columns",
+        )
+    missing = [name for name in partitions if name not in keys]
+    if keys and missing and definition.bucket != DYNAMIC:
+        raise UsageError(
+            f"primary key ({', '.join(keys)}) lacks partition column {missing[0]}",
+            "with a fixed number of buckets a key must lead to one partition",
+            f"use --primary-key {','.join((*keys, *missing))}, or --bucket -1",
+        )
+
+
+def _check_bucket(definition: TableDefinition) -> None:
+    bucket, bucket_keys = definition.bucket, definition.bucket_keys
+    if bucket == 0 or bucket < POSTPONE:
+        raise UsageError(
+            f"bucket {bucket} is not a number of buckets",
+            hint="a positive number; -1 for dynamic buckets; -2 to postpone the choice",
+        )
+    _refuse_duplicates("bucket-key column", bucket_keys)
+    _expect_columns("bucket-key", bucket_keys, definition)
+    for name in bucket_keys:
+        if definition.field(name).type.root in UNORDERED_ROOTS:
+            raise UsageError(f"bucket-key column '{name}' is nested", "only plain types are hashed")
+        if definition.primary_keys and name not in definition.primary_keys:
+            raise UsageError(
+                f"bucket-key column '{name}' is not in the primary key", "rows of one key could fall into several buckets"
+            )
+        if name in definition.partition_keys:
+            raise UsageError(f"bucket-key column '{name}' is a partition column", "it is the same for all rows of a partition")
+    if TableOptions(definition.options).bucket_function == MODULO:
+        hashed = bucket_keys or tuple(n for n in definition.primary_keys if n not in definition.partition_keys)
+        if len(hashed) != 1 or definition.field(hashed[0]).type.root not in ("INT", "BIGINT"):
+            raise UsageError("bucket-function.type=mod needs one bucket key of type INT or BIGINT", "it divides whole numbers")
+    if bucket_keys and bucket == DYNAMIC:
+        raise UsageError(
+            "bucket-key without a number of buckets", "with bucket -1 no hash of columns chooses the bucket", "add --bucket N"
+        )
+    if bucket > 0 and not definition.primary_keys and not bucket_keys:
+        raise UsageError(
+            "a fixed number of buckets without a key",
+            "nothing says which bucket a row belongs to",
+            "add --primary-key COLUMNS",
+        )
+    if bucket == POSTPONE and not definition.primary_keys:
+        raise UsageError("bucket -2 needs a primary key", "an append table has nothing to postpone", "use --bucket -1")
+
+
+def _check_merging(definition: TableDefinition) -> None:
+    options = definition.options
+    engine, producer = options.get("merge-engine", "deduplicate").lower(), options.get("changelog-producer", "none").lower()
+    if not definition.primary_keys:
+        for key, neutral in (("merge-engine", "deduplicate"), ("changelog-producer", "none")):
+            if options.get(key, neutral).lower() != neutral:
+                raise UsageError(
+                    f"{key}={options[key]} needs a primary key", "rows of an append table are never merged", "add --primary-key"
+                )
+    if engine == "first-row" and producer not in ("none", "lookup"):
+        raise UsageError(
+            f"changelog-producer={producer} cannot be combined with merge-engine=first-row", hint="use none or lookup"
+        )
+    if engine == "first-row" and options.get("deletion-vectors.enabled", "false").lower() == "true":
+        raise UsageError("deletion vectors cannot be combined with merge-engine=first-row", "it never replaces a row")
+
+
+def _check_sequence_field(definition: TableDefinition) -> None:
+    names = split_names(definition.options.get("sequence.field", ""))
+    if not names:
+        return
+    _refuse_duplicates("sequence.field column", names)
+    _expect_columns("sequence.field", names, definition)
+    if not definition.primary_keys:
+        raise UsageError("sequence.field needs a primary key", "it decides which row of a key wins", "add --primary-key")
+    if definition.options.get("merge-engine", "").lower() == "first-row":
+        raise UsageError("sequence.field cannot be combined with merge-engine=first-row", "the first row wins by arrival")
+    for name in names:
+        if f"fields.{name}.aggregate-function" in definition.options:
+            raise UsageError(f"sequence.field '{name}' has an aggregate function", "the column orders rows, it is not aggregated")
+
+
+def _check_columns_in_options(definition: TableDefinition) -> None:
+    for option in ("rowkind.field", "record-level.time-field"):
+        _expect_columns(option, split_names(definition.options.get(option, "")), definition)
+    for option in definition.options:
+        parts = option.split(".")
+        if parts[0] == "fields" and len(parts) == FIELD_OPTION_ARITY:
+            _expect_columns(f"option '{option}'", split_names(parts[1]), definition)
+
+
+def _check_option_values(definition: TableDefinition) -> None:
+    check_option_values(definition.options)
+
+
+def _expect_columns(what: str, names: Iterable[str], definition: TableDefinition) -> None:
+    for name in names:
+        if name not in definition.field_names:
+            raise UsageError(f"{what} names an unknown column '{name}'", f"the columns are {', '.join(definition.field_names)}")
+
+
+def _refuse_duplicates(what: str, names: Iterable[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise UsageError(f"{what} '{twice[0]}' is given twice")
+
+
+CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
+    _check_columns,
+    _check_defaults,
+    _check_option_values,
+    _check_keys,
+    _check_primary_key,
+    _check_bucket,
+    _check_merging,
+    _check_sequence_field,
+    _check_columns_in_options,
+    check_engine,
+)

@@ -1,0 +1,138 @@
+"""One table as the command line sees it. Metadata is reached without the engine; the engine's own view is `context`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from paimon_cli.catalog.table_location import TableLocation
+from paimon_cli.catalog.table_site import what_lies_at
+from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.history.table_history import TableHistory
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.size_and_duration import plain_number
+from paimon_cli.storage.catalog_options import store_options
+from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.trace import NoTrace, Trace
+
+if TYPE_CHECKING:
+    from paimon_cli.history.table_context import TableContext
+
+LATEST, EARLIEST = "latest", "earliest"
+
+
+@dataclass(frozen=True)
+class Table(TableHistory):
+    """`name` is what the user wrote, `url` the root in normal form, `options` what overrides the table's own in this call.
+
+    `store_options`: what reaches other files of the same stores.
+    """
+
+    name: str
+    url: str
+    storage: Storage
+    options: Mapping[str, str] = field(default_factory=dict)
+    read_optimized: bool = False
+    store_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    branch: str = MAIN_BRANCH
+    trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
+
+    @classmethod
+    def open(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> Table:
+        """NotFound when there is no table, or no such branch of it."""
+        table = cls._at(location, options, trace)
+        if table.schemas.ids():
+            return table
+        main = replace(table, branch=MAIN_BRANCH)
+        if location.branch != MAIN_BRANCH and main.schemas.ids():
+            raise table.branches.missing(location.branch)
+        try:
+            main.schemas.latest()
+        except NotFound as missing:
+            raise _with_what_is_there(missing, table) from None
+        return table
+
+    @classmethod
+    def open_damaged(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> Table:
+        """The same for whoever looks for damage: schemas may be unreadable, or missing where there are snapshots."""
+        try:
+            return cls.open(location, options, trace)
+        except (DamagedFile, NotFound):
+            table = cls._at(location, options, trace)
+            if not table.schemas.ids() and not table.snapshots.ids():
+                raise
+            return table
+
+    @classmethod
+    def _at(cls, location: TableLocation, options: Mapping[str, str] | None, trace: Trace | None) -> Table:
+        storage, root = location.open_storage()
+        files = store_options(location.storage_options)
+        given, view = dict(options or {}), location.read_optimized
+        return cls(location.name, root, storage, given, view, files, location.branch, trace or NoTrace())
+
+    def check_commits(self) -> str | None:
+        """Before work that ends in a commit: `Refused` where none is safe; the warning if one is to be made all the same."""
+        from paimon_cli.storage.guarded_storage import check_commits
+
+        return check_commits(self.storage)
+
+    @cached_property
+    def context(self) -> TableContext:
+        """What reads, writes and decoded statistics need. NotSupported when the table uses what this version cannot honour."""
+        from paimon_cli.history.table_context import TableContext  # brings Arrow, which plain metadata does without
+
+        return TableContext.open(self.url, self.options, storage=self.storage, branch=self.branch, trace=self.trace)
+
+    @cached_property
+    def readable_context(self) -> TableContext | None:
+        """The same at the newest schema that can be read; None if there is none."""
+        from paimon_cli.history.table_context import TableContext
+
+        schema = self.schemas.newest_readable()
+        if schema is None:
+            return None
+        return TableContext.open(
+            self.url, self.options, storage=self.storage, branch=self.branch, schema=schema, trace=self.trace
+        )
+
+    def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
+        """The snapshot of that id (NotFound if there is none), or the latest; None when nothing was ever committed."""
+        return self.snapshots.latest() if snapshot_id is None else self.snapshots.get(snapshot_id)
+
+    def named_snapshot(self, name: str) -> Snapshot:
+        """`latest`, `earliest` or an id in digits; NotFound when it does not exist."""
+        snapshot_id = _number(name)
+        if name in (LATEST, EARLIEST):
+            snapshot_id = self.snapshots.latest_id() if name == LATEST else self.snapshots.earliest_id()
+        if snapshot_id is None:
+            why = "a snapshot is given by its number, latest or earliest"
+            raise NotFound(f"no snapshot '{name}' of {self.name}", why, f"paimon-cli snapshots ls {self.layout.argument}")
+        return self.snapshots.get(snapshot_id)
+
+    def named_schema(self, name: str) -> TableSchema:
+        """`latest` or an id in digits; NotFound when it does not exist."""
+        number = _number(name)
+        if number is not None:
+            return self.schemas.get(number)
+        if name != LATEST:
+            raise NotFound(
+                f"no schema '{name}' of {self.name}",
+                "a schema is given by its number or latest",
+                f"paimon-cli schemas ls {self.layout.argument}",
+            )
+        return self.schemas.latest()
+
+
+def _with_what_is_there(missing: NotFound, table: Table) -> NotFound:
+    """The same error with what lies in the directory instead, if that is known."""
+    known = what_lies_at(table.storage, table.url)
+    return missing if known is None else NotFound(missing.what, known, "give the path of a Paimon table", **missing.details)
+
+
+def _number(name: str) -> int | None:
+    number = plain_number(name)
+    return number if number is not None and number >= 0 else None

@@ -1,0 +1,158 @@
+"""What `create` was asked for: columns, keys and options, and how they become schema 0.
+
+A definition can also come from Paimon's schema JSON. Field ids follow Java's order (Java Schema.Builder, ReassignFieldId).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.field_types import field_from_json
+from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_schema import TableSchema
+
+Fields = tuple[DataField, ...]
+
+
+def numbered(fields: Fields) -> tuple[Fields, int]:
+    """The fields with ids of their own, whatever ids they came with, and the highest id (-1 without fields)."""
+    ids = count()
+    columns = tuple(replace(column, id=next(ids), type=_numbered_type(column.type, ids)) for column in fields)
+    return columns, next(ids) - 1
+
+
+def numbered_field(field: DataField, highest_id: int) -> tuple[DataField, int]:
+    """A new column with ids behind the highest one so far, and the highest then."""
+    ids = count(highest_id + 1)
+    numbered_one = replace(field, id=next(ids), type=_numbered_type(field.type, ids))
+    return numbered_one, next(ids) - 1
+
+
+def _numbered_inside(field: DataField, ids: Iterator[int]) -> DataField:
+    """Fields of a ROW get their id behind the fields inside them; columns of the table before."""
+    data_type = _numbered_type(field.type, ids)
+    return replace(field, id=next(ids), type=data_type)
+
+
+def _numbered_type(data_type: DataType, ids: Iterator[int]) -> DataType:
+    if data_type.fields is not None:
+        return replace(data_type, fields=tuple(_numbered_inside(field, ids) for field in data_type.fields))
+    element, key, value = (child and _numbered_type(child, ids) for child in (data_type.element, data_type.key, data_type.value))
+    return replace(data_type, element=element, key=key, value=value)
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """Columns in order, with ids that mean nothing yet; `declared_null`: columns declared explicitly as `NULL`."""
+
+    fields: tuple[DataField, ...]
+    primary_keys: tuple[str, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    declared_null: frozenset[str] = frozenset()
+    if_not_exists: bool = False
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.fields)
+
+    def field(self, name: str) -> DataField:
+        return next(f for f in self.fields if f.name == name)
+
+    @property
+    def bucket(self) -> int:
+        return int(self.options.get("bucket", "-1"))
+
+    @property
+    def bucket_keys(self) -> tuple[str, ...]:
+        return split_names(self.options.get("bucket-key", ""))
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """'a, b' -> ('a', 'b'); empty text -> ()."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def with_key_options(definition: TableDefinition) -> TableDefinition:
+    """The options `primary-key` and `partition` moved into the key lists; UsageError when both forms are given."""
+    options = dict(definition.options)
+    primary_keys = _key_list(definition.primary_keys, options.pop("primary-key", None), "primary-key")
+    partition_keys = _key_list(definition.partition_keys, options.pop("partition", None), "partition")
+    return replace(definition, options=options, primary_keys=primary_keys, partition_keys=partition_keys)
+
+
+def _key_list(clause: tuple[str, ...], option: str | None, name: str) -> tuple[str, ...]:
+    if option is None:
+        return clause
+    if clause not in ((), split_names(option)):
+        raise UsageError(f"'{name}' is given twice", "as an option and as a clause of its own", "give it once")
+    return split_names(option)
+
+
+def to_schema(definition: TableDefinition, now_millis: int) -> TableSchema:
+    """Schema 0: ids numbered depth first from 0, key columns NOT NULL, `bucket` and `file.format` spelled out.
+
+    Version-3 readers know the defaults, older ones assume others: hence the two explicit options (FORMAT.md, section 2.1).
+    """
+    fields, highest_id = numbered(tuple(_key_field(f) if f.name in definition.primary_keys else f for f in definition.fields))
+    return TableSchema(
+        id=0,
+        fields=fields,
+        highest_field_id=highest_id,
+        partition_keys=definition.partition_keys,
+        primary_keys=definition.primary_keys,
+        options={"bucket": "-1", "file.format": "parquet", **definition.options},
+        comment=definition.comment,
+        time_millis=now_millis,
+    )
+
+
+def _key_field(column: DataField) -> DataField:
+    return replace(column, type=column.type.with_nullable(False))
+
+
+def parse_schema_document(text: str, what: str) -> TableDefinition:
+    """A schema file, or the same without bookkeeping. Ids may be missing, key columns may lack NOT NULL: creation gives them."""
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{what} is not JSON", str(error)) from error
+    fields = _member(document, "fields", list, what) if isinstance(document, dict) else None
+    if not fields:
+        raise UsageError(
+            f"{what} has no fields",
+            hint='a schema looks like {"fields": [{"name": "id", "type": "BIGINT"}], "primaryKeys": ["id"]}',
+        )
+    ids = count()
+    comment = _member(document, "comment", str, what)
+    return TableDefinition(
+        fields=tuple(field_from_json(column, ids) for column in fields),
+        primary_keys=_names(document, "primaryKeys", what),
+        partition_keys=_names(document, "partitionKeys", what),
+        options={str(key): _option_text(value) for key, value in (_member(document, "options", dict, what) or {}).items()},
+        comment=comment or None,
+    )
+
+
+def _names(document: Mapping[str, Any], key: str, what: str) -> tuple[str, ...]:
+    names = _member(document, key, list, what) or []
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{key} of {what} must be a list of column names")
+    return tuple(names)
+
+
+def _member(document: Mapping[str, Any], key: str, kind: type, what: str) -> Any:
+    value = document.get(key)
+    if value is not None and not isinstance(value, kind):
+        raise UsageError(f"{key} of {what} is not a {kind.__name__}", json.dumps(value))
+    return value
+
+
+def _option_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

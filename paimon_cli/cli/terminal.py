@@ -1,0 +1,106 @@
+"""The standard streams of the process, and progress bars on stderr if it is a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from paimon_cli.jobs.engine import NoProgress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+    from paimon_cli.jobs.engine import Progress
+
+STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+
+
+def prepare_streams() -> None:
+    """Redirect streams that the caller closed to the null device; make pipes and files UTF-8 whatever the locale is.
+
+    The descriptor of a closed stream would be reused by the next file opened, perhaps a data file, and output would go into it.
+    """
+    for number, (name, mode) in enumerate(STREAMS):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Terminals keep their encoding; characters that it lacks, and half characters in file names, are escaped.
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
+
+
+def write_bytes(text: bytes | memoryview) -> None:
+    """Write UTF-8 bytes to stdout after earlier output, without decoding them if stdout is UTF-8."""
+    stream = sys.stdout
+    if (stream.encoding or "").lower().replace("-", "") != "utf8":
+        stream.write(str(text, "utf-8"))
+        return
+    stream.flush()
+    stream.buffer.write(text)
+
+
+def flush_stdout() -> OSError | None:
+    """Flush stdout now rather than at the interpreter's exit; return the error if output could not be written.
+
+    A reader that closed its pipe is not an error.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_stdout()
+    except OSError as error:
+        discard_stdout()
+        return error
+    return None
+
+
+def flush_stderr() -> None:
+    """Flush stderr and ignore errors: the exit code still reports the failure."""
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+
+
+def discard_stdout() -> None:
+    """Discard buffered output whose reader has closed the pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def progress_on_stderr() -> Progress:
+    """A progress bar on a terminal; nothing in a pipe or file."""
+    return ProgressBar() if sys.stderr.isatty() else NoProgress()
+
+
+class ProgressBar:
+    """One phase at a time; the bar vanishes when its phase ends, so that only the summary stays."""
+
+    def __init__(self) -> None:
+        self._bar: RichProgress | None = None
+
+    def start(self, description: str, total: int | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        self.finish()
+        known = (BarColumn(), MofNCompleteColumn())
+        steps = known if total is not None else (TextColumn("{task.fields[so_far]}"),)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), *steps, TimeElapsedColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar.start()
+        self._bar.add_task(description, total=total, so_far="")
+
+    def advance(self, n: int = 1) -> None:
+        if self._bar is not None:
+            task = self._bar.tasks[0]
+            self._bar.update(task.id, advance=n, so_far=f"{task.completed + n:,.0f}")
+
+    def finish(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

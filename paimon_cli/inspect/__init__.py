@@ -1,0 +1,1 @@
+"""Reports about tables: files, trees, versions, advice, health."""

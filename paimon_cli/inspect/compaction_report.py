@@ -1,0 +1,213 @@
+"""What a compaction, or a staged commit, would do to each bucket, at which cost, and why others are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone, task_steps
+from paimon_cli.datatypes.partition_path import natural_order
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.partition_text import partition_text
+from paimon_cli.lsm.compaction_picker import Rewrite, Step
+from paimon_cli.lsm.compaction_simulation import RunModel, merged_run
+from paimon_cli.lsm.sorted_runs import SortedRun
+from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.snapshot import COMPACT
+from paimon_cli.metadata.staged_commit import StagedCommit
+
+LOOK_BACK = 20
+
+
+@dataclass(frozen=True)
+class DecisionRow:
+    """One bucket. Where nothing is done `output_level` is None and `reason` says why not.
+
+    `read_bytes`: of files that are rewritten; `write_bytes`: an estimate (`lsm.merge_estimate`); `upgraded`: files that only
+    change their level; `write_amplification`: bytes written against bytes of level 0 picked, None without any.
+    """
+
+    partition: str
+    bucket: int
+    reason: str
+    arithmetic: str | None
+    runs_before: int
+    runs_after: int
+    picked_runs: int
+    picked: str
+    files: int
+    files_after: int
+    upgraded: int
+    size: int | None
+    read_bytes: int
+    write_bytes: int
+    write_amplification: float | None
+    space_amplification_before: int | None
+    space_amplification_after: int | None
+    output_level: int | None
+
+
+@dataclass(frozen=True)
+class Guards:
+    """What else may come in a compaction's way: writers that compact, and compactors seen in the last snapshots."""
+
+    write_only: bool
+    compactors: tuple[str, ...]
+
+
+def decision_rows(context: TableContext, decisions: Iterable[Decision]) -> list[DecisionRow]:
+    """By partition and bucket."""
+    rows = (_row(context, partition_text(context, decision.partition), decision) for decision in decisions)
+    return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket))
+
+
+def guards(context: TableContext) -> Guards:
+    """Users of COMPACT snapshots among the newest."""
+    newest = context.snapshots.newest_first(LOOK_BACK)
+    users = {snapshot.commit_user for snapshot in newest if snapshot.commit_kind == COMPACT}
+    return Guards(context.options.write_only, tuple(sorted(users)))
+
+
+def _row(context: TableContext, partition: str, decision: Decision) -> DecisionRow:
+    if isinstance(decision, LeftAlone):
+        return _left_alone(partition, decision)
+    steps = task_steps(context, decision)
+    rewrites = [step for step in steps if isinstance(step, Rewrite)]
+    read, written = sum(f.file_size for step in rewrites for f in step.files), _written(context, decision, steps)
+    new = sum(file.file_size for file in decision.files if file.level == 0)
+    runs = decision.runs_before - decision.runs_after + 1
+    level_0 = sum(file.level == 0 for file in decision.files)
+    target = context.options.target_file_size
+    left = decision.bucket_size - read + sum(written)
+    made = sum(max(1, -(-size // target)) for size in written)
+    return DecisionRow(
+        partition=partition,
+        bucket=decision.bucket,
+        reason=decision.reason,
+        arithmetic=decision.arithmetic,
+        runs_before=decision.runs_before,
+        runs_after=decision.runs_after,
+        picked_runs=runs,
+        picked=f"{runs} ({'all' if decision.runs_after == 1 else 'L0' if level_0 == runs else 'newest'})",
+        files=len(decision.files),
+        files_after=made + len(steps) - len(rewrites),
+        upgraded=len(steps) - len(rewrites),
+        size=decision.size,
+        read_bytes=read,
+        write_bytes=sum(written),
+        write_amplification=round(sum(written) / new, 2) if new else None,
+        space_amplification_before=percent_above(decision.bucket_size, decision.oldest_size),
+        space_amplification_after=0 if decision.runs_after == 1 else percent_above(left, decision.oldest_size),
+        output_level=decision.output_level,
+    )
+
+
+def percent_above(total: int, oldest: int) -> int:
+    """Space amplification in percent: bytes above the oldest run against that run's."""
+    return 100 * (total - oldest) // oldest if oldest else 0
+
+
+def _left_alone(partition: str, decision: LeftAlone) -> DecisionRow:
+    return DecisionRow(
+        partition=partition,
+        bucket=decision.bucket,
+        reason=f"none: {decision.reason}",
+        arithmetic=None,
+        runs_before=decision.runs,
+        runs_after=decision.runs,
+        picked_runs=0,
+        picked="-",
+        files=0,
+        files_after=0,
+        upgraded=0,
+        size=None,
+        read_bytes=0,
+        write_bytes=0,
+        write_amplification=None,
+        space_amplification_before=None,
+        space_amplification_after=None,
+        output_level=None,
+    )
+
+
+def _written(context: TableContext, task: CompactionTask, steps: Iterable[Step]) -> list[int]:
+    """Estimated bytes of each rewrite."""
+    return [
+        sum(_section_bytes(context, task, section) for section in step.sections) for step in steps if isinstance(step, Rewrite)
+    ]
+
+
+def _section_bytes(context: TableContext, task: CompactionTask, section: tuple[SortedRun, ...]) -> int:
+    models = [
+        RunModel(run.row_count, run.size, context.key_of(run.files[0].min_key), context.key_of(run.files[-1].max_key))
+        for run in section
+    ]
+    return merged_run(models, task.total_buckets).size
+
+
+@dataclass(frozen=True)
+class StagedBucket:
+    """One bucket's part. `rows`, `size` (bytes): of the data files to add."""
+
+    partition: str
+    bucket: int
+    files_added: int
+    files_deleted: int
+    changelog_files: int
+    index_files: int
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class StagedDetails:
+    """The commit and its sums."""
+
+    file: str
+    state: str
+    commit_user: str
+    commit_identifier: int
+    schema_id: int
+    read_snapshot_id: int | None
+    data_conflict_check: str
+    overwrite: bool
+    rows: int
+    files: int
+    size: int
+    snapshots: Sequence[int]
+    buckets: Sequence[StagedBucket]
+
+
+def staged_details(context: TableContext, file: str, staged: StagedCommit) -> StagedDetails:
+    """Buckets by partition and number."""
+    found = (_bucket(context, message) for message in staged.messages)
+    buckets = sorted(found, key=lambda bucket: (bucket.partition, bucket.bucket))
+    return StagedDetails(
+        file=file,
+        state=staged.state,
+        commit_user=staged.commit_user,
+        commit_identifier=staged.commit_identifier,
+        schema_id=staged.schema_id,
+        read_snapshot_id=staged.read_snapshot_id,
+        data_conflict_check=staged.data_conflict_check,
+        overwrite=staged.overwrite,
+        rows=sum(bucket.rows for bucket in buckets),
+        files=sum(bucket.files_added for bucket in buckets),
+        size=sum(bucket.size for bucket in buckets),
+        snapshots=staged.snapshot_ids,
+        buckets=buckets,
+    )
+
+
+def _bucket(context: TableContext, message: CommitMessage) -> StagedBucket:
+    added = message.new_files + message.compact_after
+    return StagedBucket(
+        partition=partition_text(context, message.partition),
+        bucket=message.bucket,
+        files_added=len(added),
+        files_deleted=len(message.deleted_files + message.compact_before),
+        changelog_files=len(message.changelog_files + message.compact_changelog_files),
+        index_files=len(message.new_index_files + message.compact_new_index_files),
+        rows=sum(file.row_count for file in added),
+        size=sum(file.file_size for file in added),
+    )

@@ -1,0 +1,299 @@
+"""A table's own history, or a synthetic workload, under several compaction options or strategies: what each costs."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from paimon_cli.catalog.option_values import refuse_unknown
+from paimon_cli.errors import UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles, bucket_files
+from paimon_cli.inspect.lsm_report import LsmRow, lsm_rows
+from paimon_cli.inspect.partition_text import partition_text
+from paimon_cli.lsm.compaction_simulation import (
+    Figures,
+    OnCommit,
+    RunModel,
+    SimulatedCommit,
+    SimulatedWorkload,
+    SimulationResult,
+    WorkloadShape,
+    merged_run,
+    simulate,
+)
+from paimon_cli.lsm.leveled_compaction import FANOUT, simulate_leveled
+from paimon_cli.lsm.sorted_runs import SortedRun, sorted_runs
+from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta
+from paimon_cli.metadata.snapshot import COMPACT, Snapshot
+from paimon_cli.options.table_options import TableOptions
+from paimon_cli.storage.clock_and_names import local_hour
+
+AS_IS = "as is"
+COMPARED: Sequence[tuple[str, str]] = (
+    ("num-sorted-run.compaction-trigger", "3"),
+    ("num-sorted-run.compaction-trigger", "10"),
+    ("compaction.size-ratio", "50"),
+    ("compaction.max-size-amplification-percent", "50"),
+    ("compaction.max-size-amplification-percent", "800"),
+)
+"""Variants of a comparison, each on its own."""
+
+
+@dataclass(frozen=True)
+class ScenarioRow:
+    """One set of options and what came of it; the figures are those of `SimulationResult`."""
+
+    scenario: str
+    options: Mapping[str, str]
+    commits: int
+    compactions: int
+    full_compactions: int
+    flushed_bytes: int
+    compacted_bytes: int
+    write_amplification: float
+    read_amplification: float
+    most_runs: int
+    space_amplification: float
+    space_amplification_at_end: float
+    stalls: int
+    reasons: Mapping[str, int]
+
+
+def scenarios(
+    workload: SimulatedWorkload[Any],
+    options: TableOptions,
+    changed: Mapping[str, str],
+    compare: bool,
+    rounds_every: int,
+    on_scenario: Callable[[int, int], OnCommit] | None = None,
+) -> list[ScenarioRow]:
+    """The options as they are, with what is `changed`, and with each of `COMPARED` on top; each set of options once.
+
+    `on_scenario`: told the number of each and how many there are, gives what is to be told of its commits.
+    """
+    refuse_unknown(changed)
+    sets: list[dict[str, str]] = [{}, dict(changed)]
+    if compare:
+        sets += [{**changed, key: value} for key, value in COMPARED]
+    different = [each for number, each in enumerate(sets) if each not in sets[:number]]
+    rows = []
+    for number, each in enumerate(different, start=1):
+        on_commit = None if on_scenario is None else on_scenario(number, len(different))
+        rows.append(_row(workload, options, each, rounds_every, on_commit))
+    return rows
+
+
+def _row(
+    workload: SimulatedWorkload[Figures],
+    options: TableOptions,
+    changed: Mapping[str, str],
+    rounds_every: int,
+    on_commit: OnCommit | None,
+) -> ScenarioRow:
+    result = simulate(workload, options.with_overrides(changed), local_hour, rounds_every, on_commit)
+    name = ", ".join(f"{key}={value}" for key, value in changed.items()) or AS_IS
+    figures = {field.name: getattr(result, field.name) for field in fields(SimulationResult)}
+    return ScenarioRow(scenario=name, options=dict(changed), **figures)
+
+
+def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
+    """The commits left in the table's history, its compactions left out: level 0 of each, onto the oldest snapshot's files."""
+    if not context.schema.primary_keys:
+        raise UsageError(
+            "the table has no primary key", "its files do not form an LSM tree", "describe a workload instead: --workload"
+        )
+    snapshots = [context.snapshots.get(number) for number in context.snapshots.ids()]
+    if not snapshots:
+        raise UsageError("the table has no snapshots", "there is no history to replay", "describe a workload instead: --workload")
+    states = bucket_files(context, snapshots[0])
+    totals = [state.total_buckets for state in states.values()]
+    begin: dict[Hashable, list[tuple[int, RunModel]]] = {
+        bucket_id: [(run.level, run_model(context, run.files)) for run in sorted_runs(state.files, context.key_of)]
+        for bucket_id, state in states.items()
+    }
+    commits = []
+    for snapshot in snapshots[1:]:
+        if snapshot.commit_kind == COMPACT:
+            continue
+        entries = context.manifests.delta_entries(snapshot)
+        flushed: dict[Hashable, list[DataFileMeta]] = {}
+        for entry in entries:
+            if entry.kind == ADD:
+                flushed.setdefault(entry.bucket_id, []).append(entry.file)
+                totals.append(entry.total_buckets)
+        emptied = frozenset(entry.bucket_id for entry in entries if entry.kind == DELETE)
+        runs = {bucket_id: _runs_of(context, files) for bucket_id, files in flushed.items()}
+        commits.append(SimulatedCommit[RunModel](snapshot.time_millis, runs, emptied))
+    return SimulatedWorkload(commits, functools.partial(_merged, buckets=max(totals, default=1)), begin)
+
+
+def _runs_of(context: TableContext, files: Sequence[DataFileMeta]) -> list[RunModel]:
+    """Oldest first: so they were flushed."""
+    return [run_model(context, run.files) for run in reversed(sorted_runs(files, context.key_of))]
+
+
+def run_model(context: TableContext, files: Sequence[DataFileMeta]) -> RunModel:
+    """A sorted run by its files, in key order."""
+    run = SortedRun(0, tuple(files))
+    return RunModel(run.row_count, run.size, context.key_of(files[0].min_key), context.key_of(files[-1].max_key))
+
+
+def _merged(runs: Sequence[RunModel], buckets: int) -> RunModel:
+    return merged_run(runs, buckets)
+
+
+def workload_shape(document: Mapping[str, Any]) -> WorkloadShape:
+    """The shape that a JSON object describes; `UsageError` for unknown names and values out of range."""
+    known = {field.name: type(field.default) for field in fields(WorkloadShape)}
+    for name, value in document.items():
+        if name not in known:
+            raise UsageError(f"a workload has no '{name}'", f"it has {', '.join(known)}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or (known[name] is int and not isinstance(value, int)):
+            raise UsageError(f"{name} of a workload cannot be {value!r}", f"it is a {known[name].__name__}")
+    shape = WorkloadShape(**document)
+    if min(shape.commits, shape.rows, shape.row_bytes, shape.buckets) < 1 or shape.skew < 0 or not 0 <= shape.update_ratio <= 1:
+        why = "commits, rows, row_bytes and buckets are at least 1, skew is at least 0, update_ratio from 0 to 1"
+        raise UsageError("this is not a workload", why)
+    if shape.commits * shape.rows > 10**8:
+        raise UsageError("the workload is too big to be simulated", "commits * rows is at most 100 million")
+    return shape
+
+
+UNIVERSAL, LEVELED = "universal", "leveled"
+HISTORY, RUNS = "history", "runs"
+
+
+@dataclass(frozen=True)
+class StrategyRow:
+    """What one strategy makes of the commits; `rewritten_bytes`: by its compactions, `most_runs`: a reader ever had to merge."""
+
+    strategy: str
+    write_amplification: float
+    read_amplification: float
+    most_runs: int
+    space_amplification: float
+    compactions: int
+    rewritten_bytes: int
+
+
+@dataclass(frozen=True)
+class LookupCost:
+    """One key in the biggest bucket: `files_read` at most, one a run whose range holds the key; `comparisons` of a binary search
+    in the first and last keys of each run's files, against `keys` without any order."""
+
+    partition: str
+    bucket: int
+    runs: int
+    files: int
+    keys: int
+    files_read: int
+    comparisons: int
+
+
+@dataclass(frozen=True)
+class LsmExplanation:
+    """`replayed`: the commits of the history, or, where none are left, the runs of today as if each were a commit.
+
+    `level_1_bytes`, `levels`: the leveled tree's first limit, and how many levels the biggest bucket needs. `next_compaction`:
+    what universal compaction does in the biggest bucket now, `next_rewrites` the bytes that it reads for that.
+    """
+
+    snapshot_id: int
+    replayed: str
+    commits: int
+    buckets: int
+    average_flush_bytes: int
+    biggest_bucket_bytes: int
+    trigger: int
+    fanout: int
+    level_1_bytes: int
+    levels: int
+    strategies: list[StrategyRow]
+    next_compaction: str
+    next_rewrites: int
+    next_rewrites_leveled: int
+    lookup: LookupCost
+
+
+def explain_lsm(context: TableContext, snapshot: Snapshot | None) -> LsmExplanation:
+    """UsageError for tables without a primary key, or without files."""
+    rows = lsm_rows(context, snapshot)
+    if snapshot is None or not rows:
+        raise UsageError("the table has no files", "there is nothing to explain yet", "write to it first")
+    states = {(partition_text(context, s.partition), s.bucket): s for s in bucket_files(context, snapshot).values()}
+    biggest = max(rows, key=lambda row: sum(run.size for run in row.runs))
+    workload, replayed = _workload(context, states)
+    flushes = [run.size for commit in workload.commits for runs in commit.flushed.values() for run in runs]
+    average = sum(flushes) // max(1, len(flushes))
+    trigger = context.options.compaction_trigger
+    level_1, size = max(1, trigger * average), sum(run.size for run in biggest.runs)
+    return LsmExplanation(
+        snapshot_id=snapshot.id,
+        replayed=replayed,
+        commits=len(workload.commits),
+        buckets=len(rows),
+        average_flush_bytes=average,
+        biggest_bucket_bytes=size,
+        trigger=trigger,
+        fanout=FANOUT,
+        level_1_bytes=level_1,
+        levels=1 + max(0, math.ceil(math.log(max(1, size / level_1), FANOUT))),
+        strategies=[
+            _strategy_row(UNIVERSAL, simulate(workload, context.options, local_hour)),
+            _strategy_row(LEVELED, simulate_leveled(workload, trigger, level_1)),
+        ],
+        next_compaction=biggest.would_compact if biggest.output_level is not None else f"none: {biggest.would_compact}",
+        next_rewrites=sum(run.size for run in biggest.runs if run.picked),
+        next_rewrites_leveled=_leveled_rewrite(biggest, trigger, level_1),
+        lookup=_lookup(biggest),
+    )
+
+
+def _workload(context: TableContext, states: Mapping[tuple[str, int], BucketFiles]) -> tuple[SimulatedWorkload[RunModel], str]:
+    history = history_workload(context)
+    if any(commit.flushed for commit in history.commits):
+        return history, HISTORY
+    commits: list[SimulatedCommit[RunModel]] = []
+    for place, state in states.items():
+        for run in reversed(sorted_runs(state.files, context.key_of)):
+            flushed: dict[Hashable, list[RunModel]] = {place: [run_model(context, run.files)]}
+            commits.append(SimulatedCommit[RunModel](0, flushed))
+    total = max(state.total_buckets for state in states.values())
+    return SimulatedWorkload(commits, functools.partial(merged_run, buckets=total)), RUNS
+
+
+def _leveled_rewrite(bucket: LsmRow, trigger: int, level_1: int) -> int:
+    """Level 0 with the share of level 1, once level 0 is full; the newest runs stand for level 0."""
+    level_0 = [run for run in bucket.runs if run.level == 0]
+    if len(level_0) < trigger:
+        return 0
+    rest = sum(run.size for run in bucket.runs if run.level)
+    return sum(run.size for run in level_0) + min(rest, level_1)
+
+
+def _strategy_row(strategy: str, result: SimulationResult) -> StrategyRow:
+    return StrategyRow(
+        strategy,
+        result.write_amplification,
+        result.read_amplification,
+        result.most_runs,
+        result.space_amplification,
+        result.compactions,
+        result.compacted_bytes,
+    )
+
+
+def _lookup(bucket: LsmRow) -> LookupCost:
+    return LookupCost(
+        partition=bucket.partition,
+        bucket=bucket.bucket,
+        runs=len(bucket.runs),
+        files=sum(run.files for run in bucket.runs),
+        keys=sum(run.rows for run in bucket.runs),
+        files_read=max(run.overlap for run in bucket.runs),
+        comparisons=sum(math.ceil(math.log2(run.files + 1)) for run in bucket.runs),
+    )

@@ -1,0 +1,266 @@
+"""Manifests and data files of a snapshot, decoded for people: partition, keys and statistics in canonical form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_cli.catalog.table import Table
+from paimon_cli.datatypes.binary_row import deserialize_row
+from paimon_cli.datatypes.canonical_json import canonical_json
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.partition_path import natural_order
+from paimon_cli.errors import DamagedFile, NotFound
+from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.inspect.partition_text import partition_text
+from paimon_cli.metadata.data_file import (
+    ADD,
+    EMPTY_ROW,
+    SOURCE_APPEND,
+    SOURCE_COMPACT,
+    ManifestEntry,
+    ManifestFileMeta,
+    SimpleStats,
+)
+from paimon_cli.metadata.snapshot import Snapshot
+
+SOURCE_NAMES = {SOURCE_APPEND: "APPEND", SOURCE_COMPACT: "COMPACT"}
+DELETION_VECTORS = "DELETION_VECTORS"
+
+
+@dataclass(frozen=True)
+class FileRow:
+    """One data file; sizes in bytes, `created` in epoch millis of the writer's wall clock, keys as lists of canonical values."""
+
+    partition: str
+    bucket: int
+    level: int
+    file: str
+    rows: int
+    delete_rows: int | None
+    size: int
+    min_key: list[Any]
+    max_key: list[Any]
+    min_seq: int
+    max_seq: int
+    source: str | None
+    schema_id: int
+    created: int | None
+    dv_cardinality: int | None
+
+
+@dataclass(frozen=True)
+class ColumnRange:
+    """Statistics of one column; `min` and `max` are None when unknown (or when all values are null)."""
+
+    column: str
+    min: Any
+    max: Any
+    null_count: int | None
+
+
+@dataclass(frozen=True)
+class FileDetails(FileRow):
+    """A file with its place and column statistics."""
+
+    path: str
+    total_buckets: int
+    extra_files: tuple[str, ...]
+    columns: tuple[ColumnRange, ...]
+
+
+@dataclass(frozen=True)
+class EntryRow(FileRow):
+    """One line of a manifest."""
+
+    kind: str
+    total_buckets: int
+
+
+@dataclass(frozen=True)
+class FileFilter:
+    """Which files are shown; None means all."""
+
+    partition: PartitionSpec | None = None
+    buckets: Sequence[int] | None = None
+    level: int | None = None
+
+    def keeps(self, entry: ManifestEntry) -> bool:
+        return (
+            (self.buckets is None or entry.bucket in self.buckets)
+            and (self.level is None or entry.file.level == self.level)
+            and (self.partition is None or self.partition.matches(entry.partition))
+        )
+
+
+def file_rows(context: TableContext, snapshot: Snapshot | None, chosen: FileFilter = FileFilter()) -> list[FileRow]:
+    """Live files by partition, bucket and level, the newest of a level first."""
+    if snapshot is None:
+        return []
+    entries = filter(chosen.keeps, context.manifests.live_entries(snapshot))
+    vectors = _vector_cardinalities(context, snapshot)
+    rows = [FileRow(**_columns(context, entry, vectors)) for entry in entries]
+    return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket, row.level, -row.max_seq, row.file))
+
+
+def file_details(context: TableContext, snapshot: Snapshot | None, name: str) -> FileDetails:
+    """One live file by name. NotFound when the snapshot does not hold it."""
+    live = [] if snapshot is None else context.manifests.live_entries(snapshot)
+    entries = [entry for entry in live if entry.file.file_name == name]
+    if snapshot is None or not entries:
+        where = "the table has no snapshot" if snapshot is None else f"snapshot {snapshot.id} does not hold it"
+        raise NotFound(f"no file {name}", where, f"paimon-cli files ls {context.layout.argument}")
+    entry = entries[0]
+    return FileDetails(
+        **_columns(context, entry, _vector_cardinalities(context, snapshot)),
+        path=context.data_file_path(entry.partition, entry.bucket, entry.file),
+        total_buckets=entry.total_buckets,
+        extra_files=entry.file.extra_files,
+        columns=_column_ranges(context, entry),
+    )
+
+
+def manifest_entries(context: TableContext, name: str) -> list[EntryRow]:
+    """All lines of one manifest, in its order. NotFound when there is no such file."""
+    if not context.storage.exists(context.layout.manifest(name)):
+        raise NotFound(f"no manifest {name}", hint=f"paimon-cli manifests ls {context.layout.argument}")
+    kind_names = {ADD: "ADD"}
+    return [
+        EntryRow(**_columns(context, entry, {}), kind=kind_names.get(entry.kind, "DELETE"), total_buckets=entry.total_buckets)
+        for entry in context.manifests.manifest(name)
+    ]
+
+
+def key_values(context: TableContext) -> Callable[[bytes, str], list[Any]]:
+    """Decoder of serialised keys into canonical values; the second argument names the file for a DamagedFile."""
+    types = context.schema.types_of(context.schema.trimmed_primary_keys)
+
+    def decode(key: bytes, file_name: str) -> list[Any]:
+        values = _decoded(key, types, file_name)
+        return [canonical_json(v, t) for v, t in zip(values, types, strict=True)]
+
+    return decode
+
+
+def _columns(context: TableContext, entry: ManifestEntry, vectors: dict[str, int]) -> dict[str, Any]:
+    file, decode = entry.file, key_values(context)
+    return {
+        "partition": partition_text(context, entry.partition),
+        "bucket": entry.bucket,
+        "level": file.level,
+        "file": file.file_name,
+        "rows": file.row_count,
+        "delete_rows": file.delete_row_count,
+        "size": file.file_size,
+        "min_key": decode(file.min_key, file.file_name),
+        "max_key": decode(file.max_key, file.file_name),
+        "min_seq": file.min_sequence_number,
+        "max_seq": file.max_sequence_number,
+        "source": SOURCE_NAMES.get(file.file_source) if file.file_source is not None else None,
+        "schema_id": file.schema_id,
+        "created": file.creation_time_millis,
+        "dv_cardinality": vectors.get(file.file_name),
+    }
+
+
+def _vector_cardinalities(context: TableContext, snapshot: Snapshot) -> dict[str, int]:
+    """Deleted positions of each data file that has a deletion vector; files of Java 0.9 do not say how many: left out."""
+    if snapshot.index_manifest is None:
+        return {}
+    return {
+        vector.data_file_name: vector.cardinality
+        for entry in context.manifests.index_manifest(snapshot.index_manifest)
+        if entry.index_file.index_type == DELETION_VECTORS
+        for vector in entry.index_file.deletion_vector_ranges or ()
+        if vector.cardinality is not None
+    }
+
+
+def _column_ranges(context: TableContext, entry: ManifestEntry) -> tuple[ColumnRange, ...]:
+    """Decoded value statistics, by the schema that the file was written with."""
+    file = entry.file
+    schema = context.schemas.get(file.schema_id)
+    names = file.value_stats_cols if file.value_stats_cols is not None else file.write_cols or schema.field_names
+    fields = schema.fields_of(names)
+    stats: SimpleStats = file.value_stats
+    if not fields or stats.min_values == EMPTY_ROW:
+        return ()
+    lows = _canonical(_decoded(stats.min_values, [f.type for f in fields], file.file_name), fields)
+    highs = _canonical(_decoded(stats.max_values, [f.type for f in fields], file.file_name), fields)
+    nulls = stats.null_counts or (None,) * len(fields)
+    return tuple(ColumnRange(f.name, low, high, null) for f, low, high, null in zip(fields, lows, highs, nulls, strict=True))
+
+
+def _canonical(values: tuple[Any, ...], fields: Sequence[DataField]) -> list[Any]:
+    return [canonical_json(v, f.type) for v, f in zip(values, fields, strict=True)]
+
+
+def _decoded(data: bytes, types: Sequence[Any], file_name: str) -> tuple[Any, ...]:
+    try:
+        return deserialize_row(data, types)
+    except ValueError as error:
+        raise DamagedFile(f"the manifest's key or statistics of {file_name} cannot be decoded", str(error)) from error
+
+
+BASE, DELTA, CHANGELOG, INDEX = "base", "delta", "changelog", "index"
+LISTS = (BASE, DELTA, CHANGELOG, INDEX)
+
+
+@dataclass(frozen=True)
+class ManifestRow:
+    """One manifest of the list `list`; bucket and level ranges are None when the writer did not say. For the index manifest,
+    `added` counts its index files."""
+
+    list: str
+    file: str
+    size: int
+    added: int
+    deleted: int
+    schema_id: int | None
+    min_bucket: int | None = None
+    max_bucket: int | None = None
+    min_level: int | None = None
+    max_level: int | None = None
+
+
+def manifest_rows(table: Table, snapshot: Snapshot | None, lists: Sequence[str] = LISTS) -> list[ManifestRow]:
+    """In the order in which a reader folds them: base, then delta."""
+    return [] if snapshot is None else [row for name in LISTS if name in lists for row in _rows_of(table, snapshot, name)]
+
+
+def _rows_of(table: Table, snapshot: Snapshot, name: str) -> Iterator[ManifestRow]:
+    if name == INDEX:
+        yield from _index_rows(table, snapshot.index_manifest)
+        return
+    list_names = {
+        BASE: snapshot.base_manifest_list,
+        DELTA: snapshot.delta_manifest_list,
+        CHANGELOG: snapshot.changelog_manifest_list,
+    }
+    list_name = list_names[name]
+    if list_name is not None:
+        yield from (_row(name, manifest) for manifest in table.manifests.manifest_list(list_name))
+
+
+def _row(list_name: str, manifest: ManifestFileMeta) -> ManifestRow:
+    return ManifestRow(
+        list=list_name,
+        file=manifest.file_name,
+        size=manifest.file_size,
+        added=manifest.num_added_files,
+        deleted=manifest.num_deleted_files,
+        schema_id=manifest.schema_id,
+        min_bucket=manifest.min_bucket,
+        max_bucket=manifest.max_bucket,
+        min_level=manifest.min_level,
+        max_level=manifest.max_level,
+    )
+
+
+def _index_rows(table: Table, name: str | None) -> Iterator[ManifestRow]:
+    if name is not None:
+        entries = table.manifests.index_manifest(name)
+        size = table.storage.file_size(table.layout.manifest(name))
+        yield ManifestRow(INDEX, name, size, added=len(entries), deleted=0, schema_id=None)

@@ -1,0 +1,123 @@
+"""Index files of a snapshot and the deletion vectors in them, as `indexes ls` and `dv ls` show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_cli.bucket.deletion_vectors import DELETION_VECTORS, load_vectors
+from paimon_cli.datatypes.partition_path import natural_order
+from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles
+from paimon_cli.inspect.partition_text import partition_text
+from paimon_cli.metadata.data_file import DataFileMeta, FileFilter, IndexManifestEntry
+from paimon_cli.metadata.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class IndexRow:
+    """One index file. `rows`: hashes of a hash index, vectors of a file of deletion vectors, as the index manifest says."""
+
+    partition: str
+    bucket: int
+    type: str
+    file: str
+    size: int
+    rows: int
+    vectors: int | None
+    path: str
+
+
+@dataclass(frozen=True)
+class VectorRow:
+    """The deletion vector of one data file: `deleted` of its `rows`, kept at bytes `offset` of `index_file`.
+
+    `level` and `rows` are None if the data file does not live, so that the vector dangles.
+    """
+
+    partition: str
+    bucket: int
+    level: int | None
+    file: str
+    rows: int | None
+    deleted: int
+    index_file: str
+    offset: int
+    length: int
+
+
+def index_rows(
+    context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Sequence[int] | None
+) -> list[IndexRow]:
+    """By partition, bucket and type."""
+    return sorted(
+        (_index_row(context, entry) for entry in _entries(context, snapshot, chosen, buckets)),
+        key=lambda row: (natural_order(row.partition), row.bucket, row.type, row.file),
+    )
+
+
+def vector_rows(
+    context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Sequence[int] | None
+) -> list[VectorRow]:
+    """By partition, bucket and data file. Index files are read only where their manifest does not count (Java 0.9)."""
+    entries = [e for e in _entries(context, snapshot, chosen, buckets) if e.index_file.index_type == DELETION_VECTORS]
+    if snapshot is None or not entries:
+        return []
+    wanted = FileFilter({e.partition for e in entries}.__contains__, {e.bucket for e in entries})
+    living = context.manifests.live_entries(snapshot, wanted)
+    files = {(entry.partition, entry.bucket, entry.file.file_name): entry.file for entry in living}
+    rows = [row for entry in entries for row in _vector_rows(context, entry, files)]
+    return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket, row.file))
+
+
+def _entries(
+    context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Sequence[int] | None
+) -> list[IndexManifestEntry]:
+    entries = [] if snapshot is None else context.manifests.index_entries(snapshot)
+    return [
+        entry
+        for entry in entries
+        if (chosen is None or chosen.matches(entry.partition)) and (buckets is None or entry.bucket in buckets)
+    ]
+
+
+def _index_row(context: TableContext, entry: IndexManifestEntry) -> IndexRow:
+    file = entry.index_file
+    return IndexRow(
+        partition=partition_text(context, entry.partition),
+        bucket=entry.bucket,
+        type=file.index_type,
+        file=file.file_name,
+        size=file.file_size,
+        rows=file.row_count,
+        vectors=None if file.deletion_vector_ranges is None else len(file.deletion_vector_ranges),
+        path=file.external_path or context.layout.index(file.file_name),
+    )
+
+
+def _vector_rows(
+    context: TableContext, entry: IndexManifestEntry, files: dict[tuple[bytes, int, str], DataFileMeta]
+) -> list[VectorRow]:
+    listed = entry.index_file.deletion_vector_ranges or ()
+    counts = {vector.data_file_name: vector.cardinality for vector in listed}
+    if None in counts.values():
+        vectors = load_vectors(context, BucketFiles(entry.partition, entry.bucket, 0, (), (entry.index_file,)))
+        counts = {name: len(vector.positions) for name, vector in vectors.by_file.items()}
+    rows = []
+    for vector in listed:
+        file = files.get((entry.partition, entry.bucket, vector.data_file_name))
+        rows.append(
+            VectorRow(
+                partition=partition_text(context, entry.partition),
+                bucket=entry.bucket,
+                level=None if file is None else file.level,
+                file=vector.data_file_name,
+                rows=None if file is None else file.row_count,
+                deleted=counts[vector.data_file_name] or 0,
+                index_file=entry.index_file.file_name,
+                offset=vector.offset,
+                length=vector.length,
+            )
+        )
+    return rows

@@ -1,0 +1,122 @@
+"""What keeps two commits of a table apart, and who holds the commit lock, where there is one."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paimon_cli.catalog.table_location import TableLocation, Warehouse
+from paimon_cli.errors import NotFound, Refused, UsageError
+from paimon_cli.storage.catalog_options import LockSettings, lock_id, lock_settings
+from paimon_cli.storage.commit_lock import break_lock, held_locks
+from paimon_cli.storage.guarded_storage import GuardedStorage, PublishMethod
+from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage_for_url import storage_for_url
+
+if TYPE_CHECKING:
+    from paimon_cli.storage.lock_table import HeldLock
+
+PUT_IF_ABSENT, LOCK, UNSAFE = "put-if-absent", "lock", "unsafe"
+MEANING = {
+    PUT_IF_ABSENT: "the storage creates a snapshot file only if it does not exist; no lock is needed",
+    LOCK: "a writer publishes its snapshot while it holds a row of paimon_distributed_locks",
+    UNSAFE: "the storage cannot create a file exclusively, and the catalog has no lock: commits are refused (exit 7)",
+}
+"""How commits are kept apart, and what that means."""
+
+
+@dataclass(frozen=True)
+class LockRow:
+    """A table, a warehouse (None if it has no name), or a row of the lock table. The fields from `holder` on are None where
+    nobody holds the lock; `holder` also where it left no name, as older Java does. Times by the database's clock."""
+
+    table: str | None
+    mechanism: str
+    lock_id: str | None = None
+    is_held: bool = False
+    holder: str | None = None
+    age_seconds: float | None = None
+    expires_in_seconds: float | None = None
+    is_expired: bool | None = None
+
+
+@dataclass(frozen=True)
+class LockReport:
+    """`has_lock_table`: whether the database has one; None without a database."""
+
+    mechanism: str
+    rows: list[LockRow]
+    has_lock_table: bool | None = None
+
+
+def table_lock(location: TableLocation, storage: Storage, root: str) -> LockReport:
+    """One row: the table, with the holder of its lock if it has any."""
+    settings = lock_settings(location.storage_options)
+    if settings is None:
+        mechanism = _mechanism(storage)
+        return LockReport(mechanism, [LockRow(location.name, mechanism)])
+    name = lock_id(settings, root)
+    held = held_locks(settings, name)
+    rows = [_row(location.name, lock) for lock in held or ()]
+    return LockReport(LOCK, rows or [LockRow(location.name, LOCK, name)], held is not None)
+
+
+def warehouse_locks(warehouse: Warehouse) -> LockReport:
+    """The locks that are held now in the catalog's database, other catalogs left out; if none, one row for the warehouse."""
+    settings = lock_settings(warehouse.storage_options)
+    if settings is None:
+        if warehouse.url is None:
+            why = "neither a table, a warehouse nor the database of a lock is given"
+            raise UsageError("there are no locks to list", why, "name a TABLE, or pass --warehouse URI")
+        storage, _ = storage_for_url(warehouse.url, warehouse.storage_options)
+        mechanism = _mechanism(storage)
+        return LockReport(mechanism, [LockRow(warehouse.url, mechanism)])
+    held, prefix = held_locks(settings), f"{settings.catalog_key}."
+    ours = [lock for lock in held or () if lock.lock_id.startswith(prefix)]
+    rows = [_row(lock.lock_id.removeprefix(prefix), lock) for lock in ours]
+    return LockReport(LOCK, rows or [LockRow(warehouse.url, LOCK)], held is not None)
+
+
+def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = False) -> tuple[LockSettings, HeldLock]:
+    """The lock of a table that somebody holds; `Refused` while it is valid, unless that is asked for.
+
+    UsageError when the table has no lock, NotFound when nobody holds it.
+    """
+    settings = lock_settings(location.storage_options)
+    if settings is None:
+        hint = f"paimon-cli locks ls {shlex.quote(location.url)}"
+        raise UsageError(f"{location.name} has no commit lock", "neither lock.enabled nor metastore=jdbc is set", hint)
+    held = held_locks(settings, lock_id(settings, root))
+    if not held:
+        raise NotFound(f"nobody holds the lock of {location.name}", f"{lock_id(settings, root)} has no row in the database")
+    (lock,) = held
+    if not lock.is_expired and not even_if_valid:
+        raise Refused(
+            f"the lock {lock.lock_id} is still valid",
+            "its holder may be publishing a snapshot now, which a second writer could overwrite",
+            f"it expires in {lock.life_seconds - lock.age_seconds:.0f} s; pass --even-if-valid if the holder is certainly dead",
+        )
+    return settings, lock
+
+
+def break_held_lock(location: TableLocation, settings: LockSettings, lock: HeldLock) -> LockRow:
+    """Remove the lock's row, if it is still that of the same holder; what was removed."""
+    if not break_lock(settings, lock):
+        raise NotFound(f"nobody holds the lock of {location.name} any more", "it was released or taken over just now")
+    return _row(location.name, lock)
+
+
+def _mechanism(storage: Storage) -> str:
+    """Without a lock. Stores that have to be tried are tried."""
+    if not isinstance(storage, GuardedStorage):
+        return PUT_IF_ABSENT
+    try:
+        return PUT_IF_ABSENT if storage.publish_method() is PublishMethod.PRIMITIVE else UNSAFE
+    except Refused:
+        return UNSAFE
+
+
+def _row(table: str, lock: HeldLock) -> LockRow:
+    left = lock.life_seconds - lock.age_seconds
+    return LockRow(table, LOCK, lock.lock_id, True, lock.owner, lock.age_seconds, left, lock.is_expired)

@@ -1,0 +1,283 @@
+"""Partitions and buckets with their totals, and the LSM tree of each bucket: runs newest first, their cost, the next pick."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, Decision, plan_bucket, why_not_compactable
+from paimon_cli.datatypes.key_order import Key
+from paimon_cli.datatypes.partition_path import natural_order
+from paimon_cli.errors import UsageError
+from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.table_state import BucketFiles, bucket_files, expect_buckets
+from paimon_cli.inspect.compaction_report import percent_above
+from paimon_cli.inspect.file_report import key_values
+from paimon_cli.inspect.partition_text import partition_text
+from paimon_cli.lsm.sorted_runs import KeyOf, SortedRun, highest_level, sorted_runs
+from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, FileFilter
+from paimon_cli.metadata.snapshot import COMPACT, Snapshot
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.storage.clock_and_names import moment_of_wall_clock
+
+
+@dataclass(frozen=True)
+class BucketRow:
+    """One bucket; `rows` are unmerged, `delete_rows` is None when a file does not say, `sorted_runs` as a reader must merge."""
+
+    partition: str
+    bucket: int
+    total_buckets: int
+    files: int
+    rows: int
+    delete_rows: int | None
+    size: int
+    sorted_runs: int
+    max_level: int
+    max_seq: int
+    updated: int | None
+
+
+@dataclass(frozen=True)
+class PartitionRow:
+    """One partition, sums over its buckets; `updated`: newest file, epoch millis of the writer's wall clock."""
+
+    partition: str
+    buckets: int
+    files: int
+    rows: int
+    size: int
+    updated: int | None
+
+
+def bucket_rows(context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None) -> list[BucketRow]:
+    """By partition and bucket."""
+    wanted = FileFilter(None if partition is None else partition.matches)
+    states = bucket_files(context, snapshot, wanted).values()
+    return sorted((_bucket_row(context, state) for state in states), key=lambda row: (natural_order(row.partition), row.bucket))
+
+
+def partition_rows(context: TableContext, snapshot: Snapshot | None) -> list[PartitionRow]:
+    """By partition; partitions without files do not exist."""
+    groups: dict[str, list[BucketRow]] = defaultdict(list)
+    for row in bucket_rows(context, snapshot):
+        groups[row.partition].append(row)
+    return [
+        PartitionRow(
+            partition=partition,
+            buckets=len(rows),
+            files=sum(row.files for row in rows),
+            rows=sum(row.rows for row in rows),
+            size=sum(row.size for row in rows),
+            updated=_newest(row.updated for row in rows),
+        )
+        for partition, rows in groups.items()
+    ]
+
+
+def _bucket_row(context: TableContext, state: BucketFiles) -> BucketRow:
+    files = state.files
+    return BucketRow(
+        partition=partition_text(context, state.partition),
+        bucket=state.bucket,
+        total_buckets=state.total_buckets,
+        files=len(files),
+        rows=sum(file.row_count for file in files),
+        delete_rows=_delete_rows(files),
+        size=sum(file.file_size for file in files),
+        sorted_runs=sum(file.level == 0 for file in files) + len({file.level for file in files} - {0}),
+        max_level=max((file.level for file in files), default=0),
+        max_seq=max((file.max_sequence_number for file in files), default=0),
+        updated=_newest(file.creation_time_millis for file in files),
+    )
+
+
+def _delete_rows(files: Iterable[DataFileMeta]) -> int | None:
+    counts = [file.delete_row_count for file in files]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def _newest(times: Iterable[int | None]) -> int | None:
+    return max((time for time in times if time is not None), default=None)
+
+
+ZONES_MILLIS = 86_400_000
+"""Creation times are local times of the writer's zone: they may be off by so much."""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One sorted run, 1 the newest. `overlap`: runs whose key range meets it, itself included; `span`: where the run begins and
+    ends in the bucket's key range, from 0 to 1; `picked`: the next compaction would take it."""
+
+    run: int
+    level: int
+    files: int
+    size: int
+    rows: int
+    delete_rows: int | None
+    min_key: list[Any]
+    max_key: list[Any]
+    overlap: int
+    span: tuple[float, float]
+    picked: bool
+
+
+@dataclass(frozen=True)
+class LsmRow:
+    """One bucket. `space_amplification_percent`: bytes above the oldest run against that run's, `space_limit_percent` what is
+    allowed; `last_full`: epoch millis of the last compaction of all runs, `last_full_snapshot` the snapshot that brought it.
+    If that one has expired, it is None, and the time is that of the top run's newest file. `deletion_vector_rows`: rows marked
+    deleted; `would_compact` says what the universal compaction's triggers would do now, or why nothing. `not_supported`: why this
+    version compacts no bucket of the table; None if it does."""
+
+    partition: str
+    bucket: int
+    snapshot_id: int
+    levels: int
+    compaction_trigger: int
+    stop_trigger: int
+    read_amplification: int
+    space_amplification_percent: int
+    space_limit_percent: int
+    deletion_vector_rows: int
+    last_full: int | None
+    last_full_snapshot: int | None
+    would_compact: str
+    output_level: int | None
+    not_supported: str | None
+    runs: tuple[RunRow, ...]
+
+
+def lsm_rows(
+    context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None, buckets: Sequence[int] | None = None
+) -> list[LsmRow]:
+    """By partition and bucket. UsageError for tables without a primary key: their files are not merged."""
+    if not context.schema.primary_keys:
+        raise UsageError(
+            "the table has no primary key",
+            "files of an append table do not form an LSM tree",
+            f"paimon-cli files ls {context.layout.argument}",
+        )
+    if snapshot is None:
+        return []
+    wanted = FileFilter(None if partition is None else partition.matches, buckets or None)
+    states = list(bucket_files(context, snapshot, wanted).values())
+    if buckets and not set(buckets) <= {state.bucket for state in states}:
+        expect_buckets(context, buckets, bucket_files(context, snapshot).values())
+    full = last_full_compactions(context, snapshot, states)
+    refusal = why_not_compactable(context)
+    rows = (_lsm_row(context, state, snapshot.id, full.get(state.bucket_id), refusal) for state in states)
+    return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket))
+
+
+@dataclass(frozen=True)
+class LastFull:
+    """When all runs of a bucket were last compacted together; `snapshot_id` is None where only the files tell."""
+
+    millis: int
+    snapshot_id: int | None
+
+
+def last_full_compactions(context: TableContext, snapshot: Snapshot, states: Sequence[BucketFiles]) -> dict[BucketId, LastFull]:
+    """By partition and bucket, for those that have a run above level 0.
+
+    A compaction reaches the level of the oldest run only by taking that run along, so the last COMPACT snapshot that added a file
+    there made it. A snapshot that is older than the run's newest file did not: the search through the history ends there.
+    """
+    top = {state.bucket_id: highest_level(state.files) for state in states}
+    from_files = {
+        state.bucket_id: LastFull(_newest_of_level(state, highest_level(state.files)), None)
+        for state in states
+        if highest_level(state.files)
+    }
+    found: dict[BucketId, LastFull] = {}
+    for past in context.snapshots.newest_first():
+        sought = from_files.keys() - found.keys()
+        if all(from_files[bucket_id].millis > past.time_millis + ZONES_MILLIS for bucket_id in sought):
+            break
+        if past.commit_kind != COMPACT or past.id > snapshot.id:
+            continue
+        for entry in context.manifests.delta_entries(past):
+            bucket_id = entry.bucket_id
+            if entry.kind == ADD and bucket_id in sought and entry.file.level == top[bucket_id]:
+                found[bucket_id] = LastFull(past.time_millis, past.id)
+    return from_files | found
+
+
+def _newest_of_level(state: BucketFiles, level: int) -> int:
+    return max(moment_of_wall_clock(file.creation_time_millis or 0) for file in state.files if file.level == level)
+
+
+def _lsm_row(context: TableContext, state: BucketFiles, snapshot_id: int, full: LastFull | None, refusal: str | None) -> LsmRow:
+    key_of = context.key_of
+    runs = sorted_runs(() if state.bucket == POSTPONE_BUCKET else state.files, key_of)
+    plan = None if refusal is not None else plan_bucket(context, state, MINOR_STRATEGY, snapshot_id)
+    picked = plan.runs_before - plan.runs_after + 1 if isinstance(plan, CompactionTask) else 0
+    oldest, highest = (runs[-1].size, runs[-1].level) if runs else (0, 0)
+    return LsmRow(
+        partition=partition_text(context, state.partition),
+        bucket=state.bucket,
+        snapshot_id=snapshot_id,
+        levels=max(context.options.num_levels, highest + 1),
+        compaction_trigger=context.options.compaction_trigger,
+        stop_trigger=context.options.stop_trigger,
+        read_amplification=len(runs),
+        space_amplification_percent=percent_above(sum(run.size for run in runs), oldest),
+        space_limit_percent=context.options.max_size_amplification_percent,
+        deletion_vector_rows=sum(r.cardinality or 0 for index in state.index_files for r in index.deletion_vector_ranges or ()),
+        last_full=None if full is None else full.millis,
+        last_full_snapshot=None if full is None else full.snapshot_id,
+        would_compact=_next_compaction(plan, refusal),
+        output_level=plan.output_level if isinstance(plan, CompactionTask) else None,
+        not_supported=refusal,
+        runs=_run_rows(context, runs, key_of, picked),
+    )
+
+
+def _next_compaction(plan: Decision | None, refusal: str | None) -> str:
+    if plan is None:
+        return f"this version does not compact the table: {refusal}"
+    return f"{plan.reason} ({plan.arithmetic})" if isinstance(plan, CompactionTask) else plan.reason
+
+
+def _run_rows(context: TableContext, runs: Sequence[SortedRun], key_of: KeyOf, picked: int) -> tuple[RunRow, ...]:
+    if not runs:
+        return ()
+    decode = key_values(context)
+    ranges = [(key_of(run.files[0].min_key), key_of(run.files[-1].max_key)) for run in runs]
+    places = _places(ranges)
+    return tuple(
+        RunRow(
+            run=number,
+            level=run.level,
+            files=len(run.files),
+            size=run.size,
+            rows=run.row_count,
+            delete_rows=_delete_rows_of_run(run),
+            min_key=decode(run.files[0].min_key, run.files[0].file_name),
+            max_key=decode(run.files[-1].max_key, run.files[-1].file_name),
+            overlap=sum(low <= ranges[number - 1][1] and high >= ranges[number - 1][0] for low, high in ranges),
+            span=(places[ranges[number - 1][0]], places[ranges[number - 1][1]]),
+            picked=number <= picked,
+        )
+        for number, run in enumerate(runs, start=1)
+    )
+
+
+def _places(ranges: Sequence[tuple[Key, Key]]) -> dict[Key, float]:
+    """Each end of a run between 0 and 1: by value when the first key column is a number that differs, else by rank."""
+    ends = sorted({end for pair in ranges for end in pair})
+    first, last = ends[0][0], ends[-1][0]
+    if all(isinstance(end[0], (int, Decimal)) for end in ends) and first != last:
+        return {end: float(end[0] - first) / float(last - first) for end in ends}
+    return {end: rank / max(1, len(ends) - 1) for rank, end in enumerate(ends)}
+
+
+def _delete_rows_of_run(run: SortedRun) -> int | None:
+    counts = [file.delete_row_count for file in run.files]
+    return None if None in counts else sum(count or 0 for count in counts)

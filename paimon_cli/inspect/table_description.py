@@ -1,0 +1,119 @@
+"""One table on one screen: columns, keys, options, what it holds, its versions, and whether anything should be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paimon_cli.catalog.table import Table
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.inspect.doctor_rules import RULES, Patient, no_file_is_left_over
+from paimon_cli.inspect.lsm_report import BucketRow, bucket_rows
+from paimon_cli.metadata.table_schema import TableSchema
+
+
+@dataclass(frozen=True)
+class ColumnRow:
+    """One column; `key`: its part in the keys (`primary`, `partition`, both, or empty)."""
+
+    name: str
+    type: str
+    key: str
+    default: str | None
+    comment: str | None
+
+
+@dataclass(frozen=True)
+class HealthFinding:
+    """Something that should be done, and the command for it."""
+
+    code: str
+    severity: str
+    finding: str
+    command: str
+
+
+@dataclass(frozen=True)
+class TableDescription:
+    """A table at its latest snapshot. `records` are counted before merging, `size` in bytes, times in epoch millis.
+
+    `sorted_runs`: of the bucket that has most; None for tables without a primary key.
+    """
+
+    path: str
+    branch: str
+    comment: str | None
+    primary_keys: tuple[str, ...]
+    partition_keys: tuple[str, ...]
+    bucket: str
+    merge_engine: str | None
+    schema_id: int
+    columns: tuple[ColumnRow, ...]
+    options: Mapping[str, str]
+    snapshot_id: int | None
+    time: int | None
+    snapshots: int
+    earliest_snapshot_id: int | None
+    tags: tuple[str, ...]
+    branches: tuple[str, ...]
+    partitions: int
+    buckets: int
+    files: int
+    records: int
+    size: int
+    sorted_runs: int | None
+    health: tuple[HealthFinding, ...]
+
+
+def describe_table(table: Table) -> TableDescription:
+    """Reads the schema, the latest snapshot and its manifests; no data file is opened."""
+    schema, snapshot, ids = table.schemas.latest(), table.snapshots.latest(), table.snapshots.ids()
+    buckets = bucket_rows(table.context, snapshot)
+    return TableDescription(
+        path=table.url,
+        branch=table.branch,
+        comment=schema.comment or None,
+        primary_keys=schema.primary_keys,
+        partition_keys=schema.partition_keys,
+        bucket=schema.options.get("bucket", "-1"),
+        merge_engine=schema.options.get("merge-engine", "deduplicate") if schema.primary_keys else None,
+        schema_id=schema.id,
+        columns=_columns(schema),
+        options=schema.options,
+        snapshot_id=None if snapshot is None else snapshot.id,
+        time=None if snapshot is None else snapshot.time_millis,
+        snapshots=len(ids),
+        earliest_snapshot_id=ids[0] if ids else None,
+        tags=tuple(table.tags.names()),
+        branches=tuple(table.branches.names()),
+        partitions=len({bucket.partition for bucket in buckets}),
+        buckets=len(buckets),
+        files=sum(bucket.files for bucket in buckets),
+        records=sum(bucket.rows for bucket in buckets),
+        size=sum(bucket.size for bucket in buckets),
+        sorted_runs=_most_runs(buckets) if schema.primary_keys else None,
+        health=tuple(_health(table)),
+    )
+
+
+def _columns(schema: TableSchema) -> tuple[ColumnRow, ...]:
+    keys = {"primary": schema.primary_keys, "partition": schema.partition_keys}
+
+    def part_in_keys(name: str) -> str:
+        return ", ".join(kind for kind, names in keys.items() if name in names)
+
+    return tuple(
+        ColumnRow(field.name, type_to_sql(field.type), part_in_keys(field.name), field.default_value, field.description)
+        for field in schema.fields
+    )
+
+
+def _most_runs(buckets: list[BucketRow]) -> int:
+    return max((bucket.sorted_runs for bucket in buckets), default=0)
+
+
+def _health(table: Table) -> list[HealthFinding]:
+    """What `doctor` says of the table from its metadata; the search for orphans, which lists every directory, is left to it."""
+    patient = Patient(table.context, table.layout.argument)
+    found = [finding for rule in RULES if rule is not no_file_is_left_over for finding in rule(patient)]
+    return [HealthFinding(item.code, item.severity, item.message, item.command) for item in found]

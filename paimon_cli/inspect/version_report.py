@@ -1,0 +1,169 @@
+"""Snapshots, tags and branches of a table, with what their manifest lists add to them (FORMAT.md, section 13.2)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from paimon_cli.catalog.table import Table
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.metadata.tag import Tag
+
+
+@dataclass(frozen=True)
+class TagRow:
+    """One tag; `time` in epoch millis, `created` the writer's wall clock, `time_retained` in seconds (None: no limit)."""
+
+    name: str
+    snapshot_id: int
+    schema_id: int
+    time: int
+    total_record_count: int | None
+    created: int | None
+    time_retained: float | None
+
+
+def tag_rows(table: Table) -> list[TagRow]:
+    """All tags by snapshot, then name."""
+    rows = [_row(name, tag) for name, tag in table.tags.all().items()]
+    return sorted(rows, key=lambda row: (row.snapshot_id, row.name))
+
+
+def read_tag(table: Table, name: str) -> TagRow:
+    """NotFound when there is no such tag."""
+    return _row(name, table.tags.get(name))
+
+
+def tags_by_snapshot(table: Table) -> Mapping[int, tuple[str, ...]]:
+    """The names of the tags of each snapshot id."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for row in tag_rows(table):
+        found[row.snapshot_id].append(row.name)
+    return {snapshot_id: tuple(names) for snapshot_id, names in found.items()}
+
+
+def _row(name: str, tag: Tag) -> TagRow:
+    snapshot = tag.snapshot
+    return TagRow(
+        name=name,
+        snapshot_id=snapshot.id,
+        schema_id=snapshot.schema_id,
+        time=snapshot.time_millis,
+        total_record_count=snapshot.total_record_count,
+        created=tag.created_millis,
+        time_retained=None if tag.retained_millis is None else tag.retained_millis / 1000,
+    )
+
+
+@dataclass(frozen=True)
+class SnapshotRow:
+    """One snapshot; `time` in epoch millis, `files_added` and `files_deleted` counted by the delta manifest list."""
+
+    id: int
+    kind: str
+    time: int
+    commit_user: str
+    commit_identifier: int
+    schema_id: int
+    delta_record_count: int | None
+    total_record_count: int | None
+    files_added: int
+    files_deleted: int
+    watermark: int | None
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SnapshotDetails(SnapshotRow):
+    """A snapshot with the files it names. `attempts`, `duration_ms`: of paimon-cli's commits, None of others'."""
+
+    base_manifest_list: str
+    delta_manifest_list: str
+    changelog_manifest_list: str | None
+    index_manifest: str | None
+    changelog_record_count: int | None
+    statistics: str | None
+    attempts: int | None
+    duration_ms: int | None
+    properties: Mapping[str, str] | None
+    uuid: str | None
+    version: int | None
+
+
+def snapshot_rows(table: Table, limit: int | None = None, kind: str | None = None, user: str | None = None) -> list[SnapshotRow]:
+    """Newest first; the manifest lists of the chosen ones only are read."""
+    chosen = (s for s in table.snapshots.newest_first() if kind in (None, s.commit_kind) and user in (None, s.commit_user))
+    tags = tags_by_snapshot(table)
+    return [SnapshotRow(**_columns(table, snapshot, tags)) for snapshot in islice(chosen, limit)]
+
+
+def snapshot_details(table: Table, snapshot: Snapshot) -> SnapshotDetails:
+    return SnapshotDetails(
+        **_columns(table, snapshot, tags_by_snapshot(table)),
+        base_manifest_list=snapshot.base_manifest_list,
+        delta_manifest_list=snapshot.delta_manifest_list,
+        changelog_manifest_list=snapshot.changelog_manifest_list,
+        index_manifest=snapshot.index_manifest,
+        changelog_record_count=snapshot.changelog_record_count,
+        statistics=snapshot.statistics,
+        attempts=snapshot.commit_attempts,
+        duration_ms=snapshot.commit_duration_millis,
+        properties=snapshot.properties,
+        uuid=snapshot.uuid,
+        version=snapshot.version,
+    )
+
+
+def _columns(table: Table, snapshot: Snapshot, tags: Mapping[int, tuple[str, ...]]) -> dict[str, Any]:
+    delta = table.manifests.manifest_list(snapshot.delta_manifest_list)
+    return {
+        "id": snapshot.id,
+        "kind": snapshot.commit_kind,
+        "time": snapshot.time_millis,
+        "commit_user": snapshot.commit_user,
+        "commit_identifier": snapshot.commit_identifier,
+        "schema_id": snapshot.schema_id,
+        "delta_record_count": snapshot.delta_record_count,
+        "total_record_count": snapshot.total_record_count,
+        "files_added": sum(manifest.num_added_files for manifest in delta),
+        "files_deleted": sum(manifest.num_deleted_files for manifest in delta),
+        "watermark": snapshot.watermark,
+        "tags": tags.get(snapshot.id, ()),
+    }
+
+
+@dataclass(frozen=True)
+class BranchRow:
+    """`time`: of the latest snapshot, in epoch millis; ids are None for a branch that nothing was committed to."""
+
+    name: str
+    first_snapshot: int | None
+    latest_snapshot: int | None
+    schema_id: int | None
+    time: int | None
+    total_record_count: int | None
+
+
+def branch_rows(table: Table) -> list[BranchRow]:
+    """Main first, then by name."""
+    return [branch_row(table, name) for name in (MAIN_BRANCH, *table.branches.names())]
+
+
+def branch_row(table: Table, name: str) -> BranchRow:
+    layout = table.layout.of_branch(name)
+    snapshots = SnapshotHistory(table.storage, layout)
+    latest = snapshots.latest()
+    return BranchRow(
+        name,
+        snapshots.earliest_id(),
+        None if latest is None else latest.id,
+        SchemaHistory(table.storage, layout).latest_id(),
+        None if latest is None else latest.time_millis,
+        None if latest is None else latest.total_record_count,
+    )

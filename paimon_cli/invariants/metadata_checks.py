@@ -1,0 +1,169 @@
+"""Checks by metadata alone: manifests against their lists, entries by themselves, and the LSM tree of each bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from paimon_cli.invariants.history_walk import ReadManifest, WalkedVersion
+from paimon_cli.invariants.version import Version
+from paimon_cli.invariants.violation import Violation
+from paimon_cli.metadata.data_file import ADD, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.partition_range import PartitionRange
+from paimon_cli.metadata.snapshot import OVERWRITE
+from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+
+MOST_LEVELS = 1000
+"""Levels come from `num-levels`, which may have been changed: only what no table can have is wrong."""
+
+
+def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]:
+    """PV018 and PV019: readers skip manifests, and the search for DELETE entries, by what the manifest list records of them."""
+    for manifest in version.new_manifests:
+        path = version.context.layout.manifest(manifest.meta.file_name)
+        added = int((manifest.table.numbers("kinds") == ADD).sum())
+        found, said = (added, len(manifest.table) - added), (manifest.meta.num_added_files, manifest.meta.num_deleted_files)
+        if found != said:
+            yield Violation("PV018", path, f"adds {found[0]} and deletes {found[1]} files, its list says {said[0]} and {said[1]}")
+        if outside := _outside_of_range(version, manifest):
+            yield Violation("PV019", path, outside)
+
+
+def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
+    meta, table = manifest.meta, manifest.table
+    if not len(table):
+        return ""
+    for name, least, greatest, column in (
+        ("buckets", meta.min_bucket, meta.max_bucket, "buckets"),
+        ("levels", meta.min_level, meta.max_level, "levels"),
+        ("schemas", None, meta.schema_id, "schema_ids"),
+    ):
+        low, high = int(table.numbers(column).min()), int(table.numbers(column).max())
+        if (least is not None and low < least) or (greatest is not None and high > greatest):
+            return f"holds {name} {low} to {high}, its list says {least} to {greatest}"
+    types = version.context.partition_types
+    known = PartitionRange.of(meta.partition_stats, types) if types else None
+    for partition in table.partitions:
+        if known is not None and not known.may_hold(version.context.partition_values(partition)):
+            return f"holds partition {version.context.partition_path_of(partition)}, outside the range in its list"
+    return ""
+
+
+def places_can_be(version: Version) -> Iterator[Violation]:
+    """PV024."""
+    postponed = version.context.options.bucket == POSTPONE_BUCKET
+    for entry in version.fresh:
+        total, low = entry.total_buckets, POSTPONE_BUCKET if postponed else 0
+        if entry.bucket < low or entry.bucket == -1 or 0 < total <= entry.bucket:
+            yield Violation("PV024", version.path, f"has bucket {entry.bucket} of {total}: {version.label(entry)}")
+        if not 0 <= entry.file.level < MOST_LEVELS:
+            yield Violation("PV024", version.path, f"has a file at level {entry.file.level}: {version.label(entry)}")
+
+
+def files_can_be(version: Version) -> Iterator[Violation]:
+    """PV026: what is wrong by itself, whatever the file holds."""
+    for entry in version.fresh:
+        why = _impossible(entry.file)
+        if why:
+            yield Violation("PV026", version.path, f"{version.label(entry)}: {why}")
+
+
+def _impossible(file: DataFileMeta) -> str:
+    if file.row_count < 0 or file.file_size < 0:
+        return f"{file.row_count} rows in {file.file_size} bytes"
+    if file.delete_row_count is not None and not 0 <= file.delete_row_count <= file.row_count:
+        return f"{file.delete_row_count} retractions in {file.row_count} rows"
+    if file.row_count and file.min_sequence_number > file.max_sequence_number:
+        return f"sequence numbers from {file.min_sequence_number} to {file.max_sequence_number}"
+    return ""
+
+
+def files_lie_inside(version: Version) -> Iterator[Violation]:
+    """PV028: other locations occur only in tables with external paths, which are not supported."""
+    for entry in version.fresh:
+        if entry.file.external_path is not None:
+            yield Violation("PV028", version.path, f"{entry.file.file_name} has the external path {entry.file.external_path!r}")
+    for index in version.index_entries:
+        if index.index_file.external_path is not None:
+            what = index.index_file
+            yield Violation("PV028", version.path, f"{what.file_name} has the external path {what.external_path!r}")
+
+
+def files_live_once(version: Version) -> Iterator[Violation]:
+    """PV029. The same file at two levels, or with two lists of extra files, shows its rows twice."""
+    for bucket_id in version.changed_buckets:
+        seen: set[str] = set()
+        for entry in version.at(bucket_id):
+            if entry.file.file_name in seen:
+                yield Violation("PV029", version.bucket_directory(bucket_id), f"holds {entry.file.file_name} twice")
+            seen.add(entry.file.file_name)
+
+
+def levels_are_disjoint(version: Version) -> Iterator[Violation]:
+    """PV020. Levels above 0 are sorted runs: their files meet no key twice."""
+    if not version.context.schema.primary_keys:
+        return
+    key_of = version.context.key_of
+    for bucket_id in version.changed_buckets:
+        levels: dict[int, list[ManifestEntry]] = {}
+        for entry in version.at(bucket_id):
+            if entry.file.level > 0:
+                levels.setdefault(entry.file.level, []).append(entry)
+        for level, files in levels.items():
+            if len(files) < 2:
+                continue
+            ordered = sorted((key_of(e.file.min_key), key_of(e.file.max_key), e.file.file_name) for e in files)
+            for (_, reach, left), (low, _, right) in pairwise(ordered):
+                if low <= reach:
+                    yield Violation("PV020", version.bucket_directory(bucket_id), f"level {level}: {left} and {right} share keys")
+
+
+def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
+    """PV021."""
+    if not version.context.schema.primary_keys:
+        return
+    for entry in version.fresh:
+        if not entry.is_postponed and version.context.key_of(entry.file.min_key) > version.context.key_of(entry.file.max_key):
+            yield Violation("PV021", version.file_path(entry), "its least key is greater than its greatest")
+
+
+def bucket_counts_agree(version: Version) -> Iterator[Violation]:
+    """PV022. Two counts in one partition: keys are looked for in the wrong bucket."""
+    for partition, found in version.bucket_counts().items():
+        if len(found) > 1:
+            where = version.context.layout.root + "/" + version.context.partition_path_of(partition)
+            listed = " and ".join(map(str, sorted(found)))
+            yield Violation("PV022", where.rstrip("/"), f"holds files written for {listed} buckets")
+
+
+def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violation]:
+    """PV023, merge disorder: new rows do not beat the rows of keys that were committed before, by their sequence numbers.
+
+    It comes from two writers that numbered rows of one bucket without knowing of each other; compaction may then change
+    what readers see. Where a sequence field orders the rows, numbers only decide between equal values of it.
+    """
+    context = version.context
+    if version.snapshot.commit_kind == OVERWRITE or not context.schema.primary_keys or context.options.sequence_fields:
+        return
+    key_of = version.context.key_of
+    for entry in version.delta:
+        bucket_id = entry.bucket_id
+        if entry.kind != ADD or entry.file.level != 0 or entry.is_postponed:
+            continue
+        if before.highest_sequence(bucket_id) < entry.file.min_sequence_number:
+            continue
+        overlapping = [
+            older for older in before.at(bucket_id) if older.file.max_sequence_number >= entry.file.min_sequence_number
+        ]
+        if not overlapping:
+            continue
+        low, high = key_of(entry.file.min_key), key_of(entry.file.max_key)
+        sharing = [e.file for e in overlapping if key_of(e.file.min_key) <= high and low <= key_of(e.file.max_key)]
+        if sharing:
+            newest = max(sharing, key=lambda file: file.max_sequence_number)
+            yield Violation(
+                "PV023",
+                version.file_path(entry),
+                f"user {version.snapshot.commit_user} numbered it from {entry.file.min_sequence_number}, but "
+                f"{newest.file_name} had reached {newest.max_sequence_number}",
+            )

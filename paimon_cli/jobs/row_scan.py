@@ -1,0 +1,156 @@
+"""The rows that a read asks for, planned once and read lazily in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from paimon_cli.datatypes.data_type import MAX_LENGTH, DataField, DataType
+from paimon_cli.datatypes.row_kind import SHORT
+from paimon_cli.errors import DamagedFile, UsageError
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.options import option_catalog
+from paimon_cli.read.increments import AUTO, IncrementRange, asked_increment, increment_context, plan_increment
+from paimon_cli.read.row_order import RowOrder, in_order
+from paimon_cli.read.scan_plan import ScanPlan, plan_scan
+from paimon_cli.read.selection import Selection, parse_order, selected
+from paimon_cli.read.split_reader import count_split, read_side_by_side, read_split
+from paimon_cli.read.splits import Split
+from paimon_cli.read.time_travel import travel
+from paimon_cli.sql.predicate import Predicate, parse_predicate
+from paimon_cli.storage.parallel_calls import usable_cores
+
+if TYPE_CHECKING:
+    from paimon_cli.catalog.table import Table
+    from paimon_cli.history.table_context import TableContext
+
+ROW_KIND = "rowkind"
+"""Name of the kind among the rows shown: Paimon reserves it, so no column of the table is called so."""
+KIND_FIELD = DataField(-1, ROW_KIND, DataType("VARCHAR", length=MAX_LENGTH))
+
+
+@dataclass(frozen=True)
+class Increment:
+    """What the snapshots behind `begin` up to `end` brought."""
+
+    begin: str
+    end: str = ""
+    mode: str = AUTO
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """What the user asked for: names separated by commas, a SQL predicate, at most one way to travel in time, or an increment."""
+
+    select: str | None = None
+    where: str | None = None
+    limit: int | None = None
+    snapshot: int | None = None
+    tag: str | None = None
+    as_of: str | None = None
+    keep_kinds: bool = False
+    increment: Increment | None = None
+    order_by: str | None = None
+
+
+@dataclass(frozen=True)
+class RowScan:
+    """A planned read, in the order of `order` if there is one, else by partition, bucket and key."""
+
+    context: TableContext
+    plan: ScanPlan
+    selection: Selection
+    predicate: Predicate | None
+    request: ReadRequest
+    order: RowOrder | None = None
+
+    @property
+    def fields(self) -> tuple[DataField, ...]:
+        """Columns of `rows`; with `keep_kinds` the row kind stands before the others."""
+        return (*((KIND_FIELD,) if self.request.keep_kinds else ()), *self.selection.fields)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """What the user asked for, row kinds as texts."""
+        names = [field.name for field in self.fields]
+        for batch in self.batches():
+            columns = self.selection.of(batch)
+            if self.request.keep_kinds:
+                columns = [pa.array(SHORT).take(batch.column(VALUE_KIND)), *columns]
+            yield pa.RecordBatch.from_arrays(columns, names=names)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows with `physical_columns`, up to the limit."""
+        left = self.request.limit
+        if self.order is not None:
+            everything = read_side_by_side(self.plan.splits, self._read, min(usable_cores(), self.context.read_threads))
+            yield from in_order(everything, self.order, left)
+            return
+        if left is None:
+            yield from read_side_by_side(self.plan.splits, self._read, min(usable_cores(), self.context.read_threads))
+            return
+        for split in self.plan.splits:
+            for batch in self._read(split):
+                yield batch.slice(0, left)
+                left -= min(left, batch.num_rows)
+                if left == 0:
+                    return
+
+    def _read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """A missing file is no damage if its version has gone while it was read: `NotFound` then."""
+        try:
+            yield from read_split(self.context, split, self.physical_columns, self.predicate, self.request.keep_kinds)
+        except DamagedFile as error:
+            snapshot, tag = self.plan.snapshot, self.request.tag
+            if snapshot is None or (tag is not None and self.context.tags.content(tag) is not None):
+                raise
+            raise self.context.manifests.gone_or_damaged(snapshot, error) from error
+
+    @property
+    def physical_columns(self) -> tuple[str, ...]:
+        """Table columns that are read; with `keep_kinds` `_VALUE_KIND` behind them."""
+        ordered = self.order.columns if self.order is not None else ()
+        kinds = (VALUE_KIND,) if self.request.keep_kinds else ()
+        return tuple(dict.fromkeys((*self.selection.columns, *ordered, *kinds)))
+
+    def count(self) -> int:
+        """Rows that `batches` would give, reading as little as possible."""
+        if self.request.keep_kinds:
+            return sum(batch.num_rows for batch in self.batches())
+        count = 0
+        for split in self.plan.splits:
+            count += count_split(self.context, split, self.predicate)
+            if self.request.limit is not None and count >= self.request.limit:
+                return self.request.limit
+        return count
+
+
+def plan_rows(table: Table, request: ReadRequest) -> RowScan:
+    """Find the snapshot, check columns and predicate against its schema, plan. Raises NotFound and UsageError."""
+    option_catalog.refuse(option_catalog.SCAN, table.context.options.raw, table.context.address)
+    increment = request.increment
+    if increment is None and (request.snapshot, request.tag, request.as_of) == (None, None, None):
+        increment = _increment_by_option(table.context)
+    if increment is None:
+        context, snapshot = travel(table.context, request.snapshot, request.tag, request.as_of)
+    else:
+        if table.read_optimized:
+            raise UsageError(f"{table.name} shows no increments", "it is the table's top level alone", "leave $ro out")
+        chosen = IncrementRange.of(table.context, increment.begin, increment.end)
+        mode = chosen.mode(table.context, increment.mode)
+        context = increment_context(table.context, mode)
+    selection = selected(context.schema, request.select)
+    order = None if request.order_by is None else parse_order(request.order_by, context.schema)
+    predicate = None if request.where is None else parse_predicate(request.where, context.schema)
+    if increment is None:
+        plan = plan_scan(context, snapshot, predicate, read_optimized=table.read_optimized)
+    else:
+        plan = plan_increment(context, chosen, mode, predicate)
+    return RowScan(context, plan, selection, predicate, request, order)
+
+
+def _increment_by_option(context: TableContext) -> Increment | None:
+    asked = asked_increment(context)
+    return None if asked is None else Increment(*asked)

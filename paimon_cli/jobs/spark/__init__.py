@@ -1,0 +1,1 @@
+"""Spark: its session, jobs and errors, and the write as a shuffle."""

@@ -1,0 +1,197 @@
+"""The engine on Spark: tasks as an RDD, writes as a shuffle; Spark starts with the first job, not before."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from pyspark.accumulators import Accumulator
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.jobs.engine import Progress, TasksFailed, Work
+from paimon_cli.jobs.spark.job import Reports, SparkJob
+from paimon_cli.jobs.spark.local_write import write_through_files
+from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
+from paimon_cli.jobs.spark.write import WRITTEN, Report, Shuffle, check_places, shuffle_of, write_on_spark
+from paimon_cli.storage.scratch import ScratchDirectory
+from paimon_cli.write.table_writer import Written
+from paimon_cli.write.write_plan import Tallies, WritePlan
+
+T = TypeVar("T")
+R = TypeVar("R")
+Outcome = tuple[int, R | PaimonError]
+"""Number of a task and what became of it."""
+
+MOST_PARTITIONS = 1000
+"""Up to so many tasks each get a Spark task of their own (about 30 ms each)."""
+
+EXECUTOR_END_SECONDS = 1.0
+"""Executors of a cluster are told to stop, but nobody hears when they have."""
+
+
+class SparkEngine:
+    """Runs on the Spark of `request`; after a failed job the next one gets a new session."""
+
+    name = "spark"
+    reason = ""
+    tasks_per_process = 1
+
+    def __init__(self, request: SparkRequest, parallelism: int | None = None) -> None:
+        self._request = request
+        self._most_partitions = min(MOST_PARTITIONS, parallelism or MOST_PARTITIONS)
+        self._running: RunningSpark | None = None
+
+    @property
+    def retries_tasks(self) -> bool:
+        """Whether a task may have run twice and left files of the first time (here Spark does so only as `local[N,FAILURES]`)."""
+        return not self._request.is_local or "," in self._request.master
+
+    def prepare(self, work: Work, progress: Progress) -> None:
+        if not work.files or self._running is not None:
+            return
+        progress.start("Starting Spark", None)
+        try:
+            self._spark()
+        finally:
+            progress.finish()
+
+    def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
+        if not tasks:
+            return []
+        context = self._spark().context
+        reports: Accumulator[list[Outcome[R]]] = context.accumulator([], Reports())
+        numbered = context.parallelize(list(enumerate(tasks)), min(len(tasks), self._most_partitions))
+        job = SparkJob(context, "tasks", lambda: numbered.foreachPartition(_partition_task(function, reports)))
+        seen = _Outcomes[R](reports, on_done)
+        try:
+            job.wait(seen.poll)
+        except PaimonError as error:
+            self._abandon()
+            raise TasksFailed(seen.results(), error) from error
+        except BaseException:
+            self._abandon()
+            raise
+        error_of_task = seen.first_error()
+        if error_of_task is not None:
+            raise TasksFailed(seen.results(), error_of_task)
+        return seen.results()
+
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
+        running = self._spark()
+        shuffle = shuffle_of(plan, running.context.defaultParallelism)
+        if self._request.is_local:
+            return self._write_through_files(running, shuffle, tallies, progress)
+        reports: Accumulator[list[Report]] = running.context.accumulator([], Reports())
+        job = SparkJob(running.context, "write", lambda: write_on_spark(running.session, shuffle, reports))
+        steps = _WriteSteps(reports, progress, len(plan.splits), shuffle.writer_tasks)
+        try:
+            written = check_places(job.wait(steps.poll))
+            tallies.update(report for report in reports.value if report is not None)
+            return written
+        except BaseException:
+            self._abandon()
+            raise
+        finally:
+            progress.finish()
+
+    def _write_through_files(self, running: RunningSpark, shuffle: Shuffle, tallies: Tallies, progress: Progress) -> Written:
+        place = scratch_directory(running.context.getConf().get("spark.local.dir", ""), os.environ)
+        with ScratchDirectory("exchange", place) as directory:
+            try:
+                return check_places(write_through_files(self, shuffle, str(directory), tallies, progress))
+            finally:
+                progress.finish()
+
+    def stop(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.stop()
+
+    def _spark(self) -> RunningSpark:
+        if self._running is None:
+            self._running = start_spark(self._request)
+        return self._running
+
+    def _abandon(self) -> None:
+        """Leave nothing running behind a failed job: with the session Spark ends the Python processes of its tasks."""
+        self.stop()
+        if not self._request.is_local:
+            time.sleep(EXECUTOR_END_SECONDS)
+
+
+class _Outcomes(Generic[R]):
+    """Outcomes as they come in."""
+
+    def __init__(self, reports: Accumulator[list[Outcome[R]]], on_done: Callable[[R], None] | None) -> None:
+        self._reports = reports
+        self._on_done = on_done
+        self._seen = 0
+        self._finished: dict[int, R] = {}
+        self._errors: dict[int, PaimonError] = {}
+
+    def poll(self) -> None:
+        fresh = self._reports.value[self._seen :]
+        self._seen += len(fresh)
+        for number, outcome in fresh:
+            if isinstance(outcome, PaimonError):
+                self._errors[number] = outcome
+                continue
+            self._finished[number] = outcome
+            if self._on_done is not None:
+                self._on_done(outcome)
+
+    def results(self) -> list[R]:
+        return [self._finished[number] for number in sorted(self._finished)]
+
+    def first_error(self) -> PaimonError | None:
+        return self._errors[min(self._errors)] if self._errors else None
+
+
+class _WriteSteps:
+    """Two phases for the user: splits read, writer tasks done."""
+
+    def __init__(self, reports: Accumulator[list[Report]], progress: Progress, splits: int, writers: int) -> None:
+        self._reports = reports
+        self._progress = progress
+        self._totals = (splits, writers)
+        self._seen = 0
+        self._reading = True
+        progress.start("Reading and routing", splits)
+
+    def poll(self) -> None:
+        reports = self._reports.value
+        for report in reports[self._seen :]:
+            if self._reading and report is WRITTEN:
+                self._reading = False
+                self._progress.start("Sorting and writing", self._totals[1])
+            self._progress.advance(1)
+        self._seen = len(reports)
+
+
+def _partition_task(
+    function: Callable[[T], R], reports: Accumulator[list[Outcome[R]]]
+) -> Callable[[Iterable[tuple[int, T]]], None]:
+    """A task's `PaimonError` is an outcome, so that Spark does not repeat what would fail again; other exceptions are Spark's."""
+
+    def run(numbered: Iterable[tuple[int, T]]) -> None:
+        gc.freeze()  # Spark collects garbage behind each task: going through all imported modules took most of a small one
+        for number, task in numbered:
+            reports.add([(number, outcome_of(function, task))])
+
+    return run
+
+
+def outcome_of(function: Callable[[T], R], task: T) -> R | PaimonError:
+    try:
+        return function(task)
+    except PaimonError as error:
+        return error
+
+
+def scratch_directory(setting: str, environment: Mapping[str, str]) -> str | None:
+    """The first of the directories that Spark would shuffle in, by its environment or `spark.local.dir`; None: the system's."""
+    chosen = environment.get("SPARK_LOCAL_DIRS") or setting
+    return chosen.split(",")[0].strip() or None

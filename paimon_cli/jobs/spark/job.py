@@ -1,0 +1,200 @@
+"""One Spark job that can be interrupted, and its failures as clear errors: a `PaimonError` of a task comes out unchanged."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import pickle
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark import AccumulatorParam, SparkContext
+from pyspark.errors import PySparkException
+
+from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
+
+_CARRIED = re.compile(r"paimon-cli-error<([A-Za-z0-9+/=]+)>")
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?:\n\s*\n|\n\s+SQLSTATE: |\n\tat |\Z)", re.DOTALL)
+_JAVA_EXCEPTION = re.compile(r"^(?:Caused by|): (?:[\w$]+\.)*([\w$]+(?:Exception|Error): [^\n]*)", re.MULTILINE)
+_LOST = re.compile(
+    r"(ExecutorLostFailure[^\n]*|Master removed our application[^\n]*|Job \d+ cancelled because SparkContext[^\n]*)"
+)
+
+
+class TaskError(Exception):
+    """Carries a `PaimonError` from a task to the driver inside its message: Spark hands on nothing but text."""
+
+    def __init__(self, error: PaimonError) -> None:
+        super().__init__(f"paimon-cli-error<{base64.b64encode(pickle.dumps(error)).decode()}>")
+
+
+@contextmanager
+def carrying_errors() -> Iterator[None]:
+    """In a task: lets a `PaimonError` reach `explained` on the driver."""
+    try:
+        yield
+    except PaimonError as error:
+        raise TaskError(error) from error
+
+
+def explained(failure: Exception) -> PaimonError:
+    """The error to show for an exception of PySpark or py4j; the caller chains it to `failure`, which has the traces."""
+    text = str(failure)
+    if carried := _CARRIED.search(text):
+        error = pickle.loads(base64.b64decode(carried[1]))
+        if isinstance(error, PaimonError):
+            return error
+    return _environment_error(text) or PaimonError(
+        "a Spark task failed", _last_line(text), "run it again with --trace to see where; --engine local runs without Spark"
+    )
+
+
+def _environment_error(text: str) -> PaimonError | None:
+    """Faults of the executors or the JVM that have nothing to do with the table."""
+    if missing := _MISSING_MODULE.search(text):
+        return UsageError(
+            f"the Spark executors lack the Python module '{missing[1]}'",
+            "they are sent the package itself, but not its dependencies",
+            "install paimon-cli in the executors' Python, or name one that has it: --spark-conf spark.pyspark.python=PATH",
+        )
+    if "PYTHON_VERSION_MISMATCH" in text:
+        return UsageError(
+            "the Spark executors run another Python version than this command",
+            _matching_line(text, "PYTHON_VERSION_MISMATCH"),
+            "name a matching one: --spark-conf spark.pyspark.python=PATH",
+        )
+    if "java.lang.OutOfMemoryError" in text:
+        return StorageUnavailable(
+            "Spark ran out of memory",
+            _matching_line(text, "java.lang.OutOfMemoryError"),
+            "give it more: --spark-conf spark.driver.memory=8g (local) or spark.executor.memory=8g (cluster)",
+        )
+    if lost := _LOST.search(text):
+        return StorageUnavailable("Spark lost its executors", lost[1], "the memory of executors is the usual cause")
+    if "Python worker exited unexpectedly" in text:
+        return StorageUnavailable(
+            "a Python worker of Spark died",
+            "it was killed or crashed",
+            "lack of memory is the usual cause: use fewer cores at once",
+        )
+    if "Py4JNetworkError" in text or "Answer from Java side is empty" in text or "Connection refused" in text:
+        return StorageUnavailable(
+            "Spark's JVM has exited", "it ended while a job was running", "lack of memory is the usual cause"
+        )
+    return None
+
+
+def _matching_line(text: str, needle: str) -> str:
+    return next(line.strip() for line in text.splitlines() if needle in line)
+
+
+def _last_line(text: str) -> str:
+    """The last line of the innermost Python traceback, else the innermost Java exception, else the message's first line."""
+    if traceback := _TRACEBACK.search(text):
+        told = [line for line in traceback[1].splitlines() if line and not line.startswith(" ")]
+        return told[-1] if told else "no reason was given"
+    causes = _JAVA_EXCEPTION.findall(text)
+    return causes[-1] if causes else text.split("\n", 1)[0]
+
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.1
+END_SECONDS = 30.0
+IDLE_SECONDS = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class Reports(AccumulatorParam[list[Any]]):
+    """Values that tasks report to the driver; Spark counts each successful task once, as soon as it ends."""
+
+    def zero(self, value: list[Any]) -> list[Any]:
+        return []
+
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:
+        value1 += value2
+        return value1
+
+
+class SparkJob(threading.Thread, Generic[T]):
+    """Runs `action`, which starts one Spark job, in a job group of its own."""
+
+    def __init__(self, context: SparkContext, description: str, action: Callable[[], T]) -> None:
+        super().__init__(name=f"spark-job-{description}", daemon=True)
+        self._context = context
+        self._group = f"paimon-cli-{uuid.uuid4()}"
+        self._description = description
+        self._action = action
+        self._results: list[T] = []
+        self._failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            # Tasks are not interrupted on cancelling: an interrupted JVM task ends at once and leaves its Python process
+            # running, whereas a task that is only marked has its Python process killed first.
+            self._context.setJobGroup(self._group, self._description, interruptOnCancel=False)
+            self._results.append(self._action())
+        except (Py4JError, PySparkException, OSError) as failure:
+            self._failure = failure
+
+    def wait(self, on_poll: Callable[[], None]) -> T:
+        """The result; `on_poll` is called now and then, and once more when the job is over. Raises a `PaimonError`.
+
+        Nothing here talks to the JVM while the job runs: Ctrl-C in the midst of a call would garble the connection.
+        """
+        self.start()
+        idle_warning = threading.Timer(IDLE_SECONDS, self._warn_without_executors)
+        idle_warning.daemon = True
+        idle_warning.start()
+        try:
+            while self.is_alive():
+                self.join(POLL_SECONDS)
+                on_poll()
+        except BaseException:
+            self.end_tasks()
+            on_poll()
+            raise
+        finally:
+            idle_warning.cancel()
+        if self._failure is not None:
+            self.end_tasks()
+            on_poll()
+            raise explained(self._failure) from self._failure
+        on_poll()
+        return self._results[0]
+
+    def end_tasks(self) -> None:
+        """Cancel the job and wait until none of its tasks runs any more (or the JVM is gone, or half a minute has passed)."""
+        deadline = time.monotonic() + END_SECONDS
+        try:
+            while (self.is_alive() or self._has_active_tasks()) and time.monotonic() < deadline:
+                self._context.cancelJobGroup(self._group)  # again and again: the job may start only now
+                time.sleep(POLL_SECONDS)
+        except (Py4JError, OSError) as failure:
+            log.debug("the JVM does not answer any more: %s", failure)
+
+    def _has_active_tasks(self) -> bool:
+        """Spark's counts of a stage are exact once its job has ended, and may lag before."""
+        tracker = self._context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        is_running = any(job is not None and job.status == "RUNNING" for job in jobs)
+        return is_running or any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
+
+    def _warn_without_executors(self) -> None:
+        """A cluster without room accepts a job and lets it wait for ever."""
+        try:
+            executors = self._context._jsc.sc().getExecutorMemoryStatus().size()
+        except (Py4JError, OSError):
+            return
+        master = str(self._context.master)
+        if executors <= 1 and not master.startswith("local"):
+            log.warning("still waiting: %s has given no executor yet (is there a free core, and enough free memory?)", master)

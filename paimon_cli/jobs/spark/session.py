@@ -1,0 +1,291 @@
+"""A Spark session for a command-line tool: quiet, quick to start, nothing written into the working directory.
+
+The JVM keeps an archive of Spark's classes in the user's cache. Executors get this package as a zip.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import logging
+import os
+import re
+import site
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+import paimon_cli
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java, user_cache
+from paimon_cli.storage.clock_and_names import RandomNames
+from paimon_cli.storage.scratch import ScratchDirectory
+
+PREFIX, SUFFIX = "spark-classes-", ".jsa"
+MOST_ARCHIVES = 3
+"""About 70 MB each; one is needed per pair of Java and PySpark."""
+NOT_YET = b"\0\0\0\0"
+"""What stands at the beginning of an archive until all the rest is written."""
+
+
+def archive_options(java: JavaRuntime, cache: Path | None, only_use: bool = False) -> list[str]:
+    """What to tell the JVM: to use the archive in `cache`, or else (unless `only_use`) to write it.
+
+    Nothing where there is no cache. Writing has a JVM say a few words on its output.
+    """
+    if cache is None:
+        return []
+    installation = f"{java.build} {Path(pyspark.__file__).parent} {pyspark.__version__}"
+    key = PREFIX + hashlib.sha256(installation.encode()).hexdigest()[:16]
+    archives = sorted(cache.glob(f"{PREFIX}*{SUFFIX}"), key=_written, reverse=True)
+    usable = [path for path in archives if path.name.startswith(key) and _is_whole(path)]
+    # JVMs that started at the same time have each written one; what others are still writing is not whole yet.
+    for path in {*archives[MOST_ARCHIVES:], *usable[1:]} - {*usable[:1]}:
+        with contextlib.suppress(OSError):  # somebody else cleans up too, or it is not ours to delete
+            path.unlink()
+    if usable:
+        return [f"-XX:SharedArchiveFile={usable[0]}"]
+    if only_use:
+        return []
+    # A name of its own: two JVMs that write into one file would spoil it.
+    return [f"-XX:ArchiveClassesAtExit={cache / f'{key}-{RandomNames().uuid()}{SUFFIX}'}"]
+
+
+def _written(path: Path) -> int:
+    """When, in nanoseconds; long ago for one that is gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(NOT_YET)) > NOT_YET
+    except OSError:
+        return False
+
+
+EARLIEST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def package_files(root: Path) -> list[Path]:
+    """Source and data files below `root`, without caches, in a fixed order."""
+    return sorted(path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
+def archive_bytes(root: Path) -> bytes:
+    """A zip with the directory `root` at its top; the same files give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in package_files(root):
+            entry = zipfile.ZipInfo(path.relative_to(root.parent).as_posix(), EARLIEST_ZIP_TIME)
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, path.read_bytes())
+    return buffer.getvalue()
+
+
+def write_package_archive(directory: Path) -> Path:
+    """Write the archive of the running paimon_cli into `directory`; its name tells its content."""
+    content = archive_bytes(Path(paimon_cli.__file__).parent)
+    path = directory / f"paimon_cli-{hashlib.sha256(content).hexdigest()[:16]}.zip"
+    path.write_bytes(content)
+    return path
+
+
+LOCAL_MASTER = "local[*]"
+LOG_PREFIX = re.compile(r"^[\d/]+ [\d:]+ (?:ERROR|WARN) ")
+ERROR_WORD = re.compile(r"Exception|Error\b|Invalid |[Gg]iving up")
+MOST_ERRORS_SHOWN = 2
+SMALLEST_HEAP, LARGEST_HEAP = 1 << 30, 4 << 30
+
+FIXED_CONFS = {
+    "spark.app.name": "paimon-cli",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.task.killTimeout": "100ms",  # nobody asks a cancelled Python task to end, so it need not be given time
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.adaptive.enabled": "false",  # it would merge and split the partitions that give each bucket one writer
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8",  # chunks of rows of a write: up to 16 MiB each
+}
+
+JVM_OPTIONS = ("-XX:TieredStopAtLevel=1",)
+"""Of a local Spark, whose JVM only hands out tasks: better compiled code comes too late."""
+LOCAL_CONFS = {
+    "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task waits some 40 ms for a delayed acknowledgement
+}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SparkRequest:
+    """Where and how to run Spark. `confs` win over everything set here; `verbose` lets the JVM write to stderr."""
+
+    master: str = LOCAL_MASTER
+    confs: Mapping[str, str] = field(default_factory=dict)
+    verbose: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks run on this machine, in Python processes like this one."""
+        return self.master == "local" or self.master.startswith("local[")
+
+
+class RunningSpark:
+    """A context and the temporary directory it owns. `is_ours` is false for a context this process had already."""
+
+    def __init__(self, context: SparkContext, directory: ScratchDirectory | None) -> None:
+        self.context = context
+        self.is_ours = directory is not None
+        self._directory = directory
+        self._session: SparkSession | None = None
+
+    @property
+    def session(self) -> SparkSession:
+        """Made when it is first asked for: it costs the JVM half as much as the context, and plain tasks need none."""
+        if self._session is None:
+            self._session = SparkSession.getActiveSession() or SparkSession(self.context)
+        return self._session
+
+    def stop(self) -> None:
+        """Stop our session; a session that was there before goes on."""
+        if self._directory is None:
+            return
+        try:
+            (self._session or self.context).stop()
+        except (Py4JError, OSError) as failure:
+            log.debug("the JVM was gone before its session was stopped: %s", failure)
+            _forget_jvm()
+        self._directory.remove()
+
+
+def start_spark(request: SparkRequest) -> RunningSpark:
+    """Start Spark, or use the session that runs in this process already.
+
+    `UsageError` without Java; `StorageUnavailable` with the end of the JVM's log when Spark does not come up.
+    """
+    if SparkContext._active_spark_context is not None:
+        return RunningSpark(SparkContext._active_spark_context, None)
+    directory = ScratchDirectory("spark")
+    jvm_log = directory.path / "jvm.log"
+    try:
+        java = find_java(os.environ)
+        confs = spark_confs(request, directory.path, archive_options(java, user_cache(os.environ), request.verbose))
+        with _environment(_spark_environment(request, java)):
+            context = _spark_context(request, confs, jvm_log)
+        context._accumulatorServer.handle_error = _report_broke_off  # type: ignore[method-assign]
+        if not request.is_local:
+            context.addPyFile(str(write_package_archive(directory.path)))
+        return RunningSpark(context, directory)
+    except (Py4JError, PySparkException, OSError) as error:
+        raise StorageUnavailable(
+            f"Spark did not start with master {request.master}",
+            _told_in(jvm_log) or str(error).split("\n", 1)[0],
+            "check --master and --spark-conf; -v shows Spark's own log",
+        ) from error
+
+
+def spark_confs(request: SparkRequest, directory: Path, jvm_options: Sequence[str] = ()) -> dict[str, str]:
+    """All settings; what the user gave wins. `jvm_options`: further ones of a JVM on this machine."""
+    confs = {
+        **FIXED_CONFS,
+        "spark.master": request.master,
+        "spark.log.level": "WARN" if request.verbose else "ERROR",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
+    if request.is_local:
+        options = " ".join(_quoted(option) for option in (*JVM_OPTIONS, *jvm_options))
+        heap = f"{default_heap() >> 20}m"
+        confs |= {**LOCAL_CONFS, "spark.driver.defaultJavaOptions": options, "spark.driver.memory": heap}
+    return {**confs, **request.confs}
+
+
+def _quoted(option: str) -> str:
+    """As Spark's launcher takes options apart."""
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def default_heap(cgroup_limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """Bytes for the JVM: a quarter of the machine's (or container's) memory, within 1 to 4 GiB."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if cgroup_limit.exists() and (limit := cgroup_limit.read_text().strip()).isdigit():
+        memory = min(memory, int(limit))
+    return max(SMALLEST_HEAP, min(LARGEST_HEAP, memory // 4))
+
+
+def _spark_context(request: SparkRequest, confs: Mapping[str, str], jvm_log: Path) -> SparkContext:
+    """A JVM of our own, its output kept out of the terminal; a JVM that this process has already is used again."""
+    if SparkContext._gateway is None:
+        conf = SparkConf(loadDefaults=False).setAll(list(confs.items()))
+        with jvm_log.open("wb") as sink:
+            output = sys.stderr if request.verbose else sink
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        return SparkContext(conf=conf, gateway=gateway)
+    return SparkContext(conf=SparkConf().setAll(list(confs.items())))
+
+
+def _spark_environment(request: SparkRequest, java: JavaRuntime) -> dict[str, str]:
+    """Variables that Spark reads while it starts."""
+    values = {"JAVA_HOME": str(java.home)}
+    python = request.confs.get("spark.pyspark.python")
+    if request.is_local:
+        package_home = str(Path(paimon_cli.__file__).parent.parent)
+        values["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # another installation's jars would not fit this PySpark
+        values["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+        values["PYSPARK_PYTHON"] = python or sys.executable
+        if package_home not in site.getsitepackages():
+            paths = [package_home, os.environ.get("PYTHONPATH", "")]
+            values["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    elif python:
+        values["PYSPARK_PYTHON"] = python
+    return values
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for a while; others that are set meanwhile stay."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _told_in(jvm_log: Path) -> str:
+    """What the JVM's log gives as its errors, else its last line."""
+    lines = jvm_log.read_text(errors="replace").splitlines() if jvm_log.exists() else []
+    lines = [LOG_PREFIX.sub("", line).strip() for line in lines if line.strip() and not line.startswith("\t")]
+    errors = [line for line in lines if ERROR_WORD.search(line)]
+    return " | ".join(dict.fromkeys(errors[:MOST_ERRORS_SHOWN] or lines[-1:]))
+
+
+def _report_broke_off(request: object, client_address: object) -> None:
+    """Instead of a traceback on stderr: the JVM died while it sent what tasks report, and the job's own error tells so."""
+    log.debug("the JVM at %s broke off", client_address, exc_info=True)
+
+
+def _forget_jvm() -> None:
+    """Let the next session launch a new JVM: PySpark keeps the one of this process, even when it is dead."""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None

@@ -1,0 +1,322 @@
+"""The cases of `lab run`: lost races, contradicting compactions, crashes, and who may write to which bucket."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.data_conflict import OFF
+from paimon_cli.commit.identity import CommitIdentity, fresh_identity
+from paimon_cli.invariants.violation import ERROR
+from paimon_cli.lab.lab_table import Compactor, LabSetting, LabTable, Writer, writers_of
+from paimon_cli.lab.story import CONDITIONAL, RENAMING, ActorCrashed, Story
+
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
+
+
+def _rows(keys: range, value: str) -> list[dict[str, object]]:
+    return [{"k": key, "v": value} for key in keys]
+
+
+def _ended(table: LabTable, expected: dict[int, str], good: str, bad: str) -> Story:
+    """Compare what readers see in the end with what was acknowledged."""
+    seen = {row["k"]: row["v"] for row in table.rows()}
+    errors = [violation for violation in table.end() if violation.severity == ERROR]
+    correct = seen == expected and not errors
+    return table.story.end(correct, good if correct else bad)
+
+
+def snapshot_conflict(setting: LabSetting) -> list[Story]:
+    """Writers of different buckets reach for the same snapshot number: each gets in between the other's check and its put."""
+    options = {"bucket": str(setting.writers)}
+    table = LabTable(Story("snapshot-conflict", (setting.check,)), setting, COLUMNS, "k", options)
+    writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
+    for writer, key in zip(writers, keys, strict=True):
+        writer.prepare([{"k": key, "v": writer.name[-1]}])
+    order = setting.ordered(writers)
+    refused: list[Writer] = []
+
+    def commit(writer: Writer) -> None:
+        if not writer.commit():
+            refused.append(writer)
+
+    for slow, fast in pairwise(order):
+        slow.storage.before_put = functools.partial(commit, fast)
+    commit(order[0])
+    expected = {key: writer.name[-1] for writer, key in zip(writers, keys, strict=True)}
+    for writer in refused:
+        writer.write([{"k": keys[writers.index(writer)], "v": writer.name[-1]}])
+    count = "both" if len(writers) == 2 else f"all {len(writers)}"
+    good = f"{count} commits are there, once each: the losers wrote their metadata again on top of the winner's snapshot"
+    return [_ended(table, expected, good, "a commit is missing")]
+
+
+def files_conflict(setting: LabSetting) -> list[Story]:
+    """Two full compactions of one bucket begin at the same snapshot."""
+    table = LabTable(Story("files-conflict", (setting.check,)), setting, COLUMNS, "k")
+    writer = Writer(table, "writer")
+    writer.write(_rows(range(3), "old"))
+    writer.write(_rows(range(1, 4), "new"))
+    first, second = Compactor(table, "compactor 1"), Compactor(table, "compactor 2")
+    first.prepare()
+    second.prepare()
+    first.commit()
+    if not second.commit():
+        second.tell("begins again from the latest snapshot")
+        second.compact()
+    expected = {0: "old", 1: "new", 2: "new", 3: "new"}
+    return [_ended(table, expected, "the second job failed and left no file; no row is lost or doubled", "rows are wrong")]
+
+
+def single_committer(setting: LabSetting) -> list[Story]:
+    """Concurrent write, serial commit: a writer per bucket, one committer for all."""
+    options = {"bucket": str(setting.writers)}
+    table = LabTable(Story("single-committer", (setting.check,)), setting, COLUMNS, "k", options)
+    writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
+    committer = Writer(table, "committer")
+    for round_number in range(1, setting.rounds + 1):
+        for writer, key in zip(writers, keys, strict=True):
+            writer.prepare([{"k": key, "v": f"{writer.name[-1]}{round_number}"}])
+        messages = [message for writer in writers for message in writer.messages]
+        committer.tell("receives the commit messages of all writers", f"{len(messages)} buckets")
+        Committer(committer.context).commit(messages, fresh_identity(committer.context))
+    expected = {key: f"{writer.name[-1]}{setting.rounds}" for writer, key in zip(writers, keys, strict=True)}
+    return [_ended(table, expected, "one snapshot a round for all buckets, no race", "rows are wrong")]
+
+
+def write_only(setting: LabSetting) -> list[Story]:
+    """Writers only add level-0 files (write-only), one dedicated job compacts: nobody deletes what another one needs."""
+    table = LabTable(Story("write-only", (setting.check,)), setting, COLUMNS, "k", {"write-only": "true"})
+    writer, compactor = Writer(table, "writer"), Compactor(table, "compactor")
+    expected: dict[int, str] = {}
+    conflicts = 0
+    for round_number in range(1, setting.rounds + 1):
+        value = f"round {round_number}"
+        writer.write(_rows(range(round_number, round_number + 2), value))
+        expected |= {round_number: value, round_number + 1: value}
+        compactor.prepare()
+        writer.write([{"k": 0, "v": value}])
+        expected[0] = value
+        conflicts += not compactor.commit()
+    good = f"no conflict in {setting.rounds} rounds: appends and a compaction of older files never contradict each other"
+    return [_ended(table, expected, good, f"{conflicts} conflicts")]
+
+
+def crash(setting: LabSetting) -> list[Story]:
+    """A writer dies before each of its storage calls in turn, and its job is run again under the same user and identifier."""
+    story = Story("crash", (setting.check,))
+    whole: list[bool] = []
+    for call in itertools.count():
+        table = LabTable(Story("crash", (setting.check,)), setting, COLUMNS, "k")
+        Writer(table, "before").write([{"k": 1, "v": "old"}])
+        has_crashed = _crash(table, call, story, whole)
+        table.end()
+        if not has_crashed:
+            break
+    good = f"{len(whole)} runs: the table was whole after each crash, and the row of the repeated job is there once"
+    return [story.end(all(whole), good if all(whole) else "a crash broke the table")]
+
+
+def _crash(table: LabTable, call: int, story: Story, whole: list[bool]) -> bool:
+    """Die behind so many calls of the commit, then repeat the job; False if the commit makes no more calls than that."""
+    writer, identity = Writer(table, "writer"), CommitIdentity("job", 1)
+    writer.prepare([{"k": 1, "v": "new"}])
+    writer.storage.calls.clear()
+    writer.storage.calls_left = call
+    has_crashed = True
+    with contextlib.suppress(ActorCrashed):
+        Committer(writer.context).commit(writer.messages, identity)
+        has_crashed = False
+    seen = "; ".join(str(row["v"]) for row in table.rows())
+    orphans = len(table.orphans())
+    again = Writer(table, "again")
+    again.prepare([{"k": 1, "v": "new"}])
+    result = Committer(again.context).commit(again.messages, identity)
+    commits = [snapshot.commit_user for snapshot in table.context.snapshots.newest_first()].count("job")
+    whole.append(commits == 1 and [row["v"] for row in table.rows()] == ["new"])
+    last = writer.storage.calls[-1] if call else "nothing done yet"
+    what = f"dies behind call {call}: {last}" if has_crashed else "lives"
+    after = "is recognised as made" if result.already_committed else f"makes snapshot {result.snapshots[0].id}"
+    story.tell("writer", what, f"readers see {seen}, {orphans} files are nobody's; the job, repeated, {after}")
+    return has_crashed
+
+
+def unsafe_rename(setting: LabSetting) -> list[Story]:
+    """An object store whose rename is a look and an overwrite, against one with a conditional put."""
+    stories = []
+    for store in (RENAMING, CONDITIONAL):
+        table = LabTable(Story("unsafe-rename", (setting.check,), store), setting, COLUMNS, "k", {"bucket": "2"})
+        a, b = Writer(table, "writer A"), Writer(table, "writer B")
+        own, other = table.keys_of_buckets()
+        a.prepare([{"k": own, "v": "A"}])
+        b.prepare([{"k": other, "v": "B"}])
+        a.storage.before_put = b.commit
+        a.commit()
+        bad = "B was told that its commit was made, and its snapshot is gone"
+        stories.append(_ended(table, {own: "A", other: "B"}, "both commits are there", bad))
+    return stories
+
+
+SHARED_KEYS, SHARED_BUCKETS = 8, 2
+"""What the writers of topology 2 choose from."""
+
+
+def topology_1(setting: LabSetting) -> list[Story]:
+    """Each writer has a bucket of its own and commits by itself; the seed decides who interrupts whom."""
+    chance = random.Random(setting.seed or 0)
+    table = LabTable(Story("topology-1", (setting.check,)), setting, COLUMNS, "k", {"bucket": str(setting.writers)})
+    writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
+    expected: dict[int, str] = {}
+    for round_number in range(1, setting.rounds + 1):
+        order = chance.sample(range(setting.writers), setting.writers)
+        for number in order:
+            value = f"{writers[number].name[-1]}{round_number}"
+            writers[number].prepare([{"k": keys[number], "v": value}])
+            expected[keys[number]] = value
+        committed = _commit_in_pairs([writers[number] for number in order])
+        while len(committed) < len(writers):  # a check of whole partitions refuses writers of other buckets, too
+            for number in (n for n in order if writers[n] not in committed):
+                writers[number].prepare([{"k": keys[number], "v": expected[keys[number]]}])
+                if writers[number].commit():
+                    committed.append(writers[number])
+    attempts = sum(writer.attempts for writer in writers)
+    seen = {row["k"]: row["v"] for row in table.rows()}
+    correct = not table.end() and seen == expected
+    commits = setting.writers * setting.rounds
+    good = f"{commits} commits in {attempts} attempts; what readers see is what was written last by each"
+    return [table.story.end(correct, good if correct else "rows are wrong")]
+
+
+def topology_2(setting: LabSetting) -> list[Story]:
+    """Any writer writes any bucket and commits by itself; the seed decides what they write and who interrupts whom."""
+    chance = random.Random(setting.seed or 0)
+    table = LabTable(Story("topology-2", (setting.check,)), setting, COLUMNS, "k", {"bucket": str(SHARED_BUCKETS)})
+    writers = writers_of(table, setting.writers)
+    last: dict[int, str] = {}
+    refused = 0
+    for round_number in range(1, setting.rounds + 1):
+        order = chance.sample(writers, setting.writers)
+        values: dict[str, dict[int, str]] = {}
+        for writer in order:
+            # a row's sequence number is its place among the rows that its writer brings to the bucket
+            chosen = chance.sample(range(SHARED_KEYS), chance.randint(2, SHARED_KEYS))
+            values[writer.name] = dict.fromkeys(chosen, f"{writer.name[-1]}{round_number}")
+            writer.prepare([{"k": key, "v": value} for key, value in values[writer.name].items()])
+        for writer in order:
+            while not writer.commit():
+                refused += 1
+                writer.prepare([{"k": key, "v": value} for key, value in values[writer.name].items()])
+            last |= values[writer.name]
+    Compactor(table, "compactor").compact()
+    seen = {row["k"]: row["v"] for row in table.rows()}
+    wrong = [
+        f"k={key} is {seen.get(key)}, committed last was {value}" for key, value in sorted(last.items()) if seen.get(key) != value
+    ]
+    broken = [violation for violation in table.end() if violation.severity == ERROR]
+    commits = setting.writers * setting.rounds
+    good = f"{commits} commits, {refused} refused on the way; each key has the value that was committed last"
+    bad = f"merge disorder in {len(wrong)} of {len(last)} keys: {'; '.join(wrong)}"
+    return [table.story.end(not wrong and not broken, bad if wrong else good)]
+
+
+def _commit_in_pairs(order: Sequence[Writer]) -> list[Writer]:
+    """The second of two gets in between the first one's check and its put; who has committed."""
+    committed = []
+
+    def commit(writer: Writer) -> None:
+        if writer.commit():
+            committed.append(writer)
+
+    for slow, fast in zip(order[::2], order[1::2], strict=False):
+        slow.storage.before_put = lambda fast=fast: commit(fast)
+        commit(slow)
+    if len(order) % 2:
+        commit(order[-1])
+    return committed
+
+
+def merge_disorder(setting: LabSetting) -> list[Story]:
+    """Topology 2: writers number their rows without knowing of each other, and a later commit loses."""
+    table = LabTable(Story("merge-disorder", (setting.check,)), setting, {"k": "INT NOT NULL", "v": "INT"}, "k")
+    writers = setting.ordered(writers_of(table, setting.writers))
+    written: dict[int, Writer] = {}
+    newest = 7
+    for _ in range(setting.rounds):
+        values = range(newest + 1, newest + 1 + len(writers))
+        for place, (writer, value) in enumerate(zip(writers, values, strict=True)):
+            # each has fewer rows before the shared one than the writer before it, hence a lower number
+            before = [{"k": 5 + number, "v": 0} for number in range(2 * (len(writers) - 1 - place))]
+            writer.prepare([*before, {"k": 1, "v": value}])
+        for writer, value in zip(writers, values, strict=True):
+            if not writer.commit():
+                writer.write([{"k": 1, "v": value}])
+            written[value], newest = writer, value
+    last = writers[-1]
+    last.tell(f"committed k=1, v={newest} last", f"readers see {_value(table, 1)}")
+    Compactor(table, "compactor").compact()
+    seen = _value(table, 1)
+    table.end()
+    name, winner = last.name[-1], written[seen].name[-1]
+    bad = f"{name} committed last and was acknowledged, readers see {winner}'s {seen}: its sequence numbers are higher"
+    good = f"{name} began again on what the others had committed, and its row wins"
+    return [table.story.end(seen == newest, good if seen == newest else bad)]
+
+
+def _value(table: LabTable, key: int) -> Any:
+    return next(row["v"] for row in table.rows() if row["k"] == key)
+
+
+def lost_update_columns(setting: LabSetting) -> list[Story]:
+    """Two read-modify-writes of one row change different columns; each writes the whole row."""
+    columns = {"name": "STRING NOT NULL", "fav_color": "STRING", "fav_hobby": "STRING"}
+    row = {"name": "jack", "fav_color": "Red", "fav_hobby": "Football"}
+    changes: list[tuple[str, Callable[[Any], Any]]] = [("fav_color", lambda old: "Blue"), ("fav_hobby", lambda old: "Cycling")]
+    table = LabTable(Story("lost-update-columns", (setting.check,)), setting, columns, "name")
+    refused = _changes(table, setting, row, changes)
+    seen = [(found["fav_color"], found["fav_hobby"]) for found in table.rows()]
+    bad = f"a change is lost: readers see {', '.join(map(str, seen[0]))}"
+    return [_judged(table, seen == [("Blue", "Cycling")], "both changes are there", refused, bad)]
+
+
+def lost_update_counter(setting: LabSetting) -> list[Story]:
+    """Increments of one counter: in each round all writers read it, then each writes it back, one higher."""
+    columns = {"name": "STRING NOT NULL", "points": "INT"}
+    add_one: list[tuple[str, Callable[[Any], Any]]] = [("points", lambda old: old + 1)] * setting.writers
+    table = LabTable(Story("lost-update-counter", (setting.check,)), setting, columns, "name")
+    refused = _changes(table, setting, {"name": "jack", "points": 1}, add_one)
+    points, increments = table.rows()[0]["points"], setting.writers * setting.rounds
+    bad = f"{increments} increments of 1 were acknowledged, readers see {points}"
+    return [_judged(table, points == 1 + increments, f"all {increments} changes are there", refused, bad)]
+
+
+def _changes(
+    table: LabTable, setting: LabSetting, row: dict[str, Any], changes: Sequence[tuple[str, Callable[[Any], Any]]]
+) -> int:
+    """All read the same snapshot before any of them commits; who is refused reads and tries again. How often that was."""
+    Writer(table, "setup").write([row])
+    refused = 0
+    actors = list(zip(writers_of(table, len(changes)), changes, strict=True))
+    for _ in range(setting.rounds):
+        for writer, _change in actors:
+            writer.read()
+        for writer, (column, new_value) in actors:
+            writer.change("name", "jack", column, new_value)
+        for writer, (column, new_value) in setting.ordered(actors):
+            while not writer.commit():
+                refused += 1
+                writer.read()
+                writer.change("name", "jack", column, new_value)
+    return refused
+
+
+def _judged(table: LabTable, correct: bool, good: str, refused: int, bad: str) -> Story:
+    broken = [violation for violation in table.end() if violation.severity == ERROR]
+    subject = "1 commit was" if refused == 1 else f"{refused} commits were"
+    again = "" if table.story.checks == (OFF,) else f": {subject} refused, read again and tried again"
+    return table.story.end(correct and not broken, good + again if correct else bad)

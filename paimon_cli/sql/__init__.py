@@ -1,0 +1,1 @@
+"""SQL text: types of columns, CREATE TABLE, conditions, expressions, SET clauses."""

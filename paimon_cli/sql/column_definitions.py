@@ -1,0 +1,243 @@
+"""Columns spelled in SQL, `id BIGINT NOT NULL COMMENT 'x'`, and the tokens that they are parsed from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_sql_type
+from paimon_cli.errors import UsageError
+
+WORD, QUOTED, STRING, NUMBER, SIGN, END = "word", "quoted name", "string", "number", "sign", "end"
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+      | `(?P<tick>(?:[^`]|``)*)`
+      | "(?P<double>(?:[^"]|"")*)"
+      | '(?P<string>(?:[^']|'')*)'
+      | (?P<number>[+-]?\d+(?:\.\d+)?)
+      | (?P<word>[^\W\d]\w*)
+      | (?P<sign>[(),.<>=:;])""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    """`text` without quotes; `start` and `end` are offsets into the source."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    def is_word(self, *words: str) -> bool:
+        return self.kind == WORD and self.text.upper() in words
+
+    def is_sign(self, *signs: str) -> bool:
+        return self.kind == SIGN and self.text in signs
+
+
+class SqlTokens:
+    """A cursor over the tokens of `source`; `what` names the text in messages. Keywords are given in upper case."""
+
+    def __init__(self, source: str, what: str) -> None:
+        self.source = source
+        self._what = what
+        self._tokens = self._split()
+        self._next = 0
+
+    @property
+    def peek(self) -> Token:
+        return self._tokens[self._next]
+
+    def take(self) -> Token:
+        token = self.peek
+        if token.kind != END:
+            self._next += 1
+        return token
+
+    def accept(self, *words: str) -> bool:
+        """Take these keywords or signs if they come next, all of them."""
+        ahead = self._tokens[self._next : self._next + len(words)]
+        if len(ahead) < len(words) or not all(_matches(token, word) for token, word in zip(ahead, words, strict=True)):
+            return False
+        self._next += len(words)
+        return True
+
+    def expect(self, *words: str) -> None:
+        if not self.accept(*words):
+            raise self.unexpected(f"'{' '.join(words)}'")
+
+    def name(self, meaning: str) -> str:
+        token = self.take()
+        if token.kind not in (WORD, QUOTED) or not token.text:
+            raise self.unexpected(meaning, token)
+        return token.text
+
+    def string(self, meaning: str) -> str:
+        token = self.take()
+        if token.kind != STRING:
+            raise self.unexpected(f"{meaning} in single quotes", token)
+        return token.text
+
+    def names_in_parentheses(self, meaning: str) -> tuple[str, ...]:
+        self.expect("(")
+        names = [self.name(meaning)]
+        while self.accept(","):
+            names.append(self.name(meaning))
+        self.expect(")")
+        return tuple(names)
+
+    def unexpected(self, expected: str, token: Token | None = None) -> UsageError:
+        """The error for a token that does not fit; `hint` of the message shows where."""
+        found = token or self.peek
+        line = self.source.count("\n", 0, found.start) + 1
+        column = found.start - (self.source.rfind("\n", 0, found.start) + 1) + 1
+        shown = "the end" if found.kind == END else f"'{self.source[found.start : found.end]}'"
+        return UsageError(f"cannot read {self._what}", f"expected {expected} but found {shown} at line {line}, column {column}")
+
+    def _split(self) -> list[Token]:
+        tokens, position = [], 0
+        while position < len(self.source):
+            match = _TOKEN.match(self.source, position)
+            if match is None:
+                raise self.unexpected("SQL (names with other signs stand in backticks)", self._character(position))
+            if match.lastgroup != "space":
+                tokens.append(_token(match))
+            position = match.end()
+        return [*tokens, Token(END, "", position, position)]
+
+    def _character(self, position: int) -> Token:
+        return Token(SIGN, self.source[position], position, position + 1)
+
+
+def _token(match: re.Match[str]) -> Token:
+    group, start, end = str(match.lastgroup), match.start(), match.end()
+    text = match[group]
+    if group == "tick":
+        return Token(QUOTED, text.replace("``", "`"), start, end)
+    if group == "double":
+        return Token(QUOTED, text.replace('""', '"'), start, end)
+    if group == "string":
+        return Token(STRING, text.replace("''", "'"), start, end)
+    return Token(group, text, start, end)
+
+
+def _matches(token: Token, word: str) -> bool:
+    return token.is_word(word) or token.is_sign(word)
+
+
+_BEHIND_TYPE = ("NOT", "NULL", "COMMENT", "PRIMARY", "AS", "METADATA", "GENERATED", "DEFAULT")
+
+
+@dataclass(frozen=True)
+class SqlColumn:
+    """A column as declared; `is_key` for a PRIMARY KEY behind it, `declared_null` when NULL was written out.
+
+    `nullable` is None when neither NULL nor NOT NULL was.
+    """
+
+    field: DataField
+    is_key: bool = False
+    declared_null: bool = False
+    nullable: bool | None = None
+
+
+def parse_column(text: str) -> SqlColumn:
+    """One `-C` argument. UsageError with the position of what does not fit."""
+    tokens = SqlTokens(text, f"column '{text}'")
+    column = read_column(tokens)
+    _expect_end(tokens)
+    return column
+
+
+def parse_path(text: str) -> tuple[str, ...]:
+    """`a` or, inside of a column, `a.b.c`; names with other signs stand in backticks."""
+    tokens = SqlTokens(text, f"column '{text}'")
+    path = _path(tokens)
+    _expect_end(tokens)
+    return path
+
+
+def parse_nested_column(text: str) -> tuple[tuple[str, ...], SqlColumn]:
+    """Path and declaration of `a.b TYPE ...`."""
+    tokens = SqlTokens(text, f"column '{text}'")
+    path = _path(tokens)
+    column = read_declaration(tokens, path[-1])
+    _expect_end(tokens)
+    return path, column
+
+
+def parse_declaration(text: str, name: str) -> SqlColumn:
+    """`TYPE ...`, a declaration without its name."""
+    tokens = SqlTokens(text, f"type '{text}'")
+    column = read_declaration(tokens, name)
+    _expect_end(tokens)
+    return column
+
+
+def _path(tokens: SqlTokens) -> tuple[str, ...]:
+    names = [tokens.name("a column name")]
+    while tokens.accept("."):
+        names.append(tokens.name("a field name"))
+    return tuple(names)
+
+
+def _expect_end(tokens: SqlTokens) -> None:
+    if tokens.peek.kind != END:
+        raise tokens.unexpected("NOT NULL, DEFAULT value, COMMENT 'text' or the end of the column")
+
+
+def read_column(tokens: SqlTokens) -> SqlColumn:
+    """`name type` and the constraints behind it, in any order."""
+    return read_declaration(tokens, tokens.name("a column name"))
+
+
+def read_declaration(tokens: SqlTokens, name: str) -> SqlColumn:
+    """`type` and the constraints behind it, in any order."""
+    data_type = parse_sql_type(_type_text(tokens))
+    nullable: bool | None = None
+    is_key, comment, default = False, None, None
+    while True:
+        if tokens.accept("NOT", "NULL"):
+            nullable = False
+        elif tokens.accept("NULL"):
+            nullable = True
+        elif tokens.accept("PRIMARY", "KEY"):
+            is_key = True
+            tokens.accept("NOT", "ENFORCED")
+        elif tokens.accept("COMMENT"):
+            comment = tokens.string("a comment")
+        elif tokens.accept("DEFAULT"):
+            default = _default(tokens)
+        else:
+            break
+    data_type = data_type.with_nullable(nullable is not False)
+    return SqlColumn(DataField(0, name, data_type, comment, default), is_key, nullable is True, nullable)
+
+
+def _default(tokens: SqlTokens) -> str | None:
+    """A literal as schemas keep it: its text. NULL is no default."""
+    token = tokens.take()
+    if token.kind not in (NUMBER, STRING, WORD):
+        raise tokens.unexpected("a value, text in single quotes", token)
+    if token.is_word("NULL"):
+        return None
+    quoted = len(token.text) > 1 and token.text.startswith("'") and token.text.endswith("'")
+    return f"'{token.text}'" if quoted else token.text
+
+
+def _type_text(tokens: SqlTokens) -> str:
+    """The source from here to what cannot belong to the type: a constraint, or a comma or bracket of the list around."""
+    first = last = tokens.peek
+    if first.kind != WORD:
+        raise tokens.unexpected("a type")
+    depth = 0
+    while (token := tokens.peek).kind != END:
+        if depth == 0 and (token.is_sign(",", ")", ";") or token.is_word(*_BEHIND_TYPE)):
+            break
+        depth += token.is_sign("<", "(") - token.is_sign(">", ")")
+        last = tokens.take()
+    return tokens.source[first.start : last.end]

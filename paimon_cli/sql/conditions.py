@@ -1,0 +1,371 @@
+"""The predicate tree: each node judges the rows of a batch, and gives a cautious answer for bounds of columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.values import values_to_arrow
+from paimon_cli.errors import UsageError
+from paimon_cli.sql.expressions import ColumnValue, Expression, Function, alike
+
+
+@dataclass(frozen=True)
+class ColumnBounds:
+    """Of `rows` values `nulls` are null (None: unknown); the others lie in [`low`, `high`] (None: unknown).
+
+    Values are internal values of `datatypes.values`. `exact`: low and high occur and are no shortened texts.
+    """
+
+    rows: int
+    nulls: int | None
+    low: Any = None
+    high: Any = None
+    exact: bool = False
+    holds: Callable[[tuple[Any, ...]], bool] | None = None
+    """An index of the column: False only if none of the values is in it."""
+
+    @property
+    def only_nulls(self) -> bool:
+        return self.nulls is not None and self.nulls >= self.rows
+
+    @property
+    def no_nulls(self) -> bool:
+        return self.nulls == 0
+
+    @property
+    def single(self) -> bool:
+        """Every value that is not null is `low`."""
+        return self.exact and self.low is not None and self.low == self.high
+
+    def may_hold(self, *values: Any) -> bool:
+        """False only if the index rules out all of the values."""
+        return self.holds is None or self.holds(values)
+
+    @staticmethod
+    def of_value(value: Any) -> ColumnBounds:
+        """Bounds of a column that holds one value only: a partition column within a partition."""
+        return ColumnBounds(1, int(value is None), value, value, exact=True)
+
+
+BoundsOf = Callable[[str], ColumnBounds | None]
+"""Bounds of a column by name; None: nothing is known."""
+
+
+COMPARISONS: dict[str, Callable[..., pa.Array]] = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+class Condition(Protocol):
+    """A node of the tree."""
+
+    def matches(self, batch: pa.RecordBatch) -> pa.Array:
+        """True for the rows that match; false or null for the others."""
+        ...
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        """False only if no row within the bounds can match."""
+        ...
+
+    def columns(self) -> Iterator[str]: ...
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether there may be rows for which it does not compute, such as a division by zero."""
+        ...
+
+
+class _Leaf:
+    """A node that compares values and always computes."""
+
+    can_fail = False
+
+
+def _values(term: Expression, batch: pa.RecordBatch) -> pa.Array:
+    """Of a column the values as they are stored, for a scalar of the same type stands beside them."""
+    return term.stored(batch) if isinstance(term, ColumnValue) else term.evaluate(batch)
+
+
+def _bounds(term: Expression, bounds_of: BoundsOf) -> ColumnBounds | None:
+    """The bounds of a column. A field of it, or a function of it, has none, but is null at least where the column is."""
+    if isinstance(term, Function) and isinstance(term.arguments[0], ColumnValue) and len(term.arguments) == 1:
+        found = _bounds(term.arguments[0], bounds_of)
+        return None if found is None else ColumnBounds(found.rows, found.nulls)
+    if not isinstance(term, ColumnValue):
+        return None
+    found = bounds_of(term.name)
+    if not term.path or found is None:
+        return found
+    return ColumnBounds(found.rows, found.rows) if found.only_nulls else None
+
+
+@dataclass(frozen=True)
+class Always(_Leaf):
+    """TRUE or FALSE (NULL too: it selects no row)."""
+
+    value: bool
+
+    def matches(self, batch: pa.RecordBatch) -> pa.Array:
+        return _constant(batch, self.value)
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        return self.value
+
+    def columns(self) -> Iterator[str]:
+        yield from ()
+
+
+@dataclass(frozen=True)
+class Compare(_Leaf):
+    """`term op value`, op one of = != < <= > >=; `value` internal, `scalar` the Arrow form of it.
+
+    `negated`: NOT of it, kept for floating columns only, where NaN makes NOT (x < 1) differ from x >= 1.
+    """
+
+    term: Expression
+    op: str
+    value: Any
+    scalar: pa.Scalar
+    negated: bool = False
+
+    def matches(self, batch: pa.RecordBatch) -> pa.Array:
+        compared = COMPARISONS[self.op](_values(self.term, batch), self.scalar)
+        return pc.invert(compared) if self.negated else compared
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        bounds = _bounds(self.term, bounds_of)
+        if bounds is None or (not bounds.only_nulls and self.negated):
+            return True
+        if bounds.only_nulls:
+            return False
+        low, high = bounds.low, bounds.high
+        if self.op == "!=":
+            return not (bounds.single and low == self.value)
+        below = low is not None and self.value < low
+        above = high is not None and self.value > high
+        if self.op == "=":
+            return not (below or above) and bounds.may_hold(self.value)
+        if self.op in ("<", "<="):
+            return not (below or (self.op == "<" and low is not None and self.value == low))
+        return not (above or (self.op == ">" and high is not None and self.value == high))
+
+    def columns(self) -> Iterator[str]:
+        yield from self.term.columns()
+
+
+@dataclass(frozen=True)
+class OneOf(_Leaf):
+    """`term [NOT] IN (values)`: some values, none null, and no floating numbers, which Arrow looks up by their bits."""
+
+    term: Expression
+    values: tuple[Any, ...]
+    scalars: pa.Array
+    negated: bool = False
+
+    def matches(self, batch: pa.RecordBatch) -> pa.Array:
+        values = _values(self.term, batch)
+        found = pc.is_in(values, self.scalars)
+        return pc.and_(values.is_valid(), pc.invert(found)) if self.negated else found
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        bounds = _bounds(self.term, bounds_of)
+        if bounds is None:
+            return True
+        if bounds.only_nulls:
+            return False
+        if self.negated:
+            return not (bounds.single and bounds.low in self.values)
+        low, high = bounds.low, bounds.high
+        inside = [value for value in self.values if (low is None or value >= low) and (high is None or value <= high)]
+        return bool(inside) and bounds.may_hold(*inside)
+
+    def columns(self) -> Iterator[str]:
+        yield from self.term.columns()
+
+
+@dataclass(frozen=True)
+class IsNull(_Leaf):
+    """`term IS [NOT] NULL`."""
+
+    term: Expression
+    negated: bool = False
+
+    def matches(self, batch: pa.RecordBatch) -> pa.Array:
+        values = _values(self.term, batch)
+        return values.is_valid() if self.negated else values.is_null()
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        bounds = _bounds(self.term, bounds_of)
+        if bounds is None:
+            return True
+        return not bounds.only_nulls if self.negated else not bounds.no_nulls
+
+    def columns(self) -> Iterator[str]:
+        yield from self.term.columns()
+
+
+@dataclass(frozen=True)
+class IsNan(_Leaf):
+    """`[NOT] isnan(term)` of a floating number; null for null."""
+
+    term: Expression
+    negated: bool = False
+
+    def matches(self, batch: pa.RecordBatch) -> pa.Array:
+        found = pc.is_nan(_values(self.term, batch))
+        return pc.invert(found) if self.negated else found
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        bounds = _bounds(self.term, bounds_of)
+        return bounds is None or not bounds.only_nulls  # a NaN may lie outside of any bounds
+
+    def columns(self) -> Iterator[str]:
+        yield from self.term.columns()
+
+
+@dataclass(frozen=True)
+class Like(_Leaf):
+    """`term [NOT] LIKE pattern`; `regex` is equivalent, `prefix` is the start of every match."""
+
+    term: Expression
+    regex: str
+    prefix: str
+    negated: bool = False
+
+    def matches(self, batch: pa.RecordBatch) -> pa.Array:
+        found = pc.match_substring_regex(_values(self.term, batch), rf"(?s)\A(?:{self.regex})\z")
+        return pc.invert(found) if self.negated else found
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        bounds = _bounds(self.term, bounds_of)
+        if bounds is None:
+            return True
+        if bounds.only_nulls:
+            return False
+        if bounds.single:
+            return (re.fullmatch(self.regex, bounds.low, re.DOTALL) is not None) != self.negated
+        if self.negated:
+            return True
+        too_high = bounds.low is not None and bounds.low[: len(self.prefix)] > self.prefix
+        too_low = bounds.high is not None and bounds.high[: len(self.prefix)] < self.prefix
+        return not (too_high or too_low)
+
+    def columns(self) -> Iterator[str]:
+        yield from self.term.columns()
+
+
+@dataclass(frozen=True)
+class Related:
+    """`left op right` of any two values that `kind` compares; `text` is the comparison as typed, `fields` what it reads."""
+
+    left: Expression
+    op: str
+    right: Expression
+    kind: str
+    text: str
+    fields: tuple[DataField, ...]
+    negated: bool = False
+    can_fail = True
+
+    def matches(self, batch: pa.RecordBatch) -> pa.Array:
+        try:
+            left, right = alike([self.left.evaluate(batch), self.right.evaluate(batch)], self.kind)
+            compared = COMPARISONS[self.op](left, right)
+        except pa.ArrowInvalid as problem:
+            hint = "AND evaluates only the rows that its other conditions accept: b <> 0 AND a / b > 1"
+            raise UsageError(f"{self.text} cannot be computed for every row", str(problem), hint) from problem
+        return pc.invert(compared) if self.negated else compared
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        """Known where each column has one value for all rows, as within a partition."""
+        known = [bounds_of(field.name) for field in self.fields]
+        values: list[Any] = []
+        for bounds in known:
+            if bounds is None or not (bounds.only_nulls or (bounds.single and bounds.no_nulls)):
+                return True
+            values.append(None if bounds.only_nulls else bounds.low)
+        columns = [values_to_arrow([value], field.type) for value, field in zip(values, self.fields, strict=True)]
+        row = pa.RecordBatch.from_arrays(columns, names=[field.name for field in self.fields])
+        try:
+            return self.matches(row)[0].as_py() is True if columns else True
+        except UsageError:
+            return True
+
+    def columns(self) -> Iterator[str]:
+        yield from (field.name for field in self.fields)
+
+
+@dataclass(frozen=True)
+class And:
+    """Parts that can fail see only the rows that the others let through."""
+
+    parts: tuple[Condition, ...]
+
+    def matches(self, batch: pa.RecordBatch) -> pa.Array:
+        return _joined(self.parts, batch, pc.and_kleene, neutral=True)
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        return all(part.may_match(bounds_of) for part in self.parts)
+
+    def columns(self) -> Iterator[str]:
+        for part in self.parts:
+            yield from part.columns()
+
+    @property
+    def can_fail(self) -> bool:
+        return any(part.can_fail for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Or:
+    """Parts that can fail see only the rows that the others have not chosen."""
+
+    parts: tuple[Condition, ...]
+
+    def matches(self, batch: pa.RecordBatch) -> pa.Array:
+        return _joined(self.parts, batch, pc.or_kleene, neutral=False)
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        return any(part.may_match(bounds_of) for part in self.parts)
+
+    def columns(self) -> Iterator[str]:
+        for part in self.parts:
+            yield from part.columns()
+
+    @property
+    def can_fail(self) -> bool:
+        return any(part.can_fail for part in self.parts)
+
+
+def _joined(parts: Sequence[Condition], batch: pa.RecordBatch, join: Callable[..., pa.Array], neutral: bool) -> pa.Array:
+    """`neutral`: the answer that leaves the others to decide."""
+    found = _constant(batch, neutral)
+    for part in sorted(parts, key=lambda part: part.can_fail):
+        if not part.can_fail:
+            found = join(found, part.matches(batch))
+            continue
+        open_rows = pc.equal(found, neutral).fill_null(True)
+        if open_rows.false_count:
+            names = list(dict.fromkeys(part.columns()))
+            answers = part.matches(batch.select(names).filter(open_rows))
+            found = join(found, pc.replace_with_mask(_constant(batch, neutral), open_rows, answers))
+        else:
+            found = join(found, part.matches(batch))
+    return found
+
+
+def _constant(batch: pa.RecordBatch, value: bool) -> pa.Array:
+    return pa.array(np.full(batch.num_rows, value))

@@ -1,0 +1,310 @@
+"""SQL values as expressions: the one reader, on sqlglot, of what conditions, assignments and sort keys compute from a row."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import sqlglot
+from sqlglot import Dialect, exp
+from sqlglot.errors import ParseError, SqlglotError, TokenError
+
+from paimon_cli.datatypes.data_type import MAX_LENGTH, TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.sql.expressions import (
+    NUMERIC,
+    TEXT,
+    WHOLE,
+    Arithmetic,
+    Coalesce,
+    ColumnValue,
+    Constant,
+    Expression,
+    Function,
+    can_become,
+)
+from paimon_cli.sql.literals import Literal, units_of, whole_number
+
+DIALECT = "sqlite"
+"""sqlglot's dialect that takes both "name" and `name` for a column and X'..' for bytes."""
+
+REQUIRED = re.compile(r"Required keyword: '\w+' missing")
+
+TYPED_TEXTS = {
+    **{name: name for name in ("DATE", "TIME", "TIMESTAMP")},
+    **{name: "TIMESTAMP_LTZ" for name in ("TIMESTAMPLTZ", "TIMESTAMPTZ")},
+}
+
+
+@dataclass(frozen=True)
+class SqlText:
+    """What the user typed; `what` names it in messages, `prefix` is what stands before it when it is parsed."""
+
+    text: str
+    what: str
+    prefix: str = ""
+    dialect: str | type[Dialect] = DIALECT
+
+    def parsed(self) -> exp.Expr:
+        """UsageError that quotes the part at which it breaks."""
+        if not self.text.strip():
+            raise UsageError(f"cannot read the {self.what}: it is empty")
+        try:
+            return sqlglot.parse_one(self.prefix + self.text, read=self.dialect)
+        except SqlglotError as problem:
+            raise UsageError(f"cannot read the {self.what}: {self.text}", self._where(problem)) from problem
+        except RecursionError as problem:
+            raise UsageError(f"cannot read the {self.what}", "it is nested too deeply") from problem
+
+    def part(self, node: exp.Expr) -> str:
+        """The node as it was typed."""
+        places = [found.meta for found in node.walk() if "start" in found.meta]
+        if not places:
+            return sql_of(node)
+        begin, end = min(place["start"] for place in places), max(place["end"] for place in places) + 1
+        whole = self.prefix + self.text
+        if isinstance(node, exp.Neg):
+            begin = max(whole.rfind("-", 0, begin), 0)
+        while whole.count("(", begin, end) > whole.count(")", begin, end) and end < len(whole):
+            end += 1
+        return whole[begin:end]
+
+    def refused(self, node: exp.Expr, why: str, hint: str = "") -> UsageError:
+        """The part is no SQL that is understood here."""
+        part = self.part(node)
+        place = "" if part == self.text.strip() else f" in: {self.text}"
+        return UsageError(f"not supported in the {self.what}: {part}{place}", why, hint)
+
+    def _where(self, problem: SqlglotError) -> str:
+        if not isinstance(problem, ParseError) or not problem.errors:
+            return "a quote is not closed" if isinstance(problem, TokenError) else ""
+        first = problem.errors[0]
+        at = f"'{first['highlight']}'"
+        position = (first["col"] or 0) - len(self.prefix) - len(first["highlight"] or "") + 1
+        if REQUIRED.match(first["description"] or ""):
+            return f"something is missing after {at}" if not first["end_context"] else f"something is missing at {at}"
+        if (first["description"] or "").startswith("Expecting"):
+            return f"{first['description'].split()[-1]} is missing after {at}"
+        return f"{at} (character {position}) is not expected there"
+
+
+def sql_of(node: exp.Expr) -> str:
+    """The node as text, for messages."""
+    return node.sql(dialect=DIALECT)
+
+
+def literal_of(node: exp.Expr) -> Literal | None:
+    """The literal that the node is; None for anything else. UsageError for X'..' without pairs of hex digits."""
+    if isinstance(node, exp.Paren):
+        return literal_of(node.this)
+    if isinstance(node, exp.Null):
+        return Literal(None)
+    if isinstance(node, exp.Boolean):
+        return Literal(bool(node.this))
+    if isinstance(node, exp.Literal):
+        return Literal(node.this) if node.is_string else _number(node.this)
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+        return _number("-" + node.this.this)
+    if isinstance(node, exp.HexString):
+        return Literal(_bytes(node))
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
+        typed = TYPED_TEXTS.get(node.to.this.value)
+        return None if typed is None else Literal(node.this.this, typed)
+    return None
+
+
+def _number(text: str) -> Literal | None:
+    try:
+        return Literal(Decimal(text))
+    except ArithmeticError:
+        return None
+
+
+def _bytes(node: exp.HexString) -> bytes:
+    text = str(node.this)
+    try:
+        return bytes.fromhex(text)
+    except ValueError as problem:
+        raise UsageError(f"X'{text}' is not a binary value", "pairs of hex digits are expected") from problem
+
+
+OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+TEXT_FUNCTIONS: dict[type[exp.Expr], str] = {exp.Upper: "upper", exp.Lower: "lower"}
+ROUNDINGS: dict[type[exp.Expr], str] = {exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil"}
+UNDERSTOOD = (
+    "a value is a column, a field such as a.b, a literal, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, "
+    "round, floor or ceil"
+)
+
+STRING = DataType("VARCHAR", length=MAX_LENGTH)
+BIGINT = DataType("BIGINT")
+DOUBLE = DataType("DOUBLE")
+BOOLEAN = DataType("BOOLEAN")
+BYTES = DataType("VARBINARY", length=MAX_LENGTH)
+TEMPORAL_ROOTS = TIMESTAMP_ROOTS | {"DATE", "TIME"}
+MOST_DIGITS = 38
+LARGEST_WHOLE = 2**63 - 1
+
+
+class ExpressionReader:
+    """Reads values of one SQL text over the columns of a schema; every kind is checked before a row is read."""
+
+    def __init__(self, schema: TableSchema, sql: SqlText) -> None:
+        self._schema = schema
+        self.sql = sql
+
+    def expression(self, node: exp.Expr, wanted: DataType) -> Expression:
+        """`wanted` is what a literal without a type of its own is read as. Raises UsageError."""
+        if isinstance(node, exp.Paren):
+            return self.expression(node.this, wanted)
+        if is_column(node):
+            return self.column(node)
+        literal = literal_of(node)
+        if literal is not None:
+            return constant(literal, wanted)
+        if isinstance(node, exp.Neg):
+            return Arithmetic("-", Constant(0, BIGINT), self._operand(node.this, node))
+        if type(node) in OPERATORS:
+            return self._arithmetic(node, OPERATORS[type(node)])
+        if isinstance(node, exp.DPipe):
+            return self._text_function("concat", [node.this, node.args["expression"]], node, TEXT)
+        if isinstance(node, exp.Concat):
+            return self._text_function("concat", node.expressions, node, TEXT)
+        if type(node) in TEXT_FUNCTIONS:
+            return self._text_function(TEXT_FUNCTIONS[type(node)], [node.this], node, TEXT)
+        if isinstance(node, exp.Length):
+            return self._text_function("length", [node.this], node, WHOLE)
+        if type(node) in ROUNDINGS and not (node.args.get("decimals") or node.args.get("to")):
+            return Function(ROUNDINGS[type(node)], (self._operand(node.this, node),), WHOLE)
+        if isinstance(node, exp.Abs):
+            operand = self._operand(node.this, node)
+            return Function("abs", (operand,), operand.kind)
+        if isinstance(node, exp.Coalesce):
+            return self._coalesce([node.this, *node.expressions], wanted, node)
+        raise self.sql.refused(node, UNDERSTOOD)
+
+    def column(self, node: exp.Expr) -> ColumnValue:
+        """A column, or a field inside of it: `a.b`. UsageError for unknown names."""
+        names = column_path(node)
+        first = self._schema.find(names[0].name)
+        if first is None:
+            raise self._unknown_column(names[0])
+        t = first.type
+        for position, name in enumerate(names[1:], start=1):
+            inner = {field.name: field.type for field in t.row_fields()} if t.root == "ROW" else {}
+            if name.name not in inner:
+                raise self._unknown_field(names[:position], t, name.name, inner)
+            t = inner[name.name]
+        return ColumnValue(first.name, t, tuple(name.name for name in names[1:]))
+
+    def type_beside(self, *nodes: exp.Expr) -> DataType:
+        """The type of the first column in these values: literals beside it are read as its like."""
+        for node in nodes:
+            for found in node.walk(prune=is_column):
+                if is_column(found):
+                    return self.column(found).type
+        return STRING
+
+    def _unknown_column(self, name: exp.Identifier) -> UsageError:
+        columns = f"columns: {', '.join(self._schema.field_names)}"
+        why = "the table does not have it"
+        if name.quoted and self.sql.part(name).startswith('"'):
+            text = "'" + name.name.replace("'", "''") + "'"
+            columns = f"texts are written in single quotes: {text}"
+            why = "double quotes enclose column names"
+        return UsageError(f"no column '{name.name}' in the {self.sql.what}: {self.sql.text}", why, columns, column=name.name)
+
+    def _unknown_field(self, names: Sequence[exp.Identifier], t: DataType, field: str, inner: dict[str, DataType]) -> UsageError:
+        whole = ".".join(name.name for name in names)
+        if inner:
+            return UsageError(f"no field '{field}' in {whole}", "the ROW does not have it", f"fields: {', '.join(inner)}")
+        hint = f"a column whose name holds a dot is written `{whole}.{field}`"
+        return UsageError(f"{whole} has no fields", f"it is of type {type_to_sql(t.with_nullable(True))}", hint)
+
+    def _arithmetic(self, node: exp.Expr, op: str) -> Expression:
+        found = Arithmetic(op, self._operand(node.this, node), self._operand(node.args["expression"], node))
+        if op == "%" and found.kind != WHOLE:
+            raise UsageError(f"cannot compute {self.sql.part(node)}", "% takes whole numbers")
+        return found
+
+    def _operand(self, node: exp.Expr, whole: exp.Expr) -> Expression:
+        operand = self.expression(node, BIGINT)
+        if operand.kind not in NUMERIC:
+            raise UsageError(f"cannot compute {self.sql.part(whole)}", f"{self.sql.part(node)} is not a number")
+        return operand
+
+    def _text_function(self, name: str, nodes: Sequence[exp.Expr], whole: exp.Expr, kind: str) -> Expression:
+        arguments = tuple(self.expression(node, STRING) for node in nodes)
+        for node, argument in zip(nodes, arguments, strict=True):
+            if argument.kind != TEXT:
+                raise UsageError(f"cannot compute {self.sql.part(whole)}", f"{self.sql.part(node)} is not a text")
+        return Function(name, arguments, kind)
+
+    def _coalesce(self, nodes: Sequence[exp.Expr], wanted: DataType, whole: exp.Expr) -> Expression:
+        found = Coalesce(tuple(self.expression(node, wanted) for node in nodes))
+        if not all(can_become(argument.kind, found.kind) for argument in found.arguments):
+            kinds = ", ".join(dict.fromkeys(argument.kind for argument in found.arguments))
+            raise UsageError(f"cannot compute {self.sql.part(whole)}", f"its arguments are of different kinds: {kinds}")
+        return found
+
+
+def is_column(node: exp.Expr) -> bool:
+    """Whether it names a column or a field: `a`, `a.b`, and deeper."""
+    if isinstance(node, exp.Dot):
+        return is_column(node.this) and isinstance(node.args["expression"], exp.Identifier)
+    return isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier)
+
+
+def column_path(node: exp.Expr) -> list[exp.Identifier]:
+    """The names that a column consists of, the outermost first."""
+    if isinstance(node, exp.Dot):
+        return [*column_path(node.this), node.args["expression"]]
+    return [part for part in (node.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
+
+
+def constant(literal: Literal, wanted: DataType) -> Constant:
+    """Dates and times are read as what is wanted, exactly; anything else has a type of its own."""
+    value = literal.value
+    if value is None:
+        return Constant(None, wanted)
+    if isinstance(value, Decimal):
+        return _constant_number(value)
+    if not isinstance(value, str):
+        return Constant(value, BOOLEAN if isinstance(value, bool) else BYTES)
+    if wanted.root not in TEMPORAL_ROOTS and not literal.typed:
+        return Constant(value, STRING)
+    name, whole = type_to_sql(wanted.with_nullable(True)), whole_number(wanted)
+    if wanted.root not in TEMPORAL_ROOTS or whole is None:
+        raise UsageError(f"{literal} is not a valid {name}")
+    try:
+        units = units_of(literal, wanted)
+    except UsageError as problem:
+        raise UsageError(f"{literal} is not a valid {name}", hint=problem.hint) from problem
+    if units.denominator != 1 or not whole.low <= units <= whole.high:
+        raise UsageError(f"{literal} does not fit {name} exactly")
+    return Constant(whole.value(int(units)), wanted)
+
+
+def _constant_number(value: Decimal) -> Constant:
+    """The smallest of BIGINT, DECIMAL and DOUBLE that holds it."""
+    _, digits, exponent = value.as_tuple()
+    scale = -int(exponent)
+    if scale == 0 and abs(value) <= LARGEST_WHOLE:
+        return Constant(int(value), BIGINT)
+    if scale >= 0 and max(len(digits), scale) <= MOST_DIGITS:
+        return Constant(value, DataType("DECIMAL", precision=max(len(digits), scale, 1), scale=scale))
+    if math.isinf(float(value)):
+        raise UsageError(f"{value} does not fit any number type")
+    return Constant(float(value), DOUBLE)
+
+
+def comparable_kind(left: Expression, right: Expression) -> str | None:
+    """The kind as which two values are compared; None where they cannot be."""
+    if can_become(left.kind, right.kind):
+        return right.kind
+    return left.kind if can_become(right.kind, left.kind) else None

@@ -1,0 +1,119 @@
+"""A filter over a table's columns: which rows match, and which partitions, buckets and files may be skipped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_cli.datatypes.bucket_hash import row_buckets
+from paimon_cli.datatypes.values import values_to_arrow
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import BUCKET_FUNCTIONS, TableOptions
+from paimon_cli.sql.conditions import And, BoundsOf, Compare, Condition, OneOf
+from paimon_cli.sql.expressions import ColumnValue
+
+_MARK_WIDTHS = {"INT": 4, "DATE": 4, "BIGINT": 8}
+MOST_BUCKET_KEYS = 1000
+"""With more combinations of bucket-key values hashing does not help: most buckets are hit."""
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A parsed condition; a row matches when it is TRUE, as in SQL's WHERE. Picklable by way of its text."""
+
+    sql: str
+    schema: TableSchema
+    condition: Condition
+    warnings: tuple[str, ...] = ()
+    """What the user may not have meant."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse_predicate, (self.sql, self.schema)
+
+    def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that match. UsageError for rows for which it does not compute."""
+        matches = self.condition.matches(batch)
+        return batch if matches.true_count == len(matches) else batch.filter(matches)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the condition reads, each once."""
+        return tuple(dict.fromkeys(self.condition.columns()))
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        """False only if no row whose columns lie within the bounds can match."""
+        return self.condition.may_match(bounds_of)
+
+    def buckets(self, total_buckets: int) -> frozenset[int] | None:
+        """The buckets that matching rows can be in; None when the condition does not fix the bucket key."""
+        names, function = self.schema.bucket_key_names, TableOptions(self.schema.options).bucket_function
+        if not names or total_buckets < 1 or function not in BUCKET_FUNCTIONS:
+            return None
+        types = self.schema.types_of(names)
+        fixed = _fixed_values(self.condition)
+        candidates = [fixed.get(name) for name in names]
+        # 0.0 and -0.0 are equal but have two hashes.
+        if any(values is None for values in candidates) or any(t.root in ("FLOAT", "DOUBLE") for t in types):
+            return None
+        keys = list(product(*(values for values in candidates if values is not None)))
+        if len(keys) > MOST_BUCKET_KEYS:
+            return None
+        columns = [values_to_arrow([key[i] for key in keys], t) for i, t in enumerate(types)]
+        return frozenset(row_buckets(columns, types, total_buckets, function).tolist())
+
+    @cached_property
+    def partition_marks(self) -> frozenset[bytes] | None:
+        """Of these byte strings one occurs in every serialised partition that can match, in the layout of any writer.
+
+        None when the condition does not fix a partition column of a type whose bytes are known.
+        """
+        fixed = _fixed_values(self.condition)
+        marks = [_marks(self.schema.field(name).type.root, fixed.get(name)) for name in self.schema.partition_keys]
+        known = [found for found in marks if found is not None]
+        return max(known, key=lambda found: min(map(len, found), default=0), default=None)
+
+
+def _marks(root: str, values: tuple[Any, ...] | None) -> frozenset[bytes] | None:
+    if values is None:
+        return None
+    if root in ("VARCHAR", "STRING") and all(isinstance(value, str) for value in values):
+        return frozenset(value.encode(errors="surrogatepass") for value in values)
+    width = _MARK_WIDTHS.get(root, 0)
+    if not all(isinstance(value, int) and value.bit_length() < 8 * width for value in values):
+        return None
+    return frozenset(value.to_bytes(width, "little", signed=True) for value in values)
+
+
+def _fixed_values(condition: Condition) -> dict[str, tuple[Any, ...]]:
+    """Columns that must have one of some values for the condition to hold."""
+    if isinstance(condition, And):
+        merged: dict[str, tuple[Any, ...]] = {}
+        for part in condition.parts:
+            for name, values in _fixed_values(part).items():
+                known = merged.get(name)
+                merged[name] = values if known is None else tuple(v for v in known if v in values)
+        return merged
+    if not isinstance(condition, (Compare, OneOf)) or condition.negated:
+        return {}
+    if not isinstance(condition.term, ColumnValue) or condition.term.path:
+        return {}
+    if isinstance(condition, OneOf):
+        return {condition.term.name: tuple(dict.fromkeys(condition.values))}
+    return {condition.term.name: (condition.value,)} if condition.op == "=" else {}
+
+
+def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
+    """A SQL condition over the table's columns.
+
+    Comparisons, IN, BETWEEN, LIKE, IS NULL, isnan(..) with AND, OR, NOT, of columns, fields (a.b) and what `parse_set_clause`
+    computes; typed literals DATE '..', TIMESTAMP '..', TIME '..', X'..'; names quoted by "" or ``. Raises UsageError for other
+    SQL, unknown columns and values that make no sense beside their column.
+    """
+    from paimon_cli.sql.predicate_sql import condition_of  # sqlglot takes long to import and most reads have no filter
+
+    condition, warnings = condition_of(sql, schema)
+    return Predicate(sql, schema, condition, warnings)

@@ -1,0 +1,268 @@
+"""A SQL condition as our predicate tree. NOT goes down to the leaves, literals into the columns' types."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, NESTED_ROOTS, DataType
+from paimon_cli.datatypes.field_types import type_to_sql
+from paimon_cli.datatypes.values import values_to_arrow
+from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.sql.conditions import Always, And, Compare, Condition, IsNan, IsNull, Like, OneOf, Or, Related
+from paimon_cli.sql.expression_sql import (
+    BIGINT,
+    DOUBLE,
+    STRING,
+    ExpressionReader,
+    SqlText,
+    comparable_kind,
+    is_column,
+    literal_of,
+)
+from paimon_cli.sql.expressions import FLOATING, NUMERIC, TEXT, ColumnValue, Constant, Expression, Function
+from paimon_cli.sql.literals import Literal, scalar_of, units_of, value_of, whole_number
+
+COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+TYPED_FUNCTIONS = {"lower": STRING, "upper": STRING, "length": BIGINT}
+"""Functions of a column whose values are compared as precisely as a column's own."""
+QUOTES = "texts, dates and times are written in single quotes: "
+UNDERSTOOD = "conditions are = != < <= > >= IN BETWEEN LIKE IS NULL isnan(..), joined by AND OR NOT"
+
+
+def condition_of(sql: str, schema: TableSchema) -> tuple[Condition, tuple[str, ...]]:
+    """The condition, and what the user may not have meant.
+
+    Raises UsageError: broken or unsupported SQL, unknown columns, values that do not fit their column.
+    """
+    text = SqlText(sql, "condition")
+    reader = _Reader(schema, text)
+    return reader.condition(text.parsed(), False), tuple(dict.fromkeys(reader.warnings))
+
+
+class _Reader:
+    def __init__(self, schema: TableSchema, sql: SqlText) -> None:
+        self._schema = schema
+        self._sql = sql
+        self._values = ExpressionReader(schema, sql)
+        self.warnings: list[str] = []
+
+    def condition(self, node: exp.Expr, negated: bool) -> Condition:
+        """The node, or NOT of it."""
+        if isinstance(node, exp.Paren):
+            return self.condition(node.this, negated)
+        if isinstance(node, exp.Not):
+            return self.condition(node.this, not negated)
+        if isinstance(node, (exp.And, exp.Or)):
+            parts = tuple(self.condition(part, negated) for part in node.flatten())
+            return And(parts) if isinstance(node, exp.And) != negated else Or(parts)
+        if type(node) in COMPARISONS:
+            return self._comparison(node.this, COMPARISONS[type(node)], node.args["expression"], node, negated)
+        if isinstance(node, exp.Between):
+            low = self._comparison(node.this, ">=", node.args["low"], node, negated)
+            high = self._comparison(node.this, "<=", node.args["high"], node, negated)
+            return Or((low, high)) if negated else And((low, high))
+        if isinstance(node, exp.In) and node.expressions:
+            return self._one_of(node, negated)
+        if isinstance(node, exp.Is):
+            return self._is(node, negated)
+        if isinstance(node, exp.IsNan):
+            return self._is_nan(node, negated)
+        if isinstance(node, (exp.Like, exp.Escape)):
+            return self._like(node, negated)
+        if isinstance(node, exp.Null):
+            return Always(False)
+        if isinstance(node, exp.Boolean):
+            return Always(bool(node.this) != negated)
+        if is_column(node):
+            return self._boolean_column(node, negated)
+        raise self._sql.refused(node, UNDERSTOOD)
+
+    def _comparison(self, left: exp.Expr, op: str, right: exp.Expr, whole: exp.Expr, negated: bool) -> Condition:
+        """A column beside a literal is compared in the column's own type, exactly, and prunes; anything else by kind."""
+        literals = literal_of(left), literal_of(right)
+        if literals[0] is not None and literals[1] is None:
+            return self._comparison(right, MIRRORED[op], left, whole, negated)
+        if literals[0] is None and literals[1] is not None:
+            term, t = self._term(left)
+            if t is not None:
+                return self._compare(term, t, op, literals[1], (left, right), negated)
+        return self._related(left, op, right, whole, negated)
+
+    def _compare(
+        self, term: Expression, t: DataType, op: str, literal: Literal, nodes: tuple[exp.Expr, exp.Expr], negated: bool
+    ) -> Condition:
+        if literal.value is None:
+            return Always(False)
+        if t.root in FLOATING_ROOTS:
+            value = self._fitting(value_of, literal, t, nodes)
+            self._warn_of_nan(value, *nodes)
+            return Compare(term, op, value, scalar_of(value, t), negated)
+        op = OPPOSITE[op] if negated else op
+        whole = whole_number(t)
+        if whole is None:
+            value = self._fitting(value_of, literal, t, nodes)
+            return Compare(term, op, value, scalar_of(value, t))
+        units = self._fitting(units_of, literal, t, nodes)
+        if units.denominator != 1 and op in ("=", "!="):
+            return Always(False) if op == "=" else IsNull(term, negated=True)
+        # Between two whole numbers < and <= mean the same; so do > and >=.
+        number = math.ceil(units) if op in ("<", ">=") else math.floor(units)
+        if not whole.low <= number <= whole.high:
+            holds_always = op == "!=" or (number > whole.high) == (op in ("<", "<="))
+            return IsNull(term, negated=True) if holds_always and op != "=" else Always(False)
+        value = whole.value(number)
+        return Compare(term, op, value, scalar_of(value, t))
+
+    def _fitting(
+        self, read: Callable[[Literal, DataType], Any], literal: Literal, t: DataType, nodes: tuple[exp.Expr, exp.Expr]
+    ) -> Any:
+        try:
+            return read(literal, t)
+        except UsageError as problem:
+            left, right = map(self._sql.part, nodes)
+            what = f"cannot compare {left} ({type_to_sql(t.with_nullable(True))}) with {right}"
+            hint = f"{QUOTES}'{right}'" if isinstance(literal.value, Decimal) else problem.hint
+            raise UsageError(what, hint=hint) from problem
+
+    def _warn_of_nan(self, value: float, left: exp.Expr, right: exp.Expr) -> None:
+        if math.isnan(value):
+            column = self._sql.part(left)
+            said = (
+                f"{column} compared with {self._sql.part(right)}: NaN is neither equal to, less than nor greater than any value"
+            )
+            self.warnings.append(f"{said}; isnan({column}) finds it")
+
+    def _related(self, left: exp.Expr, op: str, right: exp.Expr, whole: exp.Expr, negated: bool) -> Condition:
+        wanted = self._values.type_beside(left, right)
+        sides = [self._values.expression(node, wanted) for node in (left, right)]
+        if any(isinstance(side, Constant) and side.value is None for side in sides):
+            return Always(False)
+        kind = comparable_kind(*sides)
+        for node, side in zip((left, right), sides, strict=True):
+            self._refuse_nested(node, side)
+        if kind is None:
+            shown = [f"{self._sql.part(node)} ({side.kind})" for node, side in zip((left, right), sides, strict=True)]
+            numbers = [node for node, side in zip((left, right), sides, strict=True) if side.kind in NUMERIC]
+            typed = [self._sql.part(node) for node in numbers if not next(node.find_all(exp.Column), None)]
+            hint = f"{QUOTES}'{typed[0]}'" if typed else ""
+            raise UsageError(f"cannot compare {shown[0]} with {shown[1]}", f"the condition is {self._sql.text}", hint)
+        names = dict.fromkeys(name for side in sides for name in side.columns())
+        fields = self._schema.fields_of(names)
+        return Related(sides[0], op, sides[1], kind, self._sql.part(whole), fields, negated)
+
+    def _one_of(self, node: exp.In, negated: bool) -> Condition:
+        items = node.expressions
+        literals = [literal_of(item) for item in items]
+        term, t = self._term(node.this) if None not in literals else (None, None)
+        if term is None or t is None or t.root in FLOATING_ROOTS:
+            parts = tuple(self._comparison(node.this, "=", item, node, negated) for item in items)
+            return And(parts) if negated else Or(parts)
+        given = [(literal, item) for literal, item in zip(literals, items, strict=True) if literal and literal.value is not None]
+        if negated and len(given) < len(items):
+            return Always(False)
+        whole = whole_number(t)
+        values = []
+        for literal, item in given:
+            if whole is None:
+                values.append(self._fitting(value_of, literal, t, (node.this, item)))
+                continue
+            units = self._fitting(units_of, literal, t, (node.this, item))
+            if units.denominator == 1 and whole.low <= units <= whole.high:
+                values.append(whole.value(int(units)))
+        if not values:
+            return IsNull(term, negated=True) if negated else Always(False)
+        return OneOf(term, tuple(values), values_to_arrow(values, t), negated)
+
+    def _is(self, node: exp.Is, negated: bool) -> Condition:
+        if isinstance(node.expression, exp.Null):
+            return IsNull(self._values.expression(node.this, self._values.type_beside(node.this)), negated)
+        if isinstance(node.expression, exp.Boolean):
+            # IS TRUE and IS FALSE are never null, so their negation takes the nulls in.
+            term, _ = self._term(node.this)
+            found = self._comparison(node.this, "=", node.expression, node, negated)
+            return Or((found, IsNull(term))) if negated else found
+        raise self._sql.refused(node, UNDERSTOOD)
+
+    def _is_nan(self, node: exp.IsNan, negated: bool) -> Condition:
+        term = self._values.expression(node.this, DOUBLE)
+        if term.kind != FLOATING:
+            raise UsageError(f"cannot compute {self._sql.part(node)}", f"{self._sql.part(node.this)} is not a FLOAT or DOUBLE")
+        return IsNan(term, negated)
+
+    def _like(self, node: exp.Expr, negated: bool) -> Condition:
+        escape = "\\"
+        if isinstance(node, exp.Escape):
+            given = literal_of(node.expression)
+            if given is None or not isinstance(given.value, str) or len(given.value) != 1 or not isinstance(node.this, exp.Like):
+                raise UsageError("ESCAPE takes one character", hint="LIKE 'a!%%' ESCAPE '!'")
+            escape, node = given.value, node.this
+        term = self._values.expression(node.this, STRING)
+        pattern = literal_of(node.expression)
+        if pattern is None:
+            raise self._sql.refused(node.expression, "LIKE takes a pattern in single quotes, such as 'a%'")
+        if pattern.value is None:
+            return Always(False)
+        if term.kind != TEXT or not isinstance(pattern.value, str):
+            wrong = node.expression if term.kind == TEXT else node.this
+            raise UsageError(f"cannot compute {self._sql.part(node)}", f"{self._sql.part(wrong)} is not a text")
+        regex, prefix = _regex(pattern.value, escape)
+        return Like(term, regex, prefix, negated != bool(node.args.get("negate")))
+
+    def _boolean_column(self, node: exp.Expr, negated: bool) -> Condition:
+        value = self._values.column(node)
+        if value.type.root != "BOOLEAN":
+            part = self._sql.part(node)
+            why = f"{part} is of type {type_to_sql(value.type.with_nullable(True))}; only a BOOLEAN is a condition by itself"
+            raise UsageError(f"{part} is not a condition", why, f"compare it with a value, or write {part} IS NOT NULL")
+        return self._comparison(node, "=", exp.true(), node, negated)
+
+    def _term(self, node: exp.Expr) -> tuple[Expression, DataType | None]:
+        """The value, and its type if it is a column or one of `TYPED_FUNCTIONS` of one."""
+        term = self._values.expression(node, self._values.type_beside(node))
+        self._refuse_nested(node, term)
+        if isinstance(term, ColumnValue):
+            return term, term.type
+        if isinstance(term, Function) and isinstance(term.arguments[0], ColumnValue):
+            return term, TYPED_FUNCTIONS.get(term.name)
+        return term, None
+
+    def _refuse_nested(self, node: exp.Expr, term: Expression) -> None:
+        if isinstance(term, ColumnValue) and term.type.root in NESTED_ROOTS:
+            fields = [field.name for field in term.type.row_fields()] if term.type.root == "ROW" else []
+            hint = f"compare a field of it, such as {self._sql.part(node)}.{fields[0]}" if fields else ""
+            raise UsageError(
+                f"{self._sql.part(node)} is nested", "as a whole it can only be tested with IS NULL or IS NOT NULL", hint
+            )
+
+
+def _regex(pattern: str, escape: str) -> tuple[str, str]:
+    """A LIKE pattern as a regular expression, and the fixed text that it begins with."""
+    parts: list[str] = []
+    prefix: Sequence[str] | None = None
+    fixed: list[str] = []
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        if character == escape:
+            position += 1
+            if position == len(pattern):
+                raise UsageError(f"LIKE '{pattern}' ends with its escape character")
+            character = pattern[position]
+        elif character in "%_":
+            prefix = fixed[:] if prefix is None else prefix
+            parts.append(".*" if character == "%" else ".")
+            position += 1
+            continue
+        fixed.append(character)
+        parts.append(re.escape(character))
+        position += 1
+    return "".join(parts), "".join(fixed if prefix is None else prefix)

@@ -1,0 +1,96 @@
+"""Work in threads: how many cores there are, and batches read ahead of their use.
+
+Arrow decodes and merges outside of Python's lock, so a thread that reads ahead keeps a second core busy.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Generic, Protocol, TypeVar
+
+MOST_CORES = 8
+"""Each core at work holds batches in memory; who has more cores and memory asks for more."""
+
+
+def usable_cores() -> int:
+    """At least 1. Respects the process's affinity, as containers and `taskset` set it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(MOST_CORES, cores)
+
+
+class Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+Item = TypeVar("Item", bound=Sized)
+
+
+class ReadAhead(Generic[Item]):
+    """Iterates over `items` in their order while up to `most_bytes` of them wait to be taken, one at least.
+
+    Starts at once. What `items` raises is raised to the taker, in its place. Leaving the `with` block ends the thread, at the
+    latest when the item that it is at is made.
+    """
+
+    def __init__(self, items: Iterator[Item], most_bytes: int) -> None:
+        self._items = items
+        self._most_bytes = most_bytes
+        self._made: deque[Item] = deque()
+        self._bytes = 0
+        self._failure: BaseException | None = None
+        self._ended = False
+        self._stopped = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> ReadAhead[Item]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def __iter__(self) -> Iterator[Item]:
+        while (item := self._take()) is not None:
+            yield item
+
+    def _take(self) -> Item | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._made or self._ended)
+            if not self._made:
+                if self._failure is not None:
+                    raise self._failure
+                return None
+            item = self._made.popleft()
+            self._bytes -= item.nbytes
+            self._changed.notify_all()
+            return item
+
+    def _run(self) -> None:
+        try:
+            for item in self._items:
+                if not self._put(item):
+                    break
+        except BaseException as failure:  # the taker's to handle, whatever it is
+            self._failure = failure
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _put(self, item: Item) -> bool:
+        """Whether more is wanted."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or not self._made or self._bytes + item.nbytes <= self._most_bytes)
+            self._made.append(item)
+            self._bytes += item.nbytes
+            self._changed.notify_all()
+            return not self._stopped

@@ -1,0 +1,195 @@
+"""Schema changes: what they make of a schema, and what is refused as Paimon refuses it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.catalog.alter_table import alter_table, altered_schema
+from paimon_cli.catalog.column_changes import (
+    AddColumn,
+    AlterColumn,
+    DropColumn,
+    Position,
+    RenameColumn,
+    SchemaChange,
+    SetComment,
+    SetOption,
+    UnsetOption,
+)
+from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table_definition import numbered
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_sql_type, type_to_sql
+from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.storage.storage_for_url import storage_for_url
+from tests.tables import make_table
+
+NESTED = "ROW<a INT NOT NULL, l ARRAY<INT>, m MAP<STRING, ROW<x INT>>>"
+
+
+def schema(**options: str) -> TableSchema:
+    types = {"id": "BIGINT NOT NULL", "dt": "STRING NOT NULL", "v": "INT", "r": NESTED}
+    fields, highest = numbered(tuple(DataField(0, name, parse_sql_type(t)) for name, t in types.items()))
+    return TableSchema(0, fields, highest, ("dt",), ("id", "dt"), {"bucket": "1", **options}, None, 0)
+
+
+def changed(*changes: SchemaChange, data: bool = True, **options: str) -> TableSchema:
+    return altered_schema(schema(**options), changes, data, 5)
+
+
+def columns(found: TableSchema) -> list[str]:
+    return [f"{f.name} {type_to_sql(f.type)}" for f in found.fields]
+
+
+def test_add_columns_with_ids_of_their_own() -> None:
+    found = changed(
+        AddColumn(("w",), parse_sql_type("ROW<p INT, q INT>"), "hi", None, Position(None)),
+        AddColumn(("r", "b"), parse_sql_type("STRING"), position=Position("a")),
+        AddColumn(("r", "m", "value", "y"), parse_sql_type("INT")),
+    )
+    assert (found.id, found.time_millis, found.highest_field_id) == (1, 5, 12)
+    assert [f.id for f in found.fields] == [8, 0, 1, 2, 3]
+    assert found.fields[0].description == "hi"
+    assert [f.id for f in found.fields[0].type.row_fields()] == [9, 10]
+    row = found.field("r").type
+    assert [(f.name, f.id) for f in row.row_fields()] == [("a", 4), ("b", 11), ("l", 5), ("m", 7)]
+    assert [(f.name, f.id) for f in row.row_fields()[3].type.entry_types()[1].row_fields()] == [("x", 6), ("y", 12)]
+
+
+def test_renamed_columns_are_renamed_in_options_and_keys() -> None:
+    options = {"sequence.field": "v", "fields.v.stats-mode": "full", "bucket-key": "id", "fields.r.sequence-group": "v"}
+    found = changed(RenameColumn(("v",), "w"), RenameColumn(("id",), "key"), RenameColumn(("r", "a"), "aa"), **options)
+    assert found.primary_keys == ("key", "dt")
+    assert found.options == {
+        "bucket": "1",
+        "sequence.field": "w",
+        "fields.w.stats-mode": "full",
+        "bucket-key": "key",
+        "fields.r.sequence-group": "w",
+    }
+    assert columns(found)[3].startswith("r ROW<`aa` INT NOT NULL")
+
+
+def test_alter_columns() -> None:
+    found = changed(
+        AlterColumn(("v",), parse_sql_type("BIGINT"), comment="n", default="7", position=Position("id")),
+        AlterColumn(("r", "l", "element"), parse_sql_type("BIGINT")),
+        AlterColumn(("r", "a"), nullable=True),
+        SetComment("orders"),
+    )
+    assert columns(found)[1] == "v BIGINT"
+    assert (found.fields[1].default_value, found.fields[1].description, found.comment) == ("7", "n", "orders")
+    assert columns(found)[3].startswith("r ROW<`a` INT, `l` ARRAY<BIGINT>")
+    emptied = altered_schema(found, [AlterColumn(("v",), comment="", drop_default=True), SetComment(None)], True, 6)
+    assert (emptied.id, emptied.fields[1].default_value, emptied.fields[1].description, emptied.comment) == (2, None, None, None)
+
+
+def test_drop_and_add_again_is_another_column() -> None:
+    found = changed(DropColumn(("v",)), AddColumn(("v",), parse_sql_type("INT")), DropColumn(("r", "l")))
+    assert (found.field("v").id, len(found.field("r").type.row_fields())) == (8, 2)
+
+
+REFUSED: list[tuple[SchemaChange, str]] = [
+    (AddColumn(("w",), parse_sql_type("INT NOT NULL")), "cannot be NOT NULL"),
+    (AddColumn(("v",), parse_sql_type("INT")), "column 'v' already exists"),
+    (AddColumn(("_KEY_x",), parse_sql_type("INT")), "reserved"),
+    (AddColumn(("w",), parse_sql_type("INT"), default="x"), "cannot have the default 'x'"),
+    (AddColumn(("w",), parse_sql_type("INT"), position=Position("nope")), "no column 'nope'"),
+    (AddColumn(("v", "x"), parse_sql_type("INT")), "'v' is INT"),
+    (AddColumn(("r", "l", "x"), parse_sql_type("INT")), "it is called 'element'"),
+    (AddColumn(("r", "l", "element"), parse_sql_type("INT")), "already"),
+    (DropColumn(("id",)), "primary key or partition column"),
+    (DropColumn(("dt",)), "primary key or partition column"),
+    (DropColumn(("r", "m", "value", "x")), "it is the last one"),
+    (DropColumn(("r", "l", "element")), "are not columns"),
+    (RenameColumn(("dt",), "day"), "partition column"),
+    (RenameColumn(("v",), "id"), "already"),
+    (RenameColumn(("nope",), "n"), "no column 'nope'"),
+    (AlterColumn(("id",), parse_sql_type("INT")), "primary key column"),
+    (AlterColumn(("dt",), parse_sql_type("INT")), "partition column"),
+    (AlterColumn(("id",), nullable=True), "must stay NOT NULL"),
+    (AlterColumn(("v",), nullable=False), "alter-column-null-to-not-null.disabled=false"),
+    (AlterColumn(("v",), parse_sql_type("BYTES")), "no such cast"),
+    (AlterColumn(("v",), parse_sql_type("ARRAY<INT>")), "no such cast"),
+    (AlterColumn(("r", "l"), parse_sql_type("ARRAY<BIGINT>")), "alter-column r.l.FIELD"),
+    (AlterColumn(("v",), position=Position("v")), "already exists"),
+    (AlterColumn(("id",), position=Position(None)), "already exists"),
+    (AlterColumn(("r", "l", "element"), comment="x"), "are not columns"),
+    (SetOption("merge-engine", "first-row"), "cannot change once the table has data"),
+    (SetOption("bucket", "-1"), "fixed and dynamic"),
+    (SetOption("bucket", "0"), "not a number of buckets"),
+    (SetOption("file.format", "text"), "cannot be 'text'"),
+    (SetOption("sequence.field", "nope"), "unknown column 'nope'"),
+    (SetOption("deletion-vectors.enabled", "true"), "deletion-vectors.modifiable"),
+    (SetOption("type", "format-table"), "never changes"),
+    (UnsetOption("bucket"), "written for this number of buckets"),
+    (UnsetOption("write-only"), "is not set"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), REFUSED, ids=str)
+def test_refused(change: SchemaChange, said: str) -> None:
+    with pytest.raises(UsageError) as problem:
+        changed(change)
+    assert said in f"{problem.value} {problem.value.hint}"
+
+
+def test_refusals_that_options_decide() -> None:
+    narrow = AlterColumn(("v",), parse_sql_type("TINYINT"))
+    assert columns(changed(narrow))[2] == "v TINYINT"
+    with pytest.raises(UsageError, match="disable-explicit-type-casting is set"):
+        changed(narrow, **{"disable-explicit-type-casting": "true"})
+    allowed = changed(AlterColumn(("v",), nullable=False), **{"alter-column-null-to-not-null.disabled": "false"})
+    assert columns(allowed)[2] == "v INT NOT NULL"
+    with pytest.raises(UsageError, match="cannot go back to false"):
+        changed(SetOption("ignore-delete", "false"), **{"ignore-delete": "true"})
+    front = changed(AddColumn(("w",), parse_sql_type("INT")), **{"add-column-before-partition": "true"})
+    assert [f.name for f in front.fields] == ["id", "w", "dt", "v", "r"]
+    with pytest.raises(NotSupported, match="changing the key"):
+        changed(AddColumn(("r", "m", "key", "x"), parse_sql_type("INT")))
+
+
+def test_an_empty_table_may_change_more() -> None:
+    assert changed(SetOption("merge-engine", "aggregation"), data=False).options["merge-engine"] == "aggregation"
+    with pytest.raises(UsageError, match="default"):  # it must fit the new type
+        changed(AlterColumn(("v",), default="abc"), AlterColumn(("v",), parse_sql_type("STRING")))
+    moved = changed(AlterColumn(("v",), parse_sql_type("STRING"), default="abc"))
+    with pytest.raises(UsageError, match="cannot have the default 'abc'"):
+        altered_schema(moved, [AlterColumn(("v",), parse_sql_type("INT"))], True, 6)
+
+
+class _Overtaking:
+    """Another writer publishes its schema first, as often as told."""
+
+    def __init__(self, path: Path, times: int) -> None:
+        self._storage = storage_for_url(str(path))[0]
+        self._left = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def put_if_absent(self, path: str, data: bytes) -> Any:
+        if self._left:
+            self._left -= 1
+            theirs = TableSchema.from_json(data)
+            options = {key: value for key, value in theirs.options.items() if key != "a"}
+            theirs = replace(theirs, options={**options, f"theirs-{theirs.id}": "1"}, fields=theirs.fields[:1])
+            self._storage.put_if_absent(path, theirs.to_json().encode())
+        return self._storage.put_if_absent(path, data)
+
+
+def test_who_is_overtaken_starts_from_the_others_schema(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    make_table(path, {"id": "INT NOT NULL"}, ["id"])
+    table = Table("t", str(path), _Overtaking(path, 2))  # type: ignore[arg-type]
+    found = alter_table(table, [AddColumn(("v",), parse_sql_type("INT"))])
+    assert (found.schema.id, found.schema.field_names, found.changed) == (3, ("id", "v"), True)
+    assert {"theirs-1", "theirs-2"} < set(found.schema.options)
+    assert not alter_table(table, [SetOption("theirs-1", "1")]).changed
+    with pytest.raises(StorageUnavailable, match="keep being published"):
+        alter_table(Table("t", str(path), _Overtaking(path, 99)), [SetOption("a", "b")])  # type: ignore[arg-type]

@@ -1,0 +1,207 @@
+"""Creating tables: what is written, and which nonsense is refused before anything is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.catalog.create_table import CreatedTable, create_table
+from paimon_cli.catalog.ddl import definition_of
+from paimon_cli.catalog.table_definition import TableDefinition
+from paimon_cli.catalog.table_location import TableLocation
+from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.sql.column_definitions import parse_column
+from tests.tables import make_table
+
+
+def definition(
+    columns: Sequence[str],
+    key: Sequence[str] = ("id",),
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    if_not_exists: bool = False,
+) -> TableDefinition:
+    declared = definition_of([parse_column(column) for column in columns], "the columns")
+    return TableDefinition(
+        declared.fields,
+        tuple(key),
+        tuple(partition_by),
+        {"bucket": "1", **(options or {})},
+        declared_null=declared.declared_null,
+        if_not_exists=if_not_exists,
+    )
+
+
+NESTED_GROUP = {"merge-engine": "partial-update", "fields.a.sequence-group": "b"}
+CROSSED_GROUPS = {"merge-engine": "partial-update", "fields.g.sequence-group": "v", "fields.h.sequence-group": "g"}
+
+
+def create(folder: Path, *columns: str, **clauses: object) -> CreatedTable:
+    return create_table(TableLocation(str(folder), "t"), definition(columns, **clauses))  # type: ignore[arg-type]
+
+
+def test_schema_file(tmp_path: Path) -> None:
+    created = create(tmp_path / "t", "id BIGINT", "v STRING COMMENT 'x'", options={"write-only": "true"})
+    assert created.created and created.warnings == ()
+    written = json.loads((tmp_path / "t" / "schema" / "schema-0").read_text())
+    assert written["version"] == 3
+    assert written["fields"] == [
+        {"id": 0, "name": "id", "type": "BIGINT NOT NULL"},
+        {"id": 1, "name": "v", "type": "STRING", "description": "x"},
+    ]
+    assert written["options"] == {"bucket": "1", "file.format": "parquet", "write-only": "true"}
+    assert (written["primaryKeys"], written["partitionKeys"], written["highestFieldId"]) == (["id"], [], 1)
+    assert written["timeMillis"] > 1_700_000_000_000
+    assert TableContext.open(str(tmp_path / "t")).schema == created.schema
+
+
+def test_nothing_but_the_schema_is_made(tmp_path: Path) -> None:
+    create(tmp_path / "t", "id INT")
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()] == ["t/schema/schema-0"]
+
+
+def test_options_of_keys_become_key_lists(tmp_path: Path) -> None:
+    created = create(tmp_path / "t", "id INT", "dt DATE", key=(), options={"primary-key": "id, dt", "partition": "dt"})
+    assert (created.schema.primary_keys, created.schema.partition_keys) == (("id", "dt"), ("dt",))
+    assert "primary-key" not in created.schema.options
+
+
+def test_an_existing_table_stays(tmp_path: Path) -> None:
+    create(tmp_path / "t", "id INT")
+    with pytest.raises(UsageError, match="already exists"):
+        create(tmp_path / "t", "id INT")
+    again = create(tmp_path / "t", "id INT", "more INT", if_not_exists=True)
+    assert not again.created
+    assert again.schema.field_names == ("id",)
+
+
+def test_of_many_that_create_at_once_one_wins(tmp_path: Path) -> None:
+    def attempt(number: int) -> bool:
+        try:
+            return create(tmp_path / "t", "id INT", f"v{number} INT").created
+        except UsageError:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(attempt, range(16))) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "clauses", "message"),
+    [
+        ([], {"key": ()}, "at least one column"),
+        (["id INT", "id STRING"], {}, "column 'id' is given twice"),
+        (["id INT"], {"key": ("nope",)}, "unknown column 'nope'"),
+        (["id INT"], {"key": ("id", "id")}, "given twice"),
+        (["id INT"], {"partition_by": ("dt",)}, "unknown column 'dt'"),
+        (["id INT NULL"], {}, "declared NULL"),
+        (["id ARRAY<INT>"], {}, "ARRAY<INT>"),
+        (["id INT", "_KEY_id INT"], {}, "reserved"),
+        (["id INT", "rowkind STRING"], {}, "reserved"),
+        (["id INT", "_VALUE_KIND INT"], {}, "reserved"),
+        (["id INT"], {"options": {"bucket": "0"}}, "bucket 0"),
+        (["id INT"], {"options": {"bucket": "-3"}}, "bucket"),
+        (["id INT"], {"options": {"bucket": "many"}}, "bucket"),
+        (["id INT", "dt DATE"], {"key": ("dt",), "partition_by": ("dt",)}, "partition columns only"),
+        (["id INT", "dt DATE"], {"partition_by": ("dt",)}, "lacks partition column dt"),
+        (["id INT", "v INT"], {"options": {"bucket-key": "v"}}, "not in the primary key"),
+        (["id INT", "v INT"], {"options": {"bucket-key": "w"}}, "unknown column 'w'"),
+        (["id INT"], {"options": {"bucket": "-1", "bucket-key": "id"}}, "without a number of buckets"),
+        (["id INT"], {"key": ()}, "without a key"),
+        (["id INT"], {"key": (), "options": {"bucket": "-2"}}, "needs a primary key"),
+        (["id INT"], {"options": {"sequence.field": "at"}}, "unknown column 'at'"),
+        (["id INT"], {"options": {"fields.nope.aggregate-function": "sum"}}, "unknown column 'nope'"),
+        (["id INT"], {"options": {"rowkind.field": "op"}}, "unknown column 'op'"),
+        (["id INT"], {"options": {"merge-engine": "magic"}}, "merge-engine"),
+        (["id INT"], {"options": {"target-file-size": "big"}}, "target-file-size"),
+        (["id INT"], {"options": {"write-only": "maybe"}}, "write-only"),
+        (["id INT"], {"options": {"snapshot.time-retained": "soon"}}, "snapshot.time-retained"),
+        (["id INT"], {"options": {"file.format": "xls"}}, "file.format"),
+        (["id INT"], {"options": {"merge-engine": "first-row", "changelog-producer": "input"}}, "first-row"),
+        (["id INT"], {"key": (), "options": {"bucket": "-1", "merge-engine": "aggregation"}}, "needs a primary key"),
+        (["id INT", "v INT"], {"options": {"primary-key": "v"}}, "'primary-key' is given twice"),
+        (["id INT", "v INT"], {"options": {"rowkind.field": "v"}}, "rowkind.field 'v' is INT"),
+        (["id INT"], {"options": {"file.format.per.level": "0:xls"}}, "file.format.per.level"),
+        (["id INT", "g INT", "h INT", "v INT"], {"options": CROSSED_GROUPS}, "orders another group"),
+    ],
+)
+def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        create(tmp_path / "t", *columns, **clauses)
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "clauses", "reason"),
+    [
+        (["id INT"], {"options": {"bucket": "-1"}}, "fixed number of buckets"),
+        (["id INT", "dt DATE"], {"partition_by": ("dt",), "options": {"bucket": "-1"}}, "fixed number of buckets"),
+        (["id INT"], {"options": {"deletion-vectors.enabled": "true"}}, "deletion vectors"),
+        (["id INT"], {"options": {"changelog-producer": "lookup"}}, "changelog-producer=lookup"),
+        (["id INT"], {"options": {"merge-engine": "first-row", "changelog-producer": "lookup"}}, "changelog-producer=lookup"),
+        (["id INT"], {"options": {"merge-engine": "aggregation", "changelog-producer": "input"}}, "changelog-producer=input"),
+        (["id INT", "f DOUBLE"], {"key": ("id", "f"), "partition_by": ("f",)}, "DOUBLE NOT NULL partition columns"),
+        (["id INT", "f BYTES"], {"key": ("id", "f"), "partition_by": ("f",)}, "BYTES NOT NULL partition columns"),
+        (["id INT"], {"options": {"file.format": "csv"}}, "file.format=csv"),
+        (["id INT", "a ARRAY<INT>"], {"options": {"sequence.field": "a"}}, "sequence.field with a ARRAY<INT>"),
+        (["id INT", "a MAP<INT, INT>", "b INT"], {"options": NESTED_GROUP}, "sequence-group with a MAP<INT, INT>"),
+        (["id INT", "at TIMESTAMP(9)"], {"options": {"file.format": "avro"}}, "TIMESTAMP\\(9\\)"),
+        (["id INT", "t TIMESTAMP(6)", "a ARRAY<ROW<at TIMESTAMP_LTZ(7)>>"], {}, "column 'a'"),
+        (["id INT"], {"key": (), "options": {"bucket": "-1"}}, "without a primary key"),
+    ],
+)
+def test_what_no_write_would_take_is_not_created(
+    tmp_path: Path, columns: list[str], clauses: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(NotSupported) as refused:
+        create(tmp_path / "t", *columns, **clauses)
+    assert re.search(reason, refused.value.why) and refused.value.hint
+    assert not (tmp_path / "t").exists()
+
+
+def test_an_unwritable_table_that_exists_may_be_asked_for(tmp_path: Path) -> None:
+    make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"], bucket=-1)
+    found = create(tmp_path / "t", "id INT", options={"bucket": "-1"}, if_not_exists=True)
+    assert not found.created
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        ({"file.format.per.level": "99:orc"}, "level 99, the highest is 5"),
+        ({"num-sorted-run.compaction-triger": "7"}, "did you mean 'num-sorted-run.compaction-trigger'"),
+    ],
+)
+def test_what_looks_like_a_mistake_is_said_at_creation(tmp_path: Path, options: dict[str, str], warning: str) -> None:
+    created = create(tmp_path / "t", "id INT", options=options)
+    assert created.created
+    (found,) = created.warnings
+    assert re.search(warning, found)
+
+
+def test_foreign_options_are_kept(tmp_path: Path) -> None:
+    created = create(tmp_path / "t", "id INT", options={"owner": "me", "parquet.page.size": "1"})
+    assert created.warnings == ("option 'owner' is unknown to Paimon and has no effect here",)
+    assert created.schema.options["owner"] == "me"
+
+
+@pytest.mark.parametrize(
+    "key", ["secret.key", "my.password", "fs.s3a.secret.key", "s3.endpoint", "token", "dlf.access-key-secret"]
+)
+def test_secrets_and_what_belongs_to_the_catalog_are_not_stored(tmp_path: Path, key: str) -> None:
+    with pytest.raises(UsageError, match=f"'{key}' is not stored in a table") as refused:
+        create(tmp_path / "t", "id INT", options={key: "S3CR3T"})
+    assert "S3CR3T" not in f"{refused.value} {refused.value.hint}"
+    assert not (tmp_path / "t").exists()
+
+
+def test_keys_that_only_look_like_secrets_are_stored(tmp_path: Path) -> None:
+    options = {"bucket-key": "id", "cross-partition-upsert.index-ttl": "1 d", "fields.token.stats-mode": "none"}
+    made = create(tmp_path / "t", "id INT", "token STRING", options=options)
+    assert options.items() <= made.schema.options.items() and made.warnings == ()

@@ -1,0 +1,121 @@
+"""A table gets a directory of its own; what lies somewhere instead is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table_location import locate_table
+from paimon_cli.catalog.table_site import check_site
+from paimon_cli.errors import NotFound, StorageUnavailable, UsageError
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.memory_storage import MemoryStorage
+from paimon_cli.storage.storage import FileStatus
+from tests.catalog.test_create_table import create
+from tests.tables import make_table
+
+
+def files(*names: str) -> Callable[[Path], None]:
+    def put(folder: Path) -> None:
+        for name in names:
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("precious")
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (files("thesis.txt", "src/a.py"), "it holds src/, thesis.txt"),
+        (files(".git/config"), "it holds .git/"),
+        (files(*"abcdefg"), "it holds a, b, c, d, e and 2 more"),
+        (files("_delta_log/00000000000000000000.json"), "Delta Lake table"),
+        (files("metadata/v1.metadata.json", "data/x.parquet"), "Iceberg table"),
+        (files(".hoodie/hoodie.properties"), "Hudi table"),
+        (files("a/schema/schema-0", "b/schema/schema-0", "c/x"), "a database directory with the tables a, b"),
+        (files("shop.db/orders/schema/schema-0"), "a warehouse with the database shop"),
+        (files("snapshot/snapshot-1"), "it holds snapshot/"),
+        (files("schema/notes.txt"), "it holds schema/"),
+    ],
+)
+def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path, content: Callable[[Path], None], told: str) -> None:
+    content(tmp_path / "t")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match="is not empty") as refused:
+        create(tmp_path / "t", "id INT")
+    assert told in refused.value.why and sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_empty_directory_and_one_begun_before_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert create(tmp_path / "empty", "id INT").created
+    files("schema/.schema-0.0815.tmp", ".commit-probe-4711/probe")(tmp_path / "begun")
+    assert create(tmp_path / "begun", "id INT").created
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    files("t")(tmp_path)
+    with pytest.raises(UsageError, match="is a file"):
+        create(tmp_path / "t", "id INT")
+
+
+@pytest.mark.parametrize("inner", ["bucket-0", "dt=1/bucket-0/deep", "x"])
+def test_a_table_inside_of_a_table_is_refused(tmp_path: Path, inner: str) -> None:
+    create(tmp_path / "t", "id INT")
+    with pytest.raises(UsageError, match="lies inside the table"):
+        create(tmp_path / "t" / inner, "id INT")
+    assert not (tmp_path / "t" / inner).exists()
+
+
+def test_a_link_does_not_lead_into_a_table_either(tmp_path: Path) -> None:
+    create(tmp_path / "t", "id INT")
+    (tmp_path / "t" / "x").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "t" / "x")
+    with pytest.raises(UsageError, match="lies inside the table"):
+        create(tmp_path / "link", "id INT")
+
+
+def test_object_stores_are_looked_at_alike() -> None:
+    storage = MemoryStorage("site")
+    storage.write_new("memory://b/wh/t/schema/schema-0", b"{}")
+    assert check_site(storage, "memory://b/wh/u") == []
+    with pytest.raises(UsageError, match="lies inside the table memory://b/wh/t"):
+        check_site(storage, "memory://b/wh/t/dt=1/u")
+    with pytest.raises(UsageError, match="it is a database directory with the table t"):
+        check_site(storage, "memory://b/wh")
+
+
+class Narrow(LocalStorage):
+    """Of a user who may look below one prefix only."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        if not path.startswith(self._prefix):
+            raise StorageUnavailable(f"no access to {path}")
+        return super().list_directory(path)
+
+
+def test_a_directory_above_that_cannot_be_listed_is_a_warning(tmp_path: Path) -> None:
+    warnings = check_site(Narrow(f"{tmp_path}/own"), f"{tmp_path}/own/t")
+    assert f"cannot tell whether {tmp_path} is a table around this one" in warnings[0]
+
+
+def test_an_existing_table_is_left_as_it_is_if_asked(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL"}, ["id"])
+    assert not create(Path(context.url), "id INT", if_not_exists=True).created
+
+
+@pytest.mark.parametrize(("marker", "told"), [("_delta_log/0.json", "Delta Lake"), ("metadata/version-hint.text", "Iceberg")])
+def test_tables_of_other_formats_are_named_when_one_is_opened(tmp_path: Path, marker: str, told: str) -> None:
+    files(marker)(tmp_path / "t")
+    with pytest.raises(NotFound) as missing:
+        Table.open(locate_table(str(tmp_path / "t")))
+    assert told in missing.value.why
