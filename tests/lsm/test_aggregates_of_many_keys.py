@@ -259,7 +259,8 @@ def test_whole_numbers_up_to_their_limits(column_type: pa.DataType, limits: tupl
         (Product("c"), [(ADD, low), (ADD, 2)]),
     ]
     for function, operations in too_much:
-        with pytest.raises(BadInput, match="column c overflows its type"):
+        name = "sum" if isinstance(function, Sum) else "product"
+        with pytest.raises(BadInput, match=f"^{name} of column c overflows its type"):
             merged(function, column_type, [[(ADD, 1)], operations])
 
 
@@ -467,6 +468,9 @@ def test_nested_tables_otherwise() -> None:
         ("nested_partial_update", "ARRAY<ROW<a INT>>", {}, "needs fields.f.nested-key"),
         ("rbm32", "STRING", {}, "VARBINARY or BYTES"),
         ("rbm64", "BINARY(4)", {}, "VARBINARY or BYTES"),
+        ("theta_sketch", "INT", {}, "VARBINARY or BYTES"),
+        ("hll_sketch", "STRING", {}, "VARBINARY or BYTES"),
+        ("nested_partial_update", "ARRAY<INT>", {}, "ARRAY of ROW"),
         ("median", "INT", {}, "unknown aggregate function"),
     ],
 )
@@ -475,7 +479,8 @@ def test_functions_say_what_they_take(function: str, column: str, options: dict[
     with pytest.raises(UsageError) as failure:
         aggregator_of(function, DataField(0, "f", parse_sql_type(column)), texts)
     assert message in str(failure.value)
-    assert f"aggregate function {function} cannot" in str(failure.value) or not message.startswith(("it takes ", "values "))
+    told = str(failure.value)
+    assert f"aggregate function {function} cannot be used for column f" in told or "cannot be used" not in told
 
 
 @pytest.mark.parametrize(
