@@ -46,6 +46,12 @@ class FileTable:
             kept_codes.append(codes)
         return FileTable(tuple(kept_pieces), tuple(partitions.numbers), _joined(kept_codes))
 
+    @staticmethod
+    def of_partition(partition: bytes, pieces: Iterable[ManifestTable]) -> FileTable:
+        """The entries of pieces that hold one partition alone."""
+        held = tuple(pieces)
+        return FileTable(held, (partition,), np.zeros(sum(map(len, held)), dtype=np.int32))
+
     def live(self) -> FileTable:
         """The live files: an ADD counts unless a DELETE of the same identity stands anywhere in the table."""
         dead = _dead(self)
@@ -96,7 +102,14 @@ class FileTable:
 
     def each(self, name: str) -> Iterator[ByteRanges]:
         """One of the columns of bytes, piece by piece."""
-        return (getattr(piece, name) for piece in self.pieces)
+        return iter(self._names) if name == "names" else (getattr(piece, name) for piece in self.pieces)
+
+    @cached_property
+    def _names(self) -> list[ByteRanges]:
+        """Names of few files are put into one piece: each piece costs some calls."""
+        names = [piece.names for piece in self.pieces]
+        few = len(names) > 1 and len(self) <= _FEW_ROWS
+        return [ByteRanges.of([name for ranges in names for name in ranges])] if few else names
 
     def lengths(self, name: str) -> np.ndarray:
         """Bytes of each value of one of the columns of bytes."""
@@ -104,9 +117,9 @@ class FileTable:
 
     def words(self, name: str, offsets: np.ndarray | int) -> np.ndarray:
         """`ByteRanges.words` of one of the columns of bytes; `offsets`: one, or one an entry."""
-        parts: list[np.ndarray | int] = [offsets] * len(self.pieces)
-        if not isinstance(offsets, int):
-            parts = [*np.split(offsets, self._starts[1:-1])]
+        if isinstance(offsets, int):
+            return _joined([ranges.words(offsets) for ranges in self.each(name)]).astype(np.int64)
+        parts = np.split(offsets, np.cumsum([len(ranges) for ranges in self.each(name)])[:-1])
         return _joined([ranges.words(part) for ranges, part in zip(self.each(name), parts, strict=True)]).astype(np.int64)
 
     def entry(self, row: int) -> ManifestEntry:
@@ -155,10 +168,7 @@ class FileTable:
             present, begins = np.unique(codes[order], return_index=True)
             for code, rows in zip(present.tolist(), np.split(order, begins)[1:], strict=True):
                 parts.setdefault(code, []).append(piece.take(rows))
-        return {
-            self.partitions[code]: FileTable(tuple(some), (self.partitions[code],), np.zeros(sum(map(len, some)), np.int32))
-            for code, some in parts.items()
-        }
+        return {self.partitions[code]: FileTable.of_partition(self.partitions[code], some) for code, some in parts.items()}
 
     @cached_property
     def _by_bucket(self) -> tuple[np.ndarray, np.ndarray]:
@@ -174,6 +184,8 @@ class FileTable:
         return map(BucketId, [self.partitions[code] for code in codes], buckets)
 
     def _without(self, gone: np.ndarray) -> FileTable:
+        if not self.pieces:
+            return self
         cuts = self._starts[1:-1]
         left = [np.flatnonzero(~part) for part in np.split(gone, cuts)]
         pieces = tuple(piece.take(rows) for piece, rows in zip(self.pieces, left, strict=True))
@@ -228,10 +240,7 @@ def _dead(table: FileTable) -> np.ndarray | None:
 
 def _identity_hashes(table: FileTable) -> np.ndarray:
     """Equal for equal identities; of what `plain` entries consist of."""
-    names = list(table.each("names"))
-    if len(names) > 1 and len(table) <= _FEW_ROWS:
-        names = [ByteRanges.of([name for ranges in names for name in ranges])]
-    hashed = _joined([ranges.hashes() for ranges in names]).view(np.uint64)
+    hashed = _joined([ranges.hashes() for ranges in table.each("names")]).view(np.uint64)
     for column in (table.codes, table.buckets, table.numbers("levels")):
         hashed = (hashed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         hashed ^= hashed >> np.uint64(31)

@@ -56,9 +56,9 @@ def _in_cached(manifests: Sequence[CachedManifest], bucket_ids: Collection[Bucke
     for partition in dict.fromkeys(partition for partition, _ in bucket_ids):
         parts = [part for manifest in manifests if (part := manifest.entries(partition)) is not None]
         counts[partition] = _bucket_counts(partition, parts)
-        for bucket in [bucket for where, bucket in bucket_ids if where == partition]:
-            tables = [table for part in parts if (table := part.in_bucket(bucket)) is not None]
-            entries += FileTable.of(tables).live().entries()
+        buckets = [bucket for where, bucket in bucket_ids if where == partition]
+        tables = [table for bucket in buckets for part in parts if (table := part.in_bucket(bucket)) is not None]
+        entries += FileTable.of_partition(partition, tables).live().entries()
     return LiveBuckets(entries, counts)
 
 
@@ -67,4 +67,5 @@ def _bucket_counts(partition: bytes, parts: Sequence[PartitionEntries]) -> Colle
     added = frozenset[int]().union(*(part.bucket_counts for part in parts))
     if len(added) < 2:
         return added
-    return FileTable.of(piece for part in parts for piece in part.table.pieces).live().bucket_counts().get(partition, ())
+    pieces = (piece for part in parts for piece in part.table.pieces)
+    return FileTable.of_partition(partition, pieces).live().bucket_counts().get(partition, ())

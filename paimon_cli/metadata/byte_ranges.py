@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 _AT_ONCE = 4096
+_FEW = 64
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class ByteRanges:
 
     def coded(self) -> tuple[np.ndarray, list[bytes]]:
         """For each string the place of its value in the list of distinct ones. Fast where equal ones are neighbours."""
+        if len(self) <= _FEW:
+            return self._coded_one_by_one()
         begins = self._runs()
         if 2 * len(begins) < len(self):
             codes, values = self.take(begins).coded()
@@ -77,8 +80,12 @@ class ByteRanges:
         longest = int((self.ends - self.begins).max(initial=0))
         if all((self.words(offset) == same.words(offset)).all() for offset in range(0, longest, 8)):
             return codes, values
-        places = {value: place for place, value in enumerate(dict.fromkeys(self))}  # two values of one hash
-        return np.array([places[value] for value in self], dtype=np.int64), list(places)
+        return self._coded_one_by_one()  # two values have one hash
+
+    def _coded_one_by_one(self) -> tuple[np.ndarray, list[bytes]]:
+        values = list(self)
+        codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
+        return np.array([codes[value] for value in values], dtype=np.int64), list(codes)
 
     @staticmethod
     def of(values: Sequence[bytes]) -> ByteRanges:
