@@ -14,10 +14,12 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, DeletionVectorRange, IndexFileMeta
+from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.storage.trace import Step, StepTrace
 from tests.commit.commit_tables import (
     SteppingClock,
     data_file,
@@ -231,6 +233,48 @@ def test_changelog_files_get_a_list_of_their_own(tmp_path: Path) -> None:
     (meta,) = context.manifests.manifest_list(snapshot.changelog_manifest_list)
     assert [e.file.file_name for e in context.manifests.manifest(meta.file_name)] == ["changelog-a"]
     assert live_names(context) == ["a@0"]
+
+
+def test_every_file_of_a_commit_is_traced_with_what_it_is_for(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    append(context, data_file("old"))
+    steps: list[Step] = []
+    message = CommitMessage(
+        EMPTY_ROW,
+        0,
+        2,
+        new_files=(data_file("a"), data_file("b")),
+        changelog_files=(data_file("c"),),
+        new_index_files=(IndexFileMeta("HASH", "index-1", 4, 1), IndexFileMeta("OTHER", "index-2", 4, 1)),
+    )
+    (snapshot,) = append_traced(context, message, steps)
+    folder = tmp_path / "t" / "manifest"
+    told = {step.facts["file"]: (step.name, step.facts) for step in steps if "file" in step.facts}
+    lists = {
+        snapshot.base_manifest_list: ("base", 1),
+        snapshot.delta_manifest_list: ("delta", 1),
+        snapshot.changelog_manifest_list: ("changelog", 1),
+    }
+    for name, (purpose, manifests) in lists.items():
+        facts = {"file": name, "bytes": (folder / str(name)).stat().st_size, "purpose": purpose, "manifests": manifests}
+        assert told[name] == ("manifest_list", facts)
+    for name, added in ((snapshot.delta_manifest_list, 2), (snapshot.changelog_manifest_list, 1)):
+        (meta,) = context.manifests.manifest_list(str(name))
+        facts = {"file": meta.file_name, "bytes": meta.file_size, "added": added, "deleted": 0}
+        assert told[meta.file_name] == ("manifest", facts)
+    index = str(snapshot.index_manifest)
+    assert told[index] == ("index_manifest", {"file": index, "bytes": (folder / index).stat().st_size, "entries": 2})
+    content = snapshot.to_json().encode()
+    assert told["snapshot-2"] == ("snapshot", {"file": "snapshot-2", "bytes": len(content), "outcome": "created"})
+    assert told["LATEST"] == ("hint", {"file": "LATEST", "snapshot": 2})
+    (check,) = (step.facts for step in steps if step.name == "check")
+    expected = {"attempt": 1, "kind": "APPEND", "latest": 1, "added": 2, "deleted": 0, "data_conflict_check": "off"}
+    assert check == expected
+
+
+def append_traced(context: TableContext, message: CommitMessage, steps: list[Step]) -> tuple[Snapshot, ...]:
+    traced = replace(context, trace=StepTrace(SteppingClock(), steps.append))
+    return Committer(traced).commit([message], ME).snapshots
 
 
 def test_deletes_make_an_overwrite_snapshot_and_are_checked(tmp_path: Path) -> None:
