@@ -214,6 +214,8 @@ def test_an_index_without_any_file_beside_it_has_the_tables_number_of_buckets(tm
     Committer(context).commit([CommitMessage(EMPTY_ROW, 4, 5, new_index_files=(index,))], CommitIdentity("me"))
     (found,) = differences(context, context.snapshots.get(2), context.snapshots.get(1))
     assert (found.total_buckets, found.gone, found.gone_indexes) == (5, (), (index,))
+    (back,) = differences(context, context.snapshots.get(1), context.snapshots.get(2))
+    assert (back.total_buckets, back.gone_indexes, back.missing_indexes) == (5, (), (index,))
 
 
 # ---- dropping a table ---------------------------------------------------------------------------------------------------

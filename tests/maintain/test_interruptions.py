@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.errors import CommitUnknown, Conflict, DataConflict, NotFound, StorageUnavailable, UsageError
+from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, DataConflict, NotFound, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch, rename_branch
 from paimon_cli.maintain.expire_partitions import expire_partitions, plan_partitions
@@ -350,6 +350,16 @@ def test_a_step_forward_that_the_storage_does_not_confirm_and_did_not_make_stops
     with pytest.raises(Conflict, match="beyond snapshot 5"):
         forward(silent)
     assert main.snapshots.ids() == [1, 2, 3, 4, 5] and Path(main.layout.latest_hint).read_text() == "5"
+
+
+def test_a_tag_of_the_branch_that_cannot_be_read_is_named_by_its_path(tmp_path: Path) -> None:
+    main, branch = branched(tmp_path)
+    create_tag(branch, "t", 6)
+    plan = plan_fast_forward(main, "b")
+    Path(branch.layout.tag("t")).write_text("{")
+    with pytest.raises(DamagedFile) as damaged:
+        fast_forward(main, plan, delete_files(main))
+    assert damaged.value.details["path"] == branch.layout.tag("t") and main.tags.names() == []
 
 
 def test_both_changed_the_schema_so_neither_can_follow_the_other(tmp_path: Path) -> None:
