@@ -20,6 +20,7 @@ from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
 from paimon_cli.maintain.branches import create_branch
+from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import FileFilter
 from paimon_cli.storage.clock_and_names import RandomNames, SystemClock
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
@@ -192,3 +193,15 @@ def test_where_files_lie(tmp_path: Path, given: str | None, directory: str) -> N
     assert context.data_file_path_of(day, 3, "f") == f"{context.url}/{directory}dt=2024-01-01/bucket-3/f"
     assert context.data_file_path(day, -2, data_file("g")) == f"{context.url}/{directory}dt=2024-01-01/bucket-postpone/g"
     assert context.bucket_path(day, 3) == "dt=2024-01-01/bucket-3"
+
+
+def test_a_history_is_found_below_the_root_and_on_the_branch(tmp_path: Path) -> None:
+    context = tables.make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"])
+    tables.write(context, [{"k": 1}])
+    create_tag(context, "one", 1)
+    create_branch(context, "b", tag="one")
+    for seen in (context, context.at_branch("b")):
+        assert (seen.snapshots.ids(), seen.schemas.ids(), seen.tags.names(), seen.branches.names()) == ([1], [0], ["one"], ["b"])
+        assert len(seen.manifests.live_entries(seen.snapshots.get(1))) == 1 and seen.manifests.threads == 8
+        assert seen.layout.argument and seen.tags.layout == seen.layout == seen.snapshots.layout
+    assert replace(context, read_threads=3).manifests.threads == 3
