@@ -9,6 +9,8 @@ import pytest
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.manifest_merging import merge_manifests
+from paimon_cli.commit.metadata_writer import MetadataWriter
 from paimon_cli.history.live_columns import FileTable
 from paimon_cli.metadata import manifest_columns
 from paimon_cli.metadata.commit_message import CommitMessage
@@ -169,3 +171,20 @@ def test_copied_entries_are_those_that_are_encoded_anew(
         assert all(piece.records.is_ours == (fewest == 0) for piece in context.manifests.tables(manifests))
         tables.append([(replace(meta, file_name=""), content) for meta, content in zip(manifests, contents, strict=True)])
     assert tables[0] == tables[1]
+
+
+def test_a_manifest_of_the_target_size_does_not_count_as_small(tmp_path: Path) -> None:
+    """The two small ones behind it weigh less than a full compaction must gain; one that is a byte below it weighs in, too."""
+    context = make_table(tmp_path)
+    many = tuple(data_file(f"{number * 7919 % 65537:05}") for number in range(3000))
+    for files in (many, (data_file("b"),), (data_file("c"),)):
+        Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=files)], ME)
+    latest = context.snapshots.latest()
+    assert latest is not None
+    manifests = context.manifests.manifests_of(latest)
+    size = manifests[0].file_size
+    assert sum(meta.file_size for meta in manifests[1:]) < size
+    for target, is_rewritten in ((size, False), (size + 1, True)):
+        options = {"manifest.target-file-size": f"{target} b", "manifest.full-compaction-threshold-size": f"{size} b"}
+        asked = replace(context, options=context.options.with_overrides(options))
+        assert (merge_manifests(asked, manifests, MetadataWriter(asked)) != manifests) == is_rewritten
