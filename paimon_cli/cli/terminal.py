@@ -8,12 +8,12 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.progress import NoProgress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from paimon_cli.jobs.engine import Progress
+    from paimon_cli.jobs.progress import Progress
 
 STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 

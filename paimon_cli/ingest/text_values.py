@@ -16,7 +16,8 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported
 from paimon_cli.ingest.bad_cells import BadCell, BadCells, attempt, require
-from paimon_cli.ingest.text_form import TextForm, in_iso_form
+from paimon_cli.ingest.text_form import TextForm
+from paimon_cli.ingest.time_formats import in_iso_form
 from paimon_cli.ingest.typed_columns import cast_atomic, instants, local_times
 
 INTEGER = r"^[+-]?[0-9]+$"

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work
+from paimon_cli.jobs.engine import Engine, TasksFailed, Work
 from paimon_cli.jobs.engine_choice import LOCAL
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.maintain.parallel_calls import DeleteFiles, delete_files
 from paimon_cli.storage.storage import Storage
 

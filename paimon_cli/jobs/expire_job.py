@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.partition_text import partition_text
-from paimon_cli.jobs.engine import Progress
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.maintain.expire_changelogs import changelog_retention, doomed_changelogs, expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_partitions import PartitionPlan, expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import carry_out, doomed_now, plan_expiry

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.rejects import RejectFile, RejectingTally, Tally
 from paimon_cli.ingest.rows import IncomingRows
-from paimon_cli.jobs.engine import Engine, Progress, TasksFailed
+from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.deletion import deletion
-from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.maintain.orphan_origin import origins
 from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_orphans
 from paimon_cli.storage.storage_for_url import storage_for_url

@@ -22,7 +22,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.inspect.partition_text import partition_text
-from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work
+from paimon_cli.jobs.engine import Engine, TasksFailed, Work
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.write_job import check_writable_table, write_files
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import FileFilter

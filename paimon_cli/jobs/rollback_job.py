@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from paimon_cli.errors import DamagedFile, DataConflict, FilesConflict, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.deletion import deletion
-from paimon_cli.jobs.engine import Progress
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.update_job import MAX_ATTEMPTS, given_up, wait_by_chance
 from paimon_cli.maintain.restore_as_new import BucketDifference, differences, restore_as_new
 from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back, rollback_target

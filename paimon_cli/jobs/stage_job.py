@@ -15,7 +15,8 @@ from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_i
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, Refused, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.jobs.engine import Engine, Progress
+from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.write_job import (
     NO_COMPACTION,
     WriteRequest,

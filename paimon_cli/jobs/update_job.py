@@ -18,7 +18,8 @@ from paimon_cli.commit.identity import CommitIdentity
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.table_state import bucket_files
-from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, run_traced
+from paimon_cli.jobs.engine import Engine, TasksFailed, Work, run_traced
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.update_task import RowChange, UpdatedBucket, UpdateTask, update_bucket
 from paimon_cli.jobs.write_job import check_writable_table, identity_of
 from paimon_cli.metadata.commit_message import CommitMessage

@@ -21,8 +21,9 @@ from paimon_cli.ingest.rows import IncomingRows, RowKindFilter, plan_sources
 from paimon_cli.ingest.splits import SourceSplit
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import PLAIN
-from paimon_cli.jobs.engine import Engine, Progress, Work
+from paimon_cli.jobs.engine import Engine, Work
 from paimon_cli.jobs.input_report import empty_overwrite, with_all_faults, write_rejects
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.metadata.data_file import BucketId

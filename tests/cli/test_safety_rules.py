@@ -130,12 +130,10 @@ def test_names_do_not_steer_the_terminal(run: Run, tmp_path: Path) -> None:
 def test_commands_speak_through_one_place() -> None:
     allowed = {
         "app.py",
-        "messages.py",
-        "failure_report.py",
+        "results.py",
         "text_view.py",
         "data_view.py",
-        "service_display.py",
-        "service_log.py",
+        "compact_watch.py",
     }
     folder = Path(results.__file__).parent
     printing = {path.name for path in folder.glob("*.py") if re.search(r"(?<![\w.])print\(|typer\.echo\(", path.read_text())}

@@ -22,8 +22,9 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
-from paimon_cli.jobs.engine import NoProgress, TasksFailed
+from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.rollback_job import run_restore
 from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update

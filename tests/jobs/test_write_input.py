@@ -13,8 +13,8 @@ import pytest
 from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.text_form import TextForm
-from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
 from tests.tables import data_files, make_table, rows
 

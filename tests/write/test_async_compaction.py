@@ -17,8 +17,8 @@ from paimon_cli.compact import bucket_compactor
 from paimon_cli.errors import BadInput, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.lab.lab_table import LabNames
 from paimon_cli.metadata.commit_message import CommitMessage
 from paimon_cli.write.table_writer import TableWriter, Written

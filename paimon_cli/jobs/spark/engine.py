@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 from pyspark.accumulators import Accumulator
 
 from paimon_cli.errors import PaimonError
-from paimon_cli.jobs.engine import Progress, TasksFailed, Work
+from paimon_cli.jobs.engine import TasksFailed, Work
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark.job import Reports, SparkJob
 from paimon_cli.jobs.spark.local_write import write_through_files
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark

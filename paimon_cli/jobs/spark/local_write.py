@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.jobs.engine import Engine, Progress, TasksFailed
+from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark.write import Shuffle, gathered
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan

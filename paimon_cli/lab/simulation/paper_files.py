@@ -15,7 +15,8 @@ from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Progress, Work
+from paimon_cli.jobs.engine import Work
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.compaction_picker import Upgrade, compaction_steps
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.commit_message import CommitMessage
