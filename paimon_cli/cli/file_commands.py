@@ -113,7 +113,7 @@ def list_manifests(
     lists: Annotated[list[ManifestList] | None, typer.Option("--list", help="Only this list; repeatable.")] = None,
 ) -> None:
     """List the manifests of a snapshot, list by list."""
-    from paimon_cli.inspect.file_report import LISTS, manifest_rows
+    from paimon_cli.inspect.manifest_report import LISTS, manifest_rows
 
     opened = call.open(table)
     rows = manifest_rows(opened, opened.snapshot(snapshot), [item.value for item in lists] if lists else LISTS)
