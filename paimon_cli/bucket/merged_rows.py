@@ -92,7 +92,7 @@ def read_bucket(
     """
     if not context.schema.primary_keys:
         live = _appended_rows(context, bucket, columns)
-    elif context.options.vectors_replace_merging:
+    elif not context.mode.reads_merge:
         live = _unmarked_rows(context, bucket, columns)
     else:
         live = _merged_rows(context, bucket, columns, keep_kinds, memory)

@@ -11,7 +11,7 @@ import typer
 from paimon_cli import __version__
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.parameters import AllowUnsafeCommit, SnapshotId, TableName, Yes
-from paimon_cli.cli.results import COUNT, Column, Listing, OutputFormat, confirm, counted, human_size, ran, say
+from paimon_cli.cli.results import Column, Listing, OutputFormat, confirm, counted, human_size, ran, say
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ FINDING_COLUMNS = (
     Column("path", "Path"),
     Column("message", "Message"),
 )
-CHECK_COLUMNS = (Column("check", "Check"), Column("result", "Result"), Column("findings", "Findings", COUNT))
 INVARIANT_COLUMNS = (
     Column("code", "Code"),
     Column("check", "Check"),

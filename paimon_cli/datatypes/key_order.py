@@ -126,16 +126,6 @@ def null_first_words(column: pa.Array, descending: bool = False) -> list[np.ndar
     return [valid.astype(np.int64), filled]
 
 
-def is_sorted(words: Sequence[np.ndarray]) -> bool:
-    """Whether the rows are in non-descending order already."""
-    undecided = np.ones(max(len(words[0]) - 1, 0), dtype=bool)
-    for word in words:
-        if bool(np.any(undecided & (word[1:] < word[:-1]))):
-            return False
-        undecided &= word[1:] == word[:-1]
-    return True
-
-
 def group_starts(words: Sequence[np.ndarray]) -> np.ndarray:
     """First row numbers of each run of equal keys; the rows must be sorted."""
     count = len(words[0])

@@ -182,16 +182,6 @@ class TableOptions:
         )
 
     @property
-    def hides_level_0(self) -> bool:
-        """Whether plain reads of a primary-key table skip level 0 (FORMAT.md, section 11.1)."""
-        return self.vectors_replace_merging or (not self.deletion_vectors_enabled and self.merge_engine == "first-row")
-
-    @property
-    def vectors_replace_merging(self) -> bool:
-        """Whether each row above level 0 that no deletion vector marks is its key's current row, so that reads merge nothing."""
-        return self.deletion_vectors_enabled and not self.deletion_vectors_merge_on_read
-
-    @property
     def stop_trigger(self) -> int:
         """Sorted runs at which writers wait: never below the compaction trigger, three above it when unset."""
         stop = TypedOption("num-sorted-run.stop-trigger", self.compaction_trigger + 3, read.whole_number(0)).__get__(self)

@@ -33,7 +33,7 @@ def plan_difference(
     splits: list[Split] = []
     for sides in _sides(context, old, new):
         splits += planner.splits(*sides)
-    return ScanPlan(after, tuple(splits), planner.counts, ABOVE_0 if context.options.hides_level_0 else ALL_LEVELS)
+    return ScanPlan(after, tuple(splits), planner.counts, ABOVE_0 if context.mode.hides_level_0 else ALL_LEVELS)
 
 
 def _sides(context: TableContext, old: Mapping[BucketId, BucketFiles], new: Mapping[BucketId, BucketFiles]) -> Iterator[Sides]:
@@ -110,7 +110,7 @@ class _Planner(FileFilter):
 
     def _visible(self, side: Buckets) -> dict[str, DataFileMeta]:
         """Files that plain reads show."""
-        hides = bool(self._context.schema.primary_keys) and self._context.options.hides_level_0
+        hides = self._context.mode.hides_level_0
         files = [file for bucket in side for file in bucket.files]
         shown = {file.file_name: file for file in files if not hides or file.level > 0}
         self.counts.files_skipped_by_level += len(files) - len(shown)

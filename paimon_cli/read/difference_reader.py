@@ -47,7 +47,7 @@ def read_difference(context: TableContext, old: Buckets, new: Buckets, *, both_s
 
 def _versions(context: TableContext, bucket: BucketFiles, version: int, memory: int) -> Rows:
     """The current rows in key order; with deletion vectors files are read one by one, and have to be put in order."""
-    if not context.options.vectors_replace_merging:
+    if context.mode.reads_merge:
         yield from _numbered(context, bucket, version, memory)
         return
     for section in key_sections(bucket.files, context.key_of):

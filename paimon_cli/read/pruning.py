@@ -37,7 +37,7 @@ class Pruning(FileFilter):
         self._predicate = predicate
         self._wanted_buckets = buckets
         self._top_level = context.options.num_levels - 1 if read_optimized and context.schema.primary_keys else None
-        self._hides_level_0 = bool(context.schema.primary_keys) and merges and context.options.hides_level_0
+        self._hides_level_0 = merges and context.mode.hides_level_0
         self._bounds = TableBounds(context)
         self._read_indexes = context.options.file_index_read_enabled
         self._kept_partitions: dict[bytes, bool] = {}

@@ -47,7 +47,7 @@ def column_splits(context: TableContext, found: LazyBuckets, pruning: Pruning) -
     table = found.table
     buckets = _buckets(context, table)
     rows = _kept_rows(table, buckets, pruning)
-    if pruning.merges and context.schema.primary_keys and not context.options.vectors_replace_merging:
+    if pruning.merges and context.mode.reads_merge:
         if pruning.looks_into_files:
             rows = _rows_by_key(table, rows, pruning)
         lows, highs = _key_bounds(context, table)

@@ -47,14 +47,14 @@ class PlainPlan:
                 continue
             if self.may_match(self.bounds.of_partition(bucket.partition)):
                 top = context.options.num_levels - 1
-                hides = context.schema.primary_keys and context.options.hides_level_0
+                hides = context.mode.hides_level_0
                 files = [file for file in bucket.files if not (hides and file.level == 0)]
                 files = [file for file in files if file.level == top or not (read_optimized and context.schema.primary_keys)]
                 found += self.of_bucket(bucket, files)
         return found
 
     def of_bucket(self, bucket: BucketFiles, files: list[DataFileMeta]) -> list[Split]:
-        if not self.context.schema.primary_keys or self.context.options.vectors_replace_merging:
+        if not self.context.mode.reads_merge:
             sections = [[file] for file in sorted(files, key=lambda f: (f.min_sequence_number, f.creation_time_millis or 0))]
         else:
             files = [file for file in files if self.may_match(self.bounds.of_keys(bucket.partition, file))]
