@@ -12,8 +12,8 @@ from paimon_cli.catalog.table_definition import numbered
 from paimon_cli.datatypes.canonical_json import canonical_rows
 from paimon_cli.datatypes.data_type import DataField, DataType
 from paimon_cli.datatypes.field_types import parse_sql_type, parse_type
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.engine_choice import LocalEngine

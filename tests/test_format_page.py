@@ -22,15 +22,13 @@ from paimon_cli.datatypes.partition_path import partition_path
 from paimon_cli.lsm.aggregators.catalog import BUILDERS
 from paimon_cli.metadata.commit_users import MOST_USERS, PROPERTY, CommitUsers
 from paimon_cli.metadata.data_file_schema import KEY_ID_OFFSET, NESTED_ID_BASE, SEQUENCE_NUMBER_ID, VALUE_KIND_ID
-from paimon_cli.metadata.deletion_vector_file import MAGIC_32, MAGIC_64
-from paimon_cli.metadata.file_index import MAGIC as INDEX_MAGIC
-from paimon_cli.metadata.index_manifest import encode_index_manifest
+from paimon_cli.metadata.index_files import MAGIC as INDEX_MAGIC
+from paimon_cli.metadata.index_files import MAGIC_32, MAGIC_64
 from paimon_cli.metadata.manifest_file import encode_manifest
-from paimon_cli.metadata.manifest_list import encode_manifest_list
-from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot
+from paimon_cli.metadata.manifest_list import encode_index_manifest, encode_manifest_list
+from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot, tag_text
 from paimon_cli.metadata.staged_commit import StagedCommit
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metadata.tag import tag_text
 from paimon_cli.options.option_catalog import HONOURED, IN_PART, OPTIONS, find_option
 from paimon_cli.options.size_and_duration import parse_duration, parse_size
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS

@@ -6,9 +6,9 @@ import functools
 from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
-from paimon_cli.metadata.deletion_vector_file import DeletionVector, decode_deletion_vector
+from paimon_cli.metadata.index_files import DeletionVector, decode_deletion_vector
 
 DELETION_VECTORS = "DELETION_VECTORS"
 

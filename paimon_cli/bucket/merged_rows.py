@@ -17,8 +17,8 @@ from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, load_vectors
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.errors import UsageError
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import what_lies_at
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.history.table_history import TableHistory
+from paimon_cli.history.table_context import TableHistory
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.history.branch_list import check_branch_name
+from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.storage.catalog_options import without_user_info
 from paimon_cli.storage.storage import Storage

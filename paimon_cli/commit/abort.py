@@ -1,15 +1,33 @@
-"""Deletes the files of a failed commit: those that its messages created and no snapshot names (FORMAT.md, section 10.2)."""
+"""Deletes the files of a failed commit: its metadata, and data files that no snapshot names (FORMAT.md, section 10.2)."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from paimon_cli.errors import CommitUnknown, PaimonError, Unpublished, cleaning_up
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
+from paimon_cli.errors import CommitUnknown, PaimonError, StorageUnavailable, Unpublished, cleaning_up
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.data_file import ADD, CommitMessage
 from paimon_cli.storage.storage import delete_all
+
+
+def discard(context: TableContext, paths: Iterable[str]) -> None:
+    """Delete metadata files; whatever the storage does not let go is found as an orphan later."""
+
+    for path in paths:
+        with contextlib.suppress(StorageUnavailable), context.trace.timed("discard", file=path.rpartition("/")[2]):
+            context.storage.delete(path)
+
+
+@contextlib.contextmanager
+def discarded_on(context: TableContext, writer: MetadataWriter, *failures: type[BaseException]) -> Iterator[None]:
+    """Delete all files of `writer` if the block raises one of these errors, which mean that no snapshot was published."""
+    try:
+        yield
+    except failures:
+        discard(context, writer.written)
+        raise
 
 
 def delete_created_files(context: TableContext, messages: Sequence[CommitMessage]) -> int:

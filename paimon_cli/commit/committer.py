@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.commit.attempts import RetryPolicy
-from paimon_cli.commit.commit_cleanup import discard, discarded_on
+from paimon_cli.commit.abort import discard, discarded_on
 from paimon_cli.commit.data_conflict import OFF, CheckData, check_of_messages, check_of_partitions, unchecked
+from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
 from paimon_cli.commit.files_conflict import check_files
-from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.commit.metadata_writer import MetadataWriter
-from paimon_cli.commit.own_commits import Deduplication
-from paimon_cli.commit.prepared_snapshot import DeltaManifests, prepare_snapshot
+from paimon_cli.commit.prepared_snapshot import DeltaManifests, MetadataWriter, prepare_snapshot
 from paimon_cli.commit.snapshot_changes import (
     ChangesOn,
     SnapshotChanges,
@@ -25,12 +22,11 @@ from paimon_cli.commit.snapshot_changes import (
     oldest_read,
     overwrite_changes,
 )
-from paimon_cli.commit.snapshot_publish import announce, publish
+from paimon_cli.commit.snapshot_publish import RetryPolicy, announce, publish
 from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable, Unpublished, unpublished
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.data_file import ADD, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options import option_catalog
 

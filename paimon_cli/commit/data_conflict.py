@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Protocol
 
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DamagedFile, DataConflict, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 

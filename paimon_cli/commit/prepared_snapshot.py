@@ -1,22 +1,168 @@
-"""Prepares a snapshot up to its publication: manifests, lists, index manifest, totals (FORMAT.md, section 10.2)."""
+"""Prepares a snapshot up to its publication: manifests, lists, index manifest, totals (FORMAT.md, section 10.2).
+
+The manifests of the previous snapshot are merged before they become the new base, to keep them few (FORMAT.md, section 4.6). As
+in Java's ManifestFileMerger this is a full compaction when much would change by it, else a minor one of light neighbours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.commit.attempts import RetryPolicy
-from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.commit.index_changes import apply_index_changes
-from paimon_cli.commit.manifest_merging import merge_manifests
-from paimon_cli.commit.metadata_writer import MetadataWriter
-from paimon_cli.commit.own_commits import users_behind
-from paimon_cli.commit.snapshot_changes import SnapshotChanges
+from paimon_cli.commit.deduplication import CommitIdentity, users_behind
+from paimon_cli.commit.snapshot_changes import SnapshotChanges, apply_index_changes
+from paimon_cli.commit.snapshot_publish import RetryPolicy
+from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_users import PROPERTY as USERS_PROPERTY
 from paimon_cli.metadata.commit_users import CommitUsers
-from paimon_cli.metadata.data_file import ADD, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata.manifest_file import copied_manifests, encode_manifests
+from paimon_cli.metadata.manifest_list import encode_index_manifest, encode_manifest_list, may_hold_any, partition_stats
+from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot
+
+
+class MetadataWriter:
+    """One UUID for all names of a commit, one counter per kind of file (FORMAT.md, section 1.1; Java FileStorePathFactory)."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._uuid = context.names.uuid()
+        self._counters: dict[str, int] = {}
+        self.written: list[str] = []
+        """Paths in the order of writing."""
+
+    def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
+        """Manifests of `manifest.target-file-size` with these entries; none for no entries."""
+
+        return self.manifests_of(FileTable.of([ManifestTable.of(entries)]))
+
+    def manifests_of(self, table: FileTable) -> list[ManifestFileMeta]:
+        """Manifests with the entries of a table. Those of other manifests are copied if they have the form that we write."""
+        target = self._context.options.manifest_target_file_size
+        if all(piece.records.is_ours for piece in table.pieces):
+            files = copied_manifests([record for piece in table.pieces for record in piece.records.bytes], target)
+        else:
+            files = encode_manifests(table.entries(), target)
+        found, end = [], 0
+        for content, count in files:
+            rows, end = slice(end, end + count), end + count
+            found.append(self._manifest(content, table, rows))
+        return found
+
+    def _manifest(self, content: bytes, table: FileTable, rows: slice) -> ManifestFileMeta:
+        kinds, buckets, levels = table.numbers("kinds")[rows], table.buckets[rows], table.numbers("levels")[rows]
+        added = int((kinds == ADD).sum())
+        partitions = (table.partitions[code] for code in table.codes[rows].tolist())
+        return ManifestFileMeta(
+            file_name=self._write("manifest", content, added=added, deleted=len(kinds) - added),
+            file_size=len(content),
+            num_added_files=added,
+            num_deleted_files=len(kinds) - added,
+            partition_stats=partition_stats(partitions, self._context.partition_types),
+            schema_id=int(table.numbers("schema_ids")[rows].max()),
+            min_bucket=int(buckets.min()),
+            max_bucket=int(buckets.max()),
+            min_level=int(levels.min()),
+            max_level=int(levels.max()),
+        )
+
+    def manifest_list(self, manifests: Sequence[ManifestFileMeta], purpose: str) -> tuple[str, int]:
+        """Name and size of a new list; `purpose` (base, delta, changelog) is for the trace."""
+        content = encode_manifest_list(manifests)
+        return self._write("manifest-list", content, purpose=purpose, manifests=len(manifests)), len(content)
+
+    def index_manifest(self, entries: Sequence[IndexManifestEntry]) -> str:
+        """Name of a new index manifest."""
+        return self._write("index-manifest", encode_index_manifest(entries), entries=len(entries))
+
+    def _write(self, kind: str, content: bytes, **facts: str | int) -> str:
+        number = self._counters.get(kind, 0)
+        self._counters[kind] = number + 1
+        name = f"{kind}-{self._uuid}-{number}"
+        path = self._context.layout.manifest(name)
+        self.written.append(path)  # before the write: one that fails half-way leaves something to delete
+        with self._context.trace.timed(kind.replace("-", "_"), file=name, bytes=len(content), **facts):
+            self._context.storage.write_new(path, content)
+        return name
+
+
+_OUTWEIGHS = 2
+"""Minor compactions leave a manifest alone that has this many times the entries of all manifests after it."""
+
+
+def merge_manifests(
+    context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
+) -> list[ManifestFileMeta]:
+    """Manifests with the same live files, usually fewer, oldest first."""
+    full = _full_compaction(context, manifests, writer)
+    return _minor_compaction(context, manifests, writer) if full is None else full
+
+
+def _full_compaction(
+    context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
+) -> list[ManifestFileMeta] | None:
+    """Rewrite every small manifest and every one that holds or meets a DELETE; None if that is not worth it."""
+    target = context.options.manifest_target_file_size
+    changing = [meta for meta in manifests if meta.num_deleted_files or meta.file_size < target]
+    if sum(meta.file_size for meta in changing) < context.options.manifest_full_compaction_threshold_size:
+        return None
+    with_deletes = [meta for meta in manifests if meta.num_deleted_files]
+    deleted = [context.partition_values(p) for p in deleted_partitions(context.manifests.tables(with_deletes))]
+    kept: list[ManifestFileMeta] = []
+    rewritten: list[ManifestFileMeta] = []
+    for meta in manifests:
+        changes = meta.num_deleted_files or meta.file_size < target
+        met = changes or may_hold_any(meta.partition_stats, context.partition_types, deleted)
+        (rewritten if met else kept).append(meta)
+    if len(rewritten) <= 1:
+        return None
+    return kept + writer.manifests_of(FileTable.of(context.manifests.tables(rewritten)).live())
+
+
+def _entry_count(manifests: Iterable[ManifestFileMeta]) -> int:
+    return sum(meta.num_added_files + meta.num_deleted_files for meta in manifests)
+
+
+def _minor_compaction(
+    context: TableContext, manifests: Sequence[ManifestFileMeta], writer: MetadataWriter
+) -> list[ManifestFileMeta]:
+    """Fold neighbours until they reach the size of a manifest; the tail only once it has become long."""
+    result: list[ManifestFileMeta] = []
+    batch: list[ManifestFileMeta] = []
+    size = 0
+    for meta in manifests:
+        batch.append(meta)
+        size += meta.file_size
+        if size >= context.options.manifest_target_file_size:
+            result += _light_end_folded(context, batch, 2, writer)
+            batch, size = [], 0
+    return result + _light_end_folded(context, batch, context.options.manifest_merge_min_count, writer)
+
+
+def _light_end_folded(
+    context: TableContext, batch: Sequence[ManifestFileMeta], fewest: int, writer: MetadataWriter
+) -> list[ManifestFileMeta]:
+    """Fold the newest manifests of the batch, if they are at least `fewest`; heavier ones before them stay.
+
+    Java rewrites the whole batch, up to the full size of a manifest every 30 commits. Here a manifest stays if it has more than
+    twice the entries of all manifests after it, so that an entry is rewritten only when its manifest grows by half.
+    """
+    begin, weight = len(batch), 0
+    while begin and (not weight or _entry_count(batch[begin - 1 : begin]) <= _OUTWEIGHS * weight):
+        begin -= 1
+        weight += _entry_count(batch[begin : begin + 1])
+    if len(batch) - begin < fewest:
+        return list(batch)
+    return [*batch[:begin], *_folded(context, batch[begin:], writer)]
+
+
+def _folded(context: TableContext, batch: Sequence[ManifestFileMeta], writer: MetadataWriter) -> list[ManifestFileMeta]:
+    if len(batch) == 1:
+        return list(batch)
+    return writer.manifests_of(FileTable.of(context.manifests.tables(batch)).net())
+
 
 ListName = tuple[str, int]
 """Name and size of a manifest list."""

@@ -1,14 +1,25 @@
-"""The changes of one snapshot: commit messages as manifest entries (FORMAT.md, section 10.2)."""
+"""The changes of one snapshot: commit messages as manifest entries, and what they make of the index manifest.
+
+See FORMAT.md, sections 4.5 and 10.2.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import FilesConflict, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD, DELETE, DataFileMeta, FileFilter, IndexFileMeta, IndexManifestEntry, ManifestEntry
+from paimon_cli.metadata.data_file import (
+    ADD,
+    DELETE,
+    CommitMessage,
+    DataFileMeta,
+    FileFilter,
+    IndexFileMeta,
+    IndexManifestEntry,
+    ManifestEntry,
+)
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 
 DELETION_VECTORS = "DELETION_VECTORS"
@@ -43,6 +54,7 @@ ChangesOn = Callable[[Snapshot | None], SnapshotChanges]
 
 def append_changes(messages: Sequence[CommitMessage], check_files: bool) -> SnapshotChanges:
     """The append halves. With deletes or deletion vectors the snapshot is an OVERWRITE, as Java has it since 1.3."""
+
     deleted = _entries(DELETE, messages, lambda m: m.deleted_files)
     new_indexes = _indexes(ADD, messages, lambda m: m.new_index_files)
     rewrites = bool(deleted) or any(entry.index_file.index_type == DELETION_VECTORS for entry in new_indexes)
@@ -117,3 +129,41 @@ def oldest_read(messages: Iterable[CommitMessage]) -> int | None:
     seen = [m.read_snapshot_id for m in messages]
     known = [number for number in seen if number is not None]
     return min(known) if known and len(known) == len(seen) else None
+
+
+def apply_index_changes(
+    context: TableContext, previous: Sequence[IndexManifestEntry], changes: SnapshotChanges
+) -> list[IndexManifestEntry]:
+    """Deletes first, then each new file replaces the current one of its key.
+
+    The key is (partition, bucket, type), with the file where vectors of many files share a bucket. Raises `FilesConflict` if
+    a file to delete is not the current one, because another commit changed the index since it was read.
+    """
+    current = {_index_key(context, entry): entry for entry in previous}
+    for entry in changes.deleted_indexes:
+        removed = current.pop(_index_key(context, entry), None)
+        if removed is None or removed.index_file.file_name != entry.index_file.file_name:
+            raise _changed_by_others(context, entry)
+    for entry in changes.new_indexes:
+        current[_index_key(context, entry)] = IndexManifestEntry(ADD, entry.partition, entry.bucket, entry.index_file)
+    return list(current.values())
+
+
+def _index_key(context: TableContext, entry: IndexManifestEntry) -> tuple[object, ...]:
+    own = (entry.partition, entry.bucket, entry.index_file.index_type)
+    unaware = not context.schema.primary_keys and context.options.bucket == -1
+    if unaware and entry.index_file.index_type == DELETION_VECTORS:
+        return (*own, entry.index_file.file_name)
+    return own
+
+
+def _changed_by_others(context: TableContext, entry: IndexManifestEntry) -> FilesConflict:
+    file = entry.index_file
+    directory = context.bucket_path(entry.partition, entry.bucket)
+    return FilesConflict(
+        f"index file {file.file_name} of {directory} is no longer current",
+        f"another commit replaced the {file.index_type} index of this bucket since it was read",
+        "run the job again",
+        file=file.file_name,
+        bucket=entry.bucket,
+    )

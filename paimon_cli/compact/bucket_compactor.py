@@ -14,12 +14,11 @@ from paimon_cli.bucket.merged_rows import RecordExpiry, merge_columns, merge_sec
 from paimon_cli.bucket.stamped_files import stamped_prefix
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket, task_steps
 from paimon_cli.errors import DamagedFile, FilesConflict
+from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.compaction_picker import Rewrite, Upgrade
 from paimon_cli.lsm.sorted_runs import SortedRun
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import SOURCE_COMPACT, DataFileMeta, FileFilter, file_facts
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, CommitMessage, DataFileMeta, FileFilter, file_facts
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 
 KIND_BATCH_ROWS = 1 << 20

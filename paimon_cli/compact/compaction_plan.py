@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.lsm.compaction_picker import (
     UNKNOWN,
     CompactionPicker,

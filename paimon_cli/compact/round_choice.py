@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone
-from paimon_cli.history.table_state import BucketFiles
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId
 from paimon_cli.storage.clock_and_names import moment_of_wall_clock
 

@@ -1,4 +1,4 @@
-"""Reads the manifests of snapshots and folds them into live files (FORMAT.md, section 4.6)."""
+"""Reads the manifests of snapshots, as entries or as tables, many at a time (FORMAT.md, section 4.6)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.metadata.data_file import ALL_FILES, FileFilter, IndexManifestEntry, ManifestEntry, ManifestFileMeta
-from paimon_cli.metadata.index_manifest import decode_index_manifest
 from paimon_cli.metadata.manifest_file import decode_manifest
-from paimon_cli.metadata.manifest_list import decode_manifest_list
+from paimon_cli.metadata.manifest_list import decode_index_manifest, decode_manifest_list
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
 
 if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
-    from paimon_cli.history.live_columns import FileTable
-    from paimon_cli.metadata.manifest_columns import ManifestTable, OpenManifests
+    from paimon_cli.history.file_table import FileTable
+    from paimon_cli.metadata.manifest_table import ManifestTable, OpenManifests
 
 KeepManifest = Callable[[ManifestFileMeta], bool]
 
 _FEW = 4
 """Up to this many manifests are read one after the other."""
+
 _MANY_ENTRIES = 2000
 """From this many entries on, blocks in which no wanted partition occurs are not decoded, and their files not counted."""
 _LISTS_KEPT = 8
@@ -109,18 +109,18 @@ class ManifestReader:
     def _decoded_groups(
         self, groups: Sequence[Sequence[ManifestFileMeta]], partitions: Collection[bytes] | None
     ) -> Iterator[list[ManifestTable]]:
-        from paimon_cli.metadata import manifest_columns  # loads numpy, which commands on snapshots do without
+        from paimon_cli.metadata import manifest_table  # loads numpy, which commands on snapshots do without
 
         if self.threads < 2 or sum(map(len, groups)) <= _FEW:
             for group in groups:
-                yield manifest_columns.decode_manifests([self._named_content(meta) for meta in group], partitions)
+                yield manifest_table.decode_manifests([self._named_content(meta) for meta in group], partitions)
             return
         with ThreadPoolExecutor(self.threads) as fetching, ThreadPoolExecutor(1) as joining:
             fetched = deque([fetching.submit(self._named_content, meta) for meta in group] for group in groups)
             waiting: list[Future[OpenManifests]] = []
             while fetched:
                 contents = (future.result() for future in fetched.popleft())
-                opened = [joining.submit(some.joined) for some in manifest_columns.open_manifests(contents, partitions)]
+                opened = [joining.submit(some.joined) for some in manifest_table.open_manifests(contents, partitions)]
                 if waiting:
                     yield [some.result().columns() for some in waiting]
                 waiting = opened
@@ -142,7 +142,7 @@ class ManifestReader:
         self, snapshot: Snapshot, manifests: Iterable[ManifestFileMeta], wanted: FileFilter = ALL_FILES
     ) -> FileTable:
         """Live files by the entries of some manifests of the snapshot: all that may hold what is wanted."""
-        from paimon_cli.history.live_columns import FileTable
+        from paimon_cli.history.file_table import FileTable
 
         chosen = [*manifests]
         is_big = sum(meta.num_added_files + meta.num_deleted_files for meta in chosen) >= _MANY_ENTRIES

@@ -1,19 +1,22 @@
-"""One table at one schema on one storage: what every phase needs to know about where it works."""
+"""One table at one schema on one storage: its history, its options, and where its files are. Every phase works on it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.partition_path import partition_path
 from paimon_cli.errors import DamagedFile, NotSupported
-from paimon_cli.history.known_files import KnownFiles
+from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.schema_history import SchemaHistory
-from paimon_cli.history.table_history import TableHistory
+from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.tags_and_branches import BranchList, TagHistory
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_mode import TableMode
@@ -24,6 +27,89 @@ from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, System
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.trace import NoTrace, Trace
+
+if TYPE_CHECKING:
+    from paimon_cli.history.manifest_cache import ManifestCache
+
+_MOST_BYTES = 64 << 20
+
+
+class KnownFiles:
+    """Reads each file once, also where several threads ask for it at the same time. Pickles without what it holds."""
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._files: dict[str, Future[bytes]] = {}
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KnownFiles, (self._most_bytes,)
+
+    def content(self, path: str, read: Callable[[], bytes]) -> bytes:
+        """What `read` gives for that path, now or when it was first asked for. A failure is not kept."""
+
+        with self._lock:
+            known = self._files.get(path)
+            is_first = known is None
+            if known is None:
+                known = self._files[path] = Future()
+        if is_first:
+            self._read(path, read, known)
+        return known.result()
+
+    def _read(self, path: str, read: Callable[[], bytes], known: Future[bytes]) -> None:
+        try:
+            known.set_result(read())
+        except BaseException as failure:
+            with self._lock:
+                del self._files[path]
+            known.set_exception(failure)
+            return
+        with self._lock:
+            self._size += len(known.result())
+            while self._size > self._most_bytes and len(self._files) > 1:
+                oldest = next((name for name, file in self._files.items() if file.done()), path)
+                self._size -= len(self._files.pop(oldest).result())
+
+
+class TableHistory:
+    """The histories of a table, for any class with a storage, a root and a branch."""
+
+    url: str
+    storage: Storage
+    branch: str
+    read_threads: int = 8
+
+    @cached_property
+    def layout(self) -> TableLayout:
+        return TableLayout(self.url, self.branch)
+
+    @cached_property
+    def snapshots(self) -> SnapshotHistory:
+        return SnapshotHistory(self.storage, self.layout)
+
+    @cached_property
+    def schemas(self) -> SchemaHistory:
+        return SchemaHistory(self.storage, self.layout)
+
+    @cached_property
+    def tags(self) -> TagHistory:
+        return TagHistory(self.storage, self.layout)
+
+    @cached_property
+    def branches(self) -> BranchList:
+        return BranchList(self.storage, self.layout)
+
+    @cached_property
+    def manifests(self) -> ManifestReader:
+        return ManifestReader(self.storage, self.layout, self.read_threads)
+
+    @cached_property
+    def manifest_cache(self) -> ManifestCache:
+        from paimon_cli.history.manifest_cache import ManifestCache  # loads numpy, which commands on snapshots do without
+
+        return ManifestCache(self.manifests)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from paimon_cli.inspect.partition_text import partition_text
 from paimon_cli.lsm.compaction_picker import Rewrite, Step
 from paimon_cli.lsm.compaction_simulation import RunModel, merged_run
 from paimon_cli.lsm.sorted_runs import SortedRun
-from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import COMPACT
 from paimon_cli.metadata.staged_commit import StagedCommit
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.invariants.snapshot_checks import hints_are_not_ahead, ids_have_no_gap
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans

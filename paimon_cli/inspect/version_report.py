@@ -11,9 +11,8 @@ from typing import Any
 from paimon_cli.catalog.table import Table
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
-from paimon_cli.metadata.tag import Tag
 
 
 @dataclass(frozen=True)

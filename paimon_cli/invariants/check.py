@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
-from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_history import TableHistory
+from paimon_cli.history.table_context import TableContext, TableHistory
 from paimon_cli.invariants import file_checks, index_checks, metadata_checks, row_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk

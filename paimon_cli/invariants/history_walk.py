@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, PaimonError
-from paimon_cli.history.live_columns import FileTable
+from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation

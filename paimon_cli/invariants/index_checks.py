@@ -13,7 +13,7 @@ from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry
-from paimon_cli.metadata.deletion_vector_file import decode_deletion_vector
+from paimon_cli.metadata.index_files import decode_deletion_vector
 from paimon_cli.metadata.snapshot import OVERWRITE
 
 DELETION_VECTORS, HASH = "DELETION_VECTORS", "HASH"

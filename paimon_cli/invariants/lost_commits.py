@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, NotSupported
-from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot

@@ -19,8 +19,7 @@ from paimon_cli.invariants.lost_commits import DIRECTORY, DamagedVersion, LostCo
 from paimon_cli.invariants.row_checks import file_holds_its_rows
 from paimon_cli.invariants.snapshot_checks import branches_are_readable, consumers_stand_somewhere
 from paimon_cli.invariants.version import Version
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId, DataFileMeta, IndexFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, parse_hint
 

@@ -18,8 +18,8 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at, order_words, stable_order
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.invariants.index_checks import HASH, hashes_of
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation

@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator
 
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported, StorageUnavailable
-from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.snapshot_history import gaps
-from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_history import TableHistory
+from paimon_cli.history.table_context import TableContext, TableHistory
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.file_checks import StoredFiles, live_files_exist
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation

@@ -20,15 +20,14 @@ from paimon_cli.compact.compaction_plan import (
 )
 from paimon_cli.compact.round_choice import UNLIMITED, RoundLimits, newest_data, within_limits
 from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, UsageError, cleaning_up
+from paimon_cli.history.live_files import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, attempt, settle
 from paimon_cli.jobs.engine import Engine, TasksFailed, Work, run_traced
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId, FileFilter
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import fresh_identity
+from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, cleaning_up
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId, DataFileMeta, FileFilter
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 
 

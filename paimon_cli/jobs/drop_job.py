@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.commit.own_commits import Deduplication
+from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import FileFilter

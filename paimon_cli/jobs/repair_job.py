@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
-from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.errors import Conflict, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.lost_commits import LostCommit, set_aside
 from paimon_cli.invariants.repair_plan import RepairPlan
 from paimon_cli.invariants.version import Version
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, DataFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 
 USER = "paimon-cli-repair"

@@ -13,20 +13,19 @@ from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import Table
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import fresh_identity
+from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.datatypes.row_kind import INSERT
 from paimon_cli.errors import Conflict, PaimonError, UsageError, cleaning_up
+from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.inspect.partition_text import partition_text
 from paimon_cli.jobs.engine import Engine, TasksFailed, Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.write_job import check_writable_table, write_files
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import FileFilter
+from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.data_file_schema import merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import RESCALE

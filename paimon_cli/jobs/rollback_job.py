@@ -12,8 +12,8 @@ from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.update_job import MAX_ATTEMPTS, given_up, wait_by_chance
 from paimon_cli.maintain.restore_as_new import BucketDifference, differences, restore_as_new
 from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back, rollback_target
-from paimon_cli.metadata.file_names import is_plain_name
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.options.size_and_duration import plain_number
 from paimon_cli.read.time_travel import moment_of
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.commit.abort import created_files, delete_created_files, files_named_since
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.errors import Conflict, DamagedFile, NotFound, Refused, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.rejects import Tally
@@ -27,7 +27,7 @@ from paimon_cli.jobs.write_job import (
     work_of,
     write_input,
 )
-from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.staged_commit import ABORTED, COMMITTED, STAGED, StagedCommit
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.storage.storage import Storage

@@ -14,16 +14,15 @@ from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.data_conflict import BUCKET, OFF
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict, cleaning_up
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.engine import Engine, TasksFailed, Work, run_traced
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.update_task import RowChange, UpdatedBucket, UpdateTask, update_bucket
 from paimon_cli.jobs.write_job import check_writable_table, identity_of
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId, FileFilter
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import plan_scan

@@ -19,8 +19,7 @@ from paimon_cli.ingest.bad_cells import BadCells, shown
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import SOURCE_APPEND, file_facts
+from paimon_cli.metadata.data_file import SOURCE_APPEND, CommitMessage, file_facts
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_rows
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.read.splits import Split

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.errors import UsageError
-from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_history import TableHistory
+from paimon_cli.history.table_context import TableContext, TableHistory
 from paimon_cli.invariants import check, index_checks, snapshot_checks
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk

@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, field
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.datatypes import row_kind
 from paimon_cli.errors import BadInput, Conflict, PaimonError, StorageUnavailable, UsageError, cleaning_up
+from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files, committed_state
 from paimon_cli.ingest.rejects import FAIL, SKIP, RejectFile, Tally
 from paimon_cli.ingest.rows import IncomingRows, RowKindFilter, plan_sources
 from paimon_cli.ingest.splits import SourceSplit
@@ -25,8 +25,7 @@ from paimon_cli.jobs.engine import Engine, Work
 from paimon_cli.jobs.input_report import empty_overwrite, with_all_faults, write_rejects
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId
+from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.write.table_writer import Written

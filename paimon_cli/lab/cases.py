@@ -12,7 +12,7 @@ from typing import Any
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import OFF
-from paimon_cli.commit.identity import CommitIdentity, fresh_identity
+from paimon_cli.commit.deduplication import CommitIdentity, fresh_identity
 from paimon_cli.invariants.violation import ERROR
 from paimon_cli.lab.lab_table import Compactor, LabSetting, LabTable, Writer, writers_of
 from paimon_cli.lab.story import CONDITIONAL, RENAMING, ActorCrashed, Story

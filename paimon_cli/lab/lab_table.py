@@ -17,15 +17,15 @@ from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.commit.abort import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import OFF
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
 from paimon_cli.datatypes.canonical_json import canonical_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import Conflict, UsageError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
@@ -34,7 +34,7 @@ from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, write_files
 from paimon_cli.lab.story import NarratedStorage, Story
 from paimon_cli.maintain.needed_files import file_paths, metadata_paths
-from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema

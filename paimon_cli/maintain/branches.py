@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.errors import Conflict, NotFound, UsageError, cleaning_up
-from paimon_cli.history.branch_list import check_branch_name
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.needed_files import DoomedFile, all_ids
 from paimon_cli.maintain.parallel_calls import DeleteFiles
 from paimon_cli.maintain.rollback import DiscardedVersions, discarded_versions, needed_up_to, take_out
 from paimon_cli.maintain.tags import snapshot_and_holder
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metadata.tag import Tag, snapshot_text
 from paimon_cli.storage.storage import FileStatus, PutOutcome, keep_deleted
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.identity import fresh_identity
+from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.canonical_json import canonical_json
 from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
 from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY, epoch_day

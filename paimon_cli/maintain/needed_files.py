@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.history.changelog_history import ChangelogHistory
-from paimon_cli.history.live_columns import FileTable
+from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.parallel_calls import side_by_side
 from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry, ManifestFileMeta, SimpleStats
-from paimon_cli.metadata.manifest_columns import ManifestTable
+from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import DamagedFile, Refused, cleaning_up
-from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import BranchList
 from paimon_cli.maintain.needed_files import manifest_lists
 from paimon_cli.maintain.parallel_calls import DeleteFiles, side_by_side
 from paimon_cli.metadata.data_file import ManifestEntry, ManifestFileMeta

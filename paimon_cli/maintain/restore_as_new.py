@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.commit.abort import removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.identity import fresh_identity
+from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId, DataFileMeta, DeletionVectorRange, IndexFileMeta, ManifestEntry
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import NeededFiles
-from paimon_cli.metadata.file_names import is_plain_name
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, TAG_PREFIX
+from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, TAG_PREFIX, is_plain_name
 from paimon_cli.options.table_options import TableOptions
 
 

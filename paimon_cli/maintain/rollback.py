@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from paimon_cli.errors import Conflict, DamagedFile, NotFound
-from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.needed_files import (
     DoomedFile,
@@ -23,8 +23,7 @@ from paimon_cli.maintain.needed_files import (
 from paimon_cli.maintain.parallel_calls import DeleteFiles
 from paimon_cli.maintain.tags import tags_above
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
-from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.tag import snapshot_text
+from paimon_cli.metadata.snapshot import Snapshot, snapshot_text
 from paimon_cli.storage.storage import PutOutcome, keep_deleted
 
 

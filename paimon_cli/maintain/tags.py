@@ -19,9 +19,8 @@ from paimon_cli.maintain.needed_files import (
 )
 from paimon_cli.maintain.parallel_calls import DeleteFiles
 from paimon_cli.metadata.data_file import ManifestEntry
-from paimon_cli.metadata.file_names import is_plain_name
-from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.tag import Tag, snapshot_text, tag_text
+from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text, tag_text
+from paimon_cli.metadata.table_layout import is_plain_name
 from paimon_cli.options import option_catalog
 from paimon_cli.storage.clock_and_names import local_wall_clock
 from paimon_cli.storage.storage import PutOutcome, keep_deleted

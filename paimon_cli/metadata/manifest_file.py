@@ -1,9 +1,9 @@
-"""Manifests: which data files a commit added and deleted (FORMAT.md, section 4.3; Java ManifestEntrySerializer)."""
+"""Manifests: which data files a commit added and deleted, with column statistics (FORMAT.md, sections 4.2 and 4.3)."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from paimon_cli.errors import NotSupported
@@ -17,9 +17,28 @@ from paimon_cli.metadata.avro_container import (
     rolled_containers,
 )
 from paimon_cli.metadata.avro_schema import AvroSchema, array, nullable, record
-from paimon_cli.metadata.data_file import SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta, ManifestEntry
-from paimon_cli.metadata.file_names import plain_name
-from paimon_cli.metadata.stats_record import stats_from_record, stats_record, stats_schema
+from paimon_cli.metadata.data_file import SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta, ManifestEntry, SimpleStats
+from paimon_cli.metadata.table_layout import plain_name
+
+UNKNOWN_STATS = SimpleStats()
+"""What a file without statistics gets: rows of arity 0."""
+
+
+def stats_schema(name: str) -> AvroSchema:
+    return record(name, [("_MIN_VALUES", "bytes"), ("_MAX_VALUES", "bytes"), ("_NULL_COUNTS", nullable(array(nullable("long"))))])
+
+
+def stats_record(stats: SimpleStats) -> dict[str, Any]:
+    counts = None if stats.null_counts is None else list(stats.null_counts)
+    return {"_MIN_VALUES": stats.min_values, "_MAX_VALUES": stats.max_values, "_NULL_COUNTS": counts}
+
+
+def stats_from_record(content: Mapping[str, Any] | None) -> SimpleStats:
+    if content is None:
+        return UNKNOWN_STATS
+    counts = content.get("_NULL_COUNTS")
+    return SimpleStats(content["_MIN_VALUES"], content["_MAX_VALUES"], None if counts is None else tuple(counts))
+
 
 VERSION = 2
 
@@ -64,6 +83,7 @@ _SOURCE_NAMES = {"APPEND": SOURCE_APPEND, "COMPACT": SOURCE_COMPACT}
 
 def encode_manifest(entries: Sequence[ManifestEntry]) -> bytes:
     """One manifest with all entries, in their order."""
+
     return encode_container(ENTRY, [_entry_record(entry) for entry in entries])
 
 

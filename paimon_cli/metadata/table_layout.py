@@ -1,9 +1,14 @@
-"""Every directory and file name of a table, built and parsed in one place (FORMAT.md, section 1.1; Java FileStorePathFactory)."""
+"""Every directory and file name of a table, built and parsed in one place (FORMAT.md, section 1.1; Java FileStorePathFactory).
+
+Names that come out of metadata must stay inside the directory that they belong to.
+"""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+
+from paimon_cli.errors import DamagedFile
 
 SNAPSHOT_PREFIX = "snapshot-"
 SCHEMA_PREFIX = "schema-"
@@ -28,6 +33,7 @@ class TableLayout:
     @property
     def version_root(self) -> str:
         """The directory above `snapshot/`, `schema/` and `tag/`."""
+
         return self.root if self.branch == MAIN_BRANCH else f"{self.branches_directory}/{BRANCH_PREFIX}{self.branch}"
 
     @property
@@ -133,3 +139,15 @@ def parse_numbered(prefix: str, name: str) -> int | None:
     digits = name[len(prefix) :]
     fits = digits.isascii() and digits.isdigit() and len(digits) < 20 and (digits == "0" or digits[0] != "0")
     return int(digits) if name.startswith(prefix) and fits else None
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether the name stays in its directory."""
+    return bool(name) and not any(c in name for c in "/\\\0") and name not in (".", "..")
+
+
+def plain_name(name: str, path: str) -> str:
+    """`name` itself; `DamagedFile` naming the metadata file `path` if it could lead to another directory."""
+    if not is_plain_name(name):
+        raise DamagedFile(f"{path} names a file {name!r}", "file names in metadata must not lead to another directory", path=path)
+    return name

@@ -11,8 +11,8 @@ import pyarrow as pa
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, RUN_BATCH_BYTES, read_bucket
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.datatypes.row_kind import DELETE, INSERT
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference, unmatched
 from paimon_cli.lsm.sort_merge import merge_sorted_runs

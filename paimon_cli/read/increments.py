@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from paimon_cli.errors import NotFound, UsageError
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.metadata.data_file import ADD, BucketId, ManifestEntry
-from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
-from paimon_cli.metadata.tag import Tag
+from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot, Tag
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import read_option
 from paimon_cli.options.size_and_duration import plain_number

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from paimon_cli.datatypes.key_order import key_words, ranks
-from paimon_cli.history.live_columns import FileTable
+from paimon_cli.history.file_table import FileTable
+from paimon_cli.history.live_files import LazyBuckets
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import LazyBuckets
 from paimon_cli.lsm.section_columns import pack_starts, section_starts
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.avro_columns import ABSENT

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.history.live_columns import FileTable
+from paimon_cli.history.file_table import FileTable
+from paimon_cli.history.live_files import LazyBuckets, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import LazyBuckets, bucket_files
 from paimon_cli.metadata.data_file import KeepPartition, ManifestEntry
-from paimon_cli.metadata.manifest_columns import ManifestTable
+from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.read.pruning import ALL_LEVELS, Pruning
 from paimon_cli.read.scan_columns import column_splits

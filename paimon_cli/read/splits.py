@@ -11,7 +11,7 @@ from typing import TypeVar, overload
 
 import numpy as np
 
-from paimon_cli.history.table_state import BucketFiles, LazyBuckets
+from paimon_cli.history.live_files import BucketFiles, LazyBuckets
 from paimon_cli.metadata.data_file import DataFileMeta
 
 

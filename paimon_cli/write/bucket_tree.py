@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from paimon_cli.errors import FilesConflict
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta
 
 CompactBucket = Callable[[TableContext, BucketFiles, Callable[[], bool]], CommitMessage | None]
 """Compacts a bucket if a trigger fires, else returns None. The last argument returns whether to give up, with `CancelledError`.

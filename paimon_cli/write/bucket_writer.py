@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
-from paimon_cli.history.table_state import BucketFiles
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId, file_facts
+from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, file_facts
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.write.bucket_tree import BucketTree, Compactions
 from paimon_cli.write.write_buffer import SortBuffer, WriteBuffer

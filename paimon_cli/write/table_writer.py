@@ -14,8 +14,7 @@ import pyarrow as pa
 from paimon_cli.bucket.data_file_writer import check_writable
 from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import BucketId
+from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.storage.parallel_calls import ReadAhead
 from paimon_cli.storage.trace import Step

@@ -10,11 +10,10 @@ import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
 from paimon_cli.errors import UsageError
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta
+from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, DataFileMeta
 from paimon_cli.write.bucket_tree import CompactBucket
 
 Tallies = dict[int, Tally]

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import fresh_identity
+from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage
 from scripts.bench.cost_growth import Growth, cpu_of, cpu_of_process, in_turn
 from scripts.bench.measure import FEWEST_ROUNDS
 from scripts.bench.planned_table import BUCKETS, day_entries, day_of, generate

@@ -26,8 +26,8 @@ from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, CompactionTask, plan_bucket
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write

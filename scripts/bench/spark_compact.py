@@ -19,15 +19,15 @@ import pyarrow.parquet as pq
 
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, CompactionTask, plan_bucket
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import WriteRequest, run_write
-from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage
 from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
 from scripts.bench.process_tree import tree_cpu_seconds
 from scripts.bench.spark_write import new_table, started_spark

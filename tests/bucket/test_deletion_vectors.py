@@ -9,8 +9,8 @@ import pytest
 
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, load_vectors
 from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.storage.trace import Step, StepTrace
 from tests.commit.commit_tables import SteppingClock
 from tests.goldens import golden_table

@@ -16,8 +16,8 @@ from paimon_cli.bucket.data_file_writer import check_writable
 from paimon_cli.bucket.file_encoders import DICTIONARY_SAMPLE_ROWS
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.errors import DamagedFile, NotSupported, PaimonError, UsageError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.metadata.data_file import DataFileMeta
 from tests.tables import compact, make_table, rows, write
 

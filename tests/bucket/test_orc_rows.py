@@ -21,7 +21,7 @@ from paimon_cli.bucket.orc_file import orc_column
 from paimon_cli.bucket.orc_rows import BATCH_ROWS, LOST, OrcRows
 from paimon_cli.datatypes.internal_values import Timestamp, timestamp_text
 from paimon_cli.errors import NotSupported
-from paimon_cli.history.table_state import bucket_files
+from paimon_cli.history.live_files import bucket_files
 from tests.tables import compact, make_table, rows, write
 
 EARLY = -2_000_000_500

@@ -17,8 +17,8 @@ from pyroaring import BitMap
 from paimon_cli.bucket import merged_rows
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section, read_bucket
 from paimon_cli.errors import DamagedFile
+from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import DeletionVectorRange, IndexFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND

@@ -25,8 +25,8 @@ from paimon_cli.bucket.spilled_runs import SpillDirectory, merge_in_passes
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.lsm.deduplicate import Deduplicate
 from paimon_cli.lsm.sorted_runs import SortedRun
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND

@@ -8,10 +8,9 @@ import pytest
 
 from paimon_cli.commit.abort import delete_created_files
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import FilesConflict
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW, IndexFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, IndexFileMeta
 from tests.commit.commit_tables import data_file, make_table
 
 ME = CommitIdentity("me")

@@ -8,10 +8,9 @@ import pytest
 
 from paimon_cli.commit.abort import delete_created_files
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown, PaimonError
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
 from tests.commit.commit_tables import Crash, Fault, FaultyStorage, data_file, live_names, make_table
 
 BEFORE = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("before"),))

@@ -10,12 +10,11 @@ import pytest
 
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.data_conflict import check_of_messages
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DataConflict, UsageError
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, IndexFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, IndexFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files, partition

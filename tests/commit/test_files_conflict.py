@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files, partition
 
 ME, RIVAL = CommitIdentity("me"), CommitIdentity("rival")

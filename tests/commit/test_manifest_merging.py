@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.commit.manifest_merging import merge_manifests
-from paimon_cli.commit.metadata_writer import MetadataWriter
-from paimon_cli.history.live_columns import FileTable
-from paimon_cli.metadata import manifest_columns
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, ManifestEntry
-from paimon_cli.metadata.manifest_columns import ManifestTable
+from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
+from paimon_cli.history.file_table import FileTable
+from paimon_cli.metadata import manifest_table
+from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, ManifestEntry
+from paimon_cli.metadata.manifest_table import ManifestTable
 from tests.commit.commit_tables import data_file, live_names, make_table, partition
 
 ME = CommitIdentity("me")
@@ -161,7 +159,7 @@ def test_copied_entries_are_those_that_are_encoded_anew(
     """The same manifests, byte by byte, whether entries are decoded one by one or copied by columns."""
     tables = []
     for number, fewest in enumerate((10**9, 0)):
-        monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", fewest)
+        monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", fewest)
         compactions(tmp_path / str(number), {"manifest.merge-min-count": "7", **options})
         context = make_table(tmp_path / str(number), partitioned=True)
         newest = context.snapshots.latest()

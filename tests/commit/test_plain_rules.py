@@ -10,30 +10,25 @@ from typing import Any
 import pytest
 
 from paimon_cli.commit.abort import created_files, delete_created_files, files_named_since
-from paimon_cli.commit.attempts import RetryPolicy
-from paimon_cli.commit.bucket_counts import check_bucket_counts
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.data_conflict import WrittenRanges
-from paimon_cli.commit.files_conflict import check_files
-from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity
-from paimon_cli.commit.manifest_merging import merge_manifests
-from paimon_cli.commit.metadata_writer import MetadataWriter
-from paimon_cli.commit.own_commits import Deduplication, users_behind
-from paimon_cli.commit.removed_files import who_removed
+from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, Deduplication, users_behind
+from paimon_cli.commit.files_conflict import check_bucket_counts, check_files, who_removed
+from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
 from paimon_cli.commit.snapshot_changes import SnapshotChanges, append_changes, compact_changes, overwrite_changes
-from paimon_cli.commit.snapshot_publish import publish
+from paimon_cli.commit.snapshot_publish import RetryPolicy, publish
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import CommitUnknown, Conflict, FilesConflict, Refused, UsageError
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import manifest_columns
-from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.commit_users import PROPERTY, CommitUsers
 from paimon_cli.metadata.data_file import (
     ADD,
     DELETE,
     EMPTY_ROW,
+    CommitMessage,
     IndexFileMeta,
     IndexManifestEntry,
     ManifestEntry,
@@ -355,7 +350,7 @@ def plain_merge(
 def test_merged_manifests(seed: int, columns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(seed)
     if columns:
-        monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", 0)
+        monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", 0)
     options = {
         "manifest.target-file-size": f"{dice.choice([1, 3000, 5000, 9000])} b",
         "manifest.full-compaction-threshold-size": f"{dice.choice([1, 9000, 30_000, 10**7])} b",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.parallel_calls import delete_files

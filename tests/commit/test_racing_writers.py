@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files
 
 COMMITS = 20

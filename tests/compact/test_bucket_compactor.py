@@ -10,8 +10,8 @@ import pytest
 from paimon_cli.bucket import merged_rows
 from paimon_cli.compact.compaction_plan import CompactionTask, LeftAlone, plan_bucket
 from paimon_cli.errors import DamagedFile, PartialSuccess
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
 COLUMNS = {"k": "INT NOT NULL", "s": "STRING", "n": "BIGINT"}

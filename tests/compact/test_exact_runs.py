@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction, run_compaction
 from paimon_cli.compact.compaction_plan import (
     CompactionTask,
@@ -19,11 +19,10 @@ from paimon_cli.compact.compaction_plan import (
     task_steps,
 )
 from paimon_cli.errors import DamagedFile, FilesConflict, NotSupported
+from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.compaction_picker import UNKNOWN, Rewrite
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_COMPACT, CommitMessage
 from paimon_cli.options import option_catalog
 from paimon_cli.storage.trace import Step, StepTrace
 from tests.commit import commit_tables

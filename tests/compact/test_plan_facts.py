@@ -11,8 +11,8 @@ import pytest
 from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone, plan_bucket, task_steps, tasks_of
 from paimon_cli.compact.round_choice import UNLIMITED, RoundLimits, newest_data, within_limits
 from paimon_cli.errors import UsageError
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.lsm.compaction_picker import CompactionPicker, PickState, Rewrite
 from paimon_cli.lsm.sorted_runs import sorted_runs
 from paimon_cli.lsm.universal_compaction import run_sizes

@@ -14,7 +14,7 @@ from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.commit.abort import removed_on_refusal
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.datatypes.data_type import DataField
@@ -36,7 +36,7 @@ from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag
-from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock

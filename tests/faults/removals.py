@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.history.changelog_history import ChangelogHistory
+from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.repair_plan import plan_repair
 from paimon_cli.jobs.drop_job import plan_drop, run_drop
 from paimon_cli.jobs.repair_job import apply_repair

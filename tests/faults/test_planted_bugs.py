@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from paimon_cli.commit import abort, committer, snapshot_publish
-from paimon_cli.commit.own_commits import Deduplication
+from paimon_cli.commit.deduplication import Deduplication
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain import expire_snapshots, needed_files, orphans, rollback

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paimon_cli.errors import PaimonError
-from paimon_cli.history.branch_list import BranchList
-from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import BranchList, ChangelogHistory
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.retention import tagged_snapshots
 from paimon_cli.metadata.snapshot import Snapshot

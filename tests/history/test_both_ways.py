@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.history import known_manifests, snapshot_history
-from paimon_cli.history.live_places import live_files_of_buckets
+from paimon_cli.history import manifest_cache, snapshot_history
+from paimon_cli.history.live_files import CommittedState, bucket_files, committed_state, expect_buckets, live_files_of_buckets
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import CommittedState, bucket_files, committed_state, expect_buckets
-from paimon_cli.history.tag_history import TagHistory
+from paimon_cli.history.tags_and_branches import TagHistory
 from paimon_cli.metadata.data_file import ADD, FileFilter
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.local_storage import LocalStorage
@@ -31,8 +30,8 @@ TABLES = [golden for golden in GOLDENS if golden.name.startswith(("dv_", "deleti
 @pytest.mark.parametrize("golden", TABLES, ids=str)
 def test_a_first_look_reads_every_manifest(golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     """By a process that knows no manifest yet, and again by the same."""
-    monkeypatch.setattr(known_manifests, "_MANY_ENTRIES", many)
-    monkeypatch.setattr(known_manifests, "_MANY_IN_ALL", many)
+    monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", many)
+    monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", many)
     url = str(golden_table(golden.writer, golden.name, tmp_path))
     for snapshot in TableContext.open(url).snapshots.newest_first(3):
         context = TableContext.open(url)
@@ -131,15 +130,15 @@ def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """As columns or objects, so that what is kept stays within bounds."""
     url = str(golden_table("java-0.9", "dedup_partitioned", tmp_path))
     for many in (0, 10**9):
-        monkeypatch.setattr(known_manifests, "_MANY_ENTRIES", many)
-        monkeypatch.setattr(known_manifests, "_MANY_IN_ALL", many)
+        monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", many)
+        monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", many)
         context = TableContext.open(url)
         snapshot = context.snapshots.latest()
         assert snapshot is not None
         live_files_of_buckets(context, snapshot, list(bucket_files(context, snapshot)))
         kept = context.manifest_cache._cached
         assert kept and all(known.size > 0 for known in kept.values())
-        monkeypatch.setattr(known_manifests, "_MOST_BYTES", 0)
+        monkeypatch.setattr(manifest_cache, "_MOST_BYTES", 0)
         live_files_of_buckets(context, snapshot, list(bucket_files(context, snapshot)))
         assert not context.manifest_cache._cached
         monkeypatch.undo()

@@ -9,10 +9,8 @@ import pytest
 from paimon_cli.catalog.table import Table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
-from paimon_cli.history.branch_list import BranchList, check_branch_name
-from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.tag_history import TagHistory
+from paimon_cli.history.tags_and_branches import BranchList, ChangelogHistory, TagHistory, check_branch_name
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.goldens import expected_rows, golden, golden_table

@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.errors import DamagedFile
-from paimon_cli.history import known_manifests, live_places
-from paimon_cli.history.live_places import LiveBuckets, live_files_of_buckets
+from paimon_cli.history import live_files, manifest_cache
+from paimon_cli.history.live_files import LiveBuckets, live_files_of_buckets
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import manifest_columns
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, ManifestEntry, ManifestFileMeta
+from paimon_cli.metadata import manifest_table
+from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import APPEND, Snapshot
 from tests.commit.commit_tables import FaultyStorage, data_file, make_table, partition
 
@@ -78,11 +77,11 @@ def assert_counts(found: LiveBuckets, expected: LiveBuckets) -> None:
 @pytest.mark.parametrize("most_bytes", [1 << 20, 60_000])
 def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, most_bytes: int) -> None:
     """However manifests are read, and however many of them are remembered."""
-    monkeypatch.setattr(known_manifests, "_MANY_ENTRIES", few)
-    monkeypatch.setattr(known_manifests, "_MANY_IN_ALL", few)
-    monkeypatch.setattr(known_manifests, "_MOST_BYTES", most_bytes)
-    monkeypatch.setattr(known_manifests, "_MOST_OBJECTS", 20)
-    monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", 0 if few == 0 else 16)
+    monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", few)
+    monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", few)
+    monkeypatch.setattr(manifest_cache, "_MOST_BYTES", most_bytes)
+    monkeypatch.setattr(manifest_cache, "_MOST_OBJECTS", 20)
+    monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", 0 if few == 0 else 16)
     source = random.Random(few + most_bytes)
     context = make_table(tmp_path, partitioned=True)
     for snapshot in History(context, source).snapshots(20):
@@ -95,7 +94,7 @@ def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_of_very_many_partitions_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_places, "_MOST_PARTITIONS", 1)
+    monkeypatch.setattr(live_files, "_MOST_PARTITIONS", 1)
     context = make_table(tmp_path, partitioned=True)
     for snapshot in History(context, random.Random(5)).snapshots(10):
         places = [BucketId(day, 1) for day in DAYS]
@@ -106,8 +105,8 @@ def test_of_very_many_partitions_nothing_is_kept(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("few", [10**9, 0])
 def test_the_newest_bucket_count_of_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    monkeypatch.setattr(known_manifests, "_MANY_ENTRIES", few)
-    monkeypatch.setattr(known_manifests, "_MANY_IN_ALL", few)
+    monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", few)
+    monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", few)
     context = make_table(tmp_path, partitioned=True)
     for snapshot in History(context, random.Random(9)).snapshots(8):
         (meta,) = context.manifests.manifest_list(snapshot.delta_manifest_list)
@@ -162,8 +161,8 @@ def test_what_was_read_does_not_travel(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("few", [10**9, 0])
 def test_a_manifest_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    monkeypatch.setattr(known_manifests, "_MANY_ENTRIES", few)
-    monkeypatch.setattr(known_manifests, "_MANY_IN_ALL", few)
+    monkeypatch.setattr(manifest_cache, "_MANY_ENTRIES", few)
+    monkeypatch.setattr(manifest_cache, "_MANY_IN_ALL", few)
     context = make_table(tmp_path, partitioned=True)
     snapshot = commit_one(context, "first")
     (meta,) = context.manifests.manifests_of(snapshot)

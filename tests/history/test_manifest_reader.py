@@ -9,18 +9,17 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
-from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history import manifest_reader
-from paimon_cli.history.live_columns import FileTable
+from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import manifest_columns
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, FileFilter, ManifestEntry
-from paimon_cli.metadata.manifest_columns import ManifestTable
+from paimon_cli.metadata import manifest_table
+from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, FileFilter, ManifestEntry
+from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, live_names, make_table, partition
 from tests.goldens import GOLDENS, Golden, golden_table
@@ -221,7 +220,7 @@ def test_a_missing_index_manifest_is_damage_but_not_if_its_snapshot_expired(tmp_
 def test_of_other_partitions_most_entries_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, threads: int
 ) -> None:
-    monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", 0)
+    monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", 0)
     context = make_table(tmp_path, partitioned=True)
     days = [partition(f"2024-{month:02}-01") for month in range(1, 13)]
     entries = [ManifestEntry(ADD, day, 0, 2, data_file(f"{number:04}")) for day in days for number in range(400)]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import UsageError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec
-from paimon_cli.history.table_state import bucket_files
 from tests.tables import make_table, write
 
 TYPED = {

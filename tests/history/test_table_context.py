@@ -17,8 +17,8 @@ from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import FileFilter
@@ -123,7 +123,7 @@ def test_at_schema_changes_the_columns_and_keeps_the_options(tmp_path: Path) -> 
     assert context.at_schema(context.schema.id) is context
 
 
-@pytest.mark.parametrize("module", ["history.table_context", "history.table_state", "history.tag_history"])
+@pytest.mark.parametrize("module", ["history.table_context", "history.tags_and_branches", "history.manifest_reader"])
 def test_metadata_alone_loads_no_arrow_and_no_avro(module: str) -> None:
     heavy = "{'pyarrow', 'fastavro', 'fsspec', 'numpy'}"
     code = f"import sys, paimon_cli.{module}; print(sorted({heavy} & set(sys.modules)))"

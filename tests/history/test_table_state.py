@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
-from paimon_cli.history.live_columns import FileTable
+from paimon_cli.history.file_table import FileTable
+from paimon_cli.history.live_files import BucketFiles, CommittedState, bucket_files, committed_state, expect_buckets
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, CommittedState, bucket_files, committed_state, expect_buckets
-from paimon_cli.metadata import manifest_columns
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW, FileFilter, ManifestFileMeta
+from paimon_cli.metadata import manifest_table
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileFilter, ManifestFileMeta
 from tests.commit import commit_tables
 from tests.tables import make_table, write
 
@@ -33,7 +32,7 @@ def table(tmp_path) -> TableContext:
 
 @pytest.mark.parametrize("fewest", [0, 10**9])
 def test_picked_buckets_are_those_of_all(table, monkeypatch, fewest):
-    monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", fewest)
+    monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", fewest)
     snapshot = table.snapshots.latest()
     everything = bucket_files(table, snapshot)
     assert len(everything) == 6 and all(len(bucket.files) == 3 for bucket in everything.values())

@@ -15,17 +15,15 @@ from paimon_cli.bucket import orc_file
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.errors import PaimonError
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.invariants.index_checks import hashes_of
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
-from paimon_cli.metadata.index_manifest import decode_index_manifest
 from paimon_cli.metadata.manifest_file import decode_manifest
-from paimon_cli.metadata.manifest_list import decode_manifest_list
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.manifest_list import decode_index_manifest, decode_manifest_list
+from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.metadata.tag import Tag
 
 Decode = Callable[[bytes, str], Any]
 PATH = "/table/the-file"

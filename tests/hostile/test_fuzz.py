@@ -10,8 +10,8 @@ import pytest
 
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.errors import PaimonError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from tests import tables
 from tests.hostile.file_fuzzer import Specimen, fuzz, mutated
 from tests.hostile.specimens import all_specimens

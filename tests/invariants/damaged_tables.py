@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot

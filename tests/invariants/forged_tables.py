@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paimon_cli.commit.metadata_writer import MetadataWriter
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, DataFileMeta, IndexManifestEntry, ManifestEntry

@@ -10,8 +10,8 @@ import pytest
 from paimon_cli.compact.compaction_plan import CompactionTask, LeftAlone
 from paimon_cli.compact.round_choice import RoundLimits
 from paimon_cli.errors import FilesConflict, NotFound, PartialSuccess
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.inspect.compaction_report import decision_rows
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
 from paimon_cli.lsm.sorted_runs import sorted_runs

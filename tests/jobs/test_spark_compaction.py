@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine

@@ -11,8 +11,8 @@ from paimon_cli.catalog.table import Table
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.commit.committer import Committer
 from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.inspect.lsm_report import lsm_rows
 from paimon_cli.invariants.row_checks import hash_index_holds_every_key
 from paimon_cli.invariants.version import Version

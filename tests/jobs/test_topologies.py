@@ -11,8 +11,8 @@ import pytest
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.datatypes.row_kind import UPDATE_AFTER
 from paimon_cli.errors import DataConflict
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import bucket_files
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update

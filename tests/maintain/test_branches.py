@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import Conflict, NotFound, UsageError
-from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import BranchList
 from paimon_cli.maintain.branches import (
     create_branch,
     doomed_by_forward,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, rename_branch
@@ -20,8 +20,7 @@ from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.restore_as_new import differences, restore_as_new
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag, replace_tag
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, DeletionVectorRange, IndexFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit import commit_tables

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
-from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.expire_changelogs import doomed_changelogs, expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.orphans import find_orphans

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.expire_snapshots import carry_out, doomed_now, expire_snapshots, plan_expiry, point_at_earliest
 from paimon_cli.maintain.needed_files import file_paths, metadata_paths

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.history.changelog_history import ChangelogHistory
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.branches import create_branch, plan_fast_forward
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots

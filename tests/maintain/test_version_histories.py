@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import BranchList
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.rollback_job import find_target, run_restore
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paimon_cli.history.branch_list import BranchList
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import BranchList
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.needed_files import file_paths, metadata_paths
 from paimon_cli.maintain.retention import tagged_snapshots

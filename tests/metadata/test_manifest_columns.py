@@ -13,14 +13,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from paimon_cli.errors import DamagedFile, PaimonError
-from paimon_cli.metadata import manifest_columns
-from paimon_cli.metadata.avro_columns import ABSENT, PADDING, decode_columns
+from paimon_cli.metadata import manifest_table
+from paimon_cli.metadata.avro_columns import ABSENT, PADDING, NotColumnar, decode_columns
 from paimon_cli.metadata.avro_container import SYNC_SIZE, ContainerWriter, encode_container, encode_value, zstd_module
-from paimon_cli.metadata.avro_numbers import NotColumnar
 from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry, SimpleStats
-from paimon_cli.metadata.manifest_columns import ManifestTable, decode_manifests
 from paimon_cli.metadata.manifest_file import ENTRY, _entry_record, decode_manifest
+from paimon_cli.metadata.manifest_table import ManifestTable, decode_manifests
 from tests.goldens import GOLDENS, golden_table
 
 LONGS = st.one_of(st.integers(-(2**54), 2**54 - 1), st.integers(-70, 70))
@@ -39,7 +38,7 @@ ENTRIES = st.builds(ManifestEntry, st.integers(0, 1), BYTES, INTS, INTS, FILES)
 
 @pytest.fixture(autouse=True)
 def _side_by_side_always(monkeypatch):
-    monkeypatch.setattr(manifest_columns, "_FEWEST_BLOCKS", 0)
+    monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", 0)
 
 
 def manifest(entries: list[ManifestEntry], per_block: int) -> bytes:

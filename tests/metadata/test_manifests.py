@@ -22,9 +22,13 @@ from paimon_cli.metadata.data_file import (
     ManifestFileMeta,
     SimpleStats,
 )
-from paimon_cli.metadata.index_manifest import decode_index_manifest, encode_index_manifest
 from paimon_cli.metadata.manifest_file import decode_manifest, encode_manifest, encode_manifests
-from paimon_cli.metadata.manifest_list import decode_manifest_list, encode_manifest_list
+from paimon_cli.metadata.manifest_list import (
+    decode_index_manifest,
+    decode_manifest_list,
+    encode_index_manifest,
+    encode_manifest_list,
+)
 from tests.goldens import GOLDENS, Golden, golden_table
 
 STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, (1, None))

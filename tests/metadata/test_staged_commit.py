@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import DataFileMeta, DeletionVectorRange, IndexFileMeta, SimpleStats
-from paimon_cli.metadata.record_json import record_from_json, record_to_json
-from paimon_cli.metadata.staged_commit import COMMITTED, StagedCommit
+from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, DeletionVectorRange, IndexFileMeta, SimpleStats
+from paimon_cli.metadata.staged_commit import COMMITTED, StagedCommit, record_from_json, record_to_json
 from tests.commit.commit_tables import data_file
 
 numbers = st.integers(-(2**63), 2**63 - 1)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.tag import Tag, snapshot_text, tag_text
+from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text, tag_text
 
 SNAPSHOT = Snapshot(3, 0, "base", "delta", "me", 7, "APPEND", 1_700_000_000_000, 10, 10).to_json().encode()
 

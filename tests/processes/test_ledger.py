@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from paimon_cli.commit.own_commits import Deduplication
+from paimon_cli.commit.deduplication import Deduplication
 from tests.processes.actors import commit_once, wrong_in_a_read
 from tests.processes.kills import Killing
 from tests.processes.ledger import ACCOUNTS, DEPOSIT, FIRST_KEY, REGISTERS, Rows, changes, complaints, state

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.history import manifest_reader
+from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot

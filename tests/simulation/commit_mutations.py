@@ -8,25 +8,16 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from paimon_cli.commit import (
-    abort,
-    committer,
-    data_conflict,
-    files_conflict,
-    own_commits,
-    prepared_snapshot,
-    snapshot_publish,
-)
+from paimon_cli.commit import abort, committer, data_conflict, deduplication, files_conflict, prepared_snapshot, snapshot_publish
 from paimon_cli.commit.prepared_snapshot import PreparedSnapshot, prepare_snapshot
 from paimon_cli.errors import PaimonError
 from paimon_cli.history import snapshot_history
-from paimon_cli.history.live_columns import FileTable
+from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import write_job
 from paimon_cli.lab.simulation.sim_storage import SimStorage
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import ADD, ALL_FILES, FileFilter, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, ALL_FILES, CommitMessage, FileFilter, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
 from tests.simulation.mutation import Patch, both, planted_in
@@ -221,8 +212,8 @@ def sequence_numbers_from_zero() -> Patch:
 @planted_in("writer-writer-restart")
 def repeated_commit_not_recognised() -> Patch:
     return both(
-        patch.object(own_commits.Deduplication, "already_committed", lambda self: False),
-        patch.object(own_commits.Deduplication, "committed_since_begin", lambda self, latest, kind: False),
+        patch.object(deduplication.Deduplication, "already_committed", lambda self: False),
+        patch.object(deduplication.Deduplication, "committed_since_begin", lambda self, latest, kind: False),
     )
 
 
@@ -234,7 +225,7 @@ def repeated_commit_looked_for_in_the_newest_snapshot_only() -> Patch:
         same = latest is not None and latest.commit_user == self._identity.user
         return same and latest.commit_identifier >= self._identity.identifier
 
-    return patch.object(own_commits.Deduplication, "already_committed", newest)
+    return patch.object(deduplication.Deduplication, "already_committed", newest)
 
 
 @planted_in("slow-writer-restart")
@@ -252,12 +243,12 @@ def a_snapshot_below_a_gap_counts_as_made() -> Patch:
 
 @planted_in("slow-writer-restart")
 def users_are_forgotten_with_their_snapshots() -> Patch:
-    return patch.object(own_commits.CommitUsers, "with_commit", lambda self, user, identifier: self)
+    return patch.object(deduplication.CommitUsers, "with_commit", lambda self, user, identifier: self)
 
 
 @planted_in("twins")
 def twins_commit_not_seen_between_attempts() -> Patch:
-    return patch.object(own_commits.Deduplication, "committed_since_begin", lambda self, latest, kind: False)
+    return patch.object(deduplication.Deduplication, "committed_since_begin", lambda self, latest, kind: False)
 
 
 # manifests

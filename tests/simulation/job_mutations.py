@@ -12,8 +12,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import compact_job
 from paimon_cli.lab.simulation.sim_storage import YOUNG
 from paimon_cli.maintain import expire_snapshots, needed_files, orphans, retention
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import DELETE, ManifestEntry
+from paimon_cli.metadata.data_file import DELETE, CommitMessage, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from tests.simulation.commit_mutations import files_conflict_unchecked
 from tests.simulation.mutation import Patch, both, planted_in

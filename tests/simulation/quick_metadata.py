@@ -10,11 +10,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from paimon_cli.commit import metadata_writer
+from paimon_cli.commit import prepared_snapshot
 from paimon_cli.history import manifest_reader, table_context
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import manifest_columns, partition_range
-from paimon_cli.metadata.manifest_columns import ManifestTable
+from paimon_cli.metadata import manifest_list, manifest_table
+from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -31,18 +31,20 @@ def quick_metadata() -> Iterator[None]:
             (manifest_reader, "decode_index_manifest"),
         ):
             stack.enter_context(mock.patch.object(module, name, _by_content(getattr(module, name))))
-        tables = _by_contents(manifest_columns.decode_manifests)
-        stack.enter_context(mock.patch.object(manifest_columns, "decode_manifests", tables))
+        tables = _by_contents(manifest_table.decode_manifests)
+        stack.enter_context(mock.patch.object(manifest_table, "decode_manifests", tables))
         stack.enter_context(mock.patch.object(ManifestTable, "of", staticmethod(_by_entries(ManifestTable.of))))
-        stack.enter_context(mock.patch.object(metadata_writer, "encode_manifests", _by_entries(metadata_writer.encode_manifests)))
-        listed = _by_entries(metadata_writer.encode_manifest_list)
-        stack.enter_context(mock.patch.object(metadata_writer, "encode_manifest_list", listed))
+        stack.enter_context(
+            mock.patch.object(prepared_snapshot, "encode_manifests", _by_entries(prepared_snapshot.encode_manifests))
+        )
+        listed = _by_entries(prepared_snapshot.encode_manifest_list)
+        stack.enter_context(mock.patch.object(prepared_snapshot, "encode_manifest_list", listed))
         for kind in (Snapshot, TableSchema):
             stack.enter_context(mock.patch.object(kind, "from_json", staticmethod(_value_by_content(kind.from_json))))
         stack.enter_context(mock.patch.object(Snapshot, "to_json", _by_value(Snapshot.to_json)))
-        stats = _by_partitions(metadata_writer.partition_stats)
-        stack.enter_context(mock.patch.object(metadata_writer, "partition_stats", stats))
-        for reader in (partition_range, table_context):
+        stats = _by_partitions(prepared_snapshot.partition_stats)
+        stack.enter_context(mock.patch.object(prepared_snapshot, "partition_stats", stats))
+        for reader in (manifest_list, table_context):
             stack.enter_context(mock.patch.object(reader, "deserialize_row", _rows(reader.deserialize_row)))
         stack.enter_context(mock.patch.object(TableContext, "key_of", _keys(TableContext.key_of)))
         yield

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from paimon_cli.commit.abort import removed_on_refusal
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import fresh_identity
-from paimon_cli.history.table_state import bucket_files
+from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.lab.simulation.actor import Actor, Job, end_of
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
 
 
 def upgrader(place: int) -> Job:

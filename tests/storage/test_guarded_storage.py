@@ -9,12 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown, Refused, StorageUnavailable
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.catalog_options import LockSettings
 from paimon_cli.storage.commit_lock import CommitLock

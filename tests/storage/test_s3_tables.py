@@ -12,12 +12,11 @@ from typer.testing import CliRunner
 
 from paimon_cli.cli.app import app
 from paimon_cli.commit.committer import Committer
-from paimon_cli.commit.identity import CommitIdentity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import CommitUnknown
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage_for_url import storage_for_url
 from scripts.nightly.race_put_if_absent import PROCESSES

@@ -20,7 +20,7 @@ from paimon_cli.ingest.rejects import Tally
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lab.lab_table import LabNames
-from paimon_cli.metadata.commit_message import CommitMessage
+from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 from tests.commit.commit_tables import SteppingClock

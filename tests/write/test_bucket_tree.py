@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import FilesConflict, StorageUnavailable
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.write.bucket_tree import BucketTree, Compactions, InThisThread
 from tests.commit.commit_tables import data_file, make_table

@@ -14,11 +14,10 @@ import pytest
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, CommitMessage
 from paimon_cli.metadata.data_file_schema import merge_schema
 from paimon_cli.storage.trace import Step, StepTrace
 from paimon_cli.write.bucket_writer import BucketWriter, WrittenBucket

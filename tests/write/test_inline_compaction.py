@@ -10,12 +10,11 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.errors import DamagedFile
+from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles, bucket_files
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}

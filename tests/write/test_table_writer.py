@@ -11,7 +11,7 @@ import pytest
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.errors import BadInput, NotSupported, StorageUnavailable, UsageError
-from paimon_cli.history.table_state import bucket_files
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.metadata.data_file import DataFileMeta
 from tests.tables import data_files, live_files, make_table, rows, write
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-from paimon_cli.commit.identity import BATCH_IDENTIFIER
+from paimon_cli.commit.deduplication import BATCH_IDENTIFIER
 from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.version import Version

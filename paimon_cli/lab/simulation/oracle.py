@@ -11,8 +11,8 @@ from typing import Protocol
 
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.errors import PaimonError
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.history.table_state import BucketFiles
 from paimon_cli.invariants.check import check_table, check_version
 from paimon_cli.invariants.version import Version
 from paimon_cli.lab.simulation.paper_files import BucketRows, merged, paper_rows

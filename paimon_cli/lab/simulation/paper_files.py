@@ -19,8 +19,7 @@ from paimon_cli.jobs.engine import Work
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lsm.compaction_picker import Upgrade, compaction_steps
 from paimon_cli.lsm.sorted_runs import key_sections
-from paimon_cli.metadata.commit_message import CommitMessage
-from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta, SimpleStats
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, SOURCE_COMPACT, CommitMessage, DataFileMeta, SimpleStats
 from paimon_cli.write.bucket_writer import WrittenBucket
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan

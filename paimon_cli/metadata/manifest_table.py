@@ -1,6 +1,6 @@
-"""Entries of many manifests as columns, for plans over more files than Python objects could be made of in time.
+"""Entries of manifests as columns, decoded side by side: for more files than objects could be made of in time.
 
-The few entries that a plan is left with become `ManifestEntry` objects again.
+The entries that are asked for become `ManifestEntry` objects again.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, PADDING, decode_columns
+from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, PADDING, NotColumnar, decode_columns
 from paimon_cli.metadata.avro_container import damage_errors, open_container
-from paimon_cli.metadata.avro_numbers import NotColumnar
 from paimon_cli.metadata.avro_schema import AvroSchema, checked_schema, plain_times
 from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
@@ -45,6 +44,7 @@ _RANGES = {
 }
 _SELDOM = ("_FILE._EXTRA_FILES", "_FILE._EMBEDDED_FILE_INDEX", "_FILE._EXTERNAL_PATH")
 """More of a file's identity: an array, which takes one byte when empty, and two that are null."""
+
 _WANTED = ("_VERSION", *_NUMBERS.values(), *_RANGES.values(), *_SELDOM)
 
 

@@ -1,15 +1,42 @@
-"""Finds out whether a repeatable commit was already made, by an earlier run or a concurrent twin (FORMAT.md, section 10.2).
-
-Snapshots show it, and for expired ones the users that later snapshots have recorded (`metadata/commit_users`).
-"""
+"""Who commits what, and whether this very commit was made before: exactly once (FORMAT.md, section 10.2)."""
 
 from __future__ import annotations
 
-from paimon_cli.commit.identity import BATCH_IDENTIFIER, CommitIdentity
+from dataclasses import dataclass
+
 from paimon_cli.errors import Conflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.commit_users import MOST_USERS, CommitUsers
 from paimon_cli.metadata.snapshot import Snapshot
+
+BATCH_IDENTIFIER = 2**63 - 1
+"""The identifier of commits that are never repeated (Java BatchWriteBuilder.COMMIT_IDENTIFIER)."""
+
+
+@dataclass(frozen=True)
+class CommitIdentity:
+    """Identifiers of one user must rise from commit to commit; repeating one is recognised and does nothing.
+
+    `newer_than`: no snapshot up to this one can hold the commit. `assume_new`: where the history no longer shows whether the
+    commit was made before, assume that it was not.
+    """
+
+    user: str
+    identifier: int = BATCH_IDENTIFIER
+    newer_than: int = 0
+    assume_new: bool = False
+
+    @property
+    def is_repeatable(self) -> bool:
+        return self.identifier != BATCH_IDENTIFIER
+
+
+def fresh_identity(context: TableContext) -> CommitIdentity:
+    """A unique user, with the prefix of `commit.user-prefix` if the table has one."""
+    prefix = context.options.commit_user_prefix
+    own = context.names.uuid()
+    return CommitIdentity(f"{prefix}_{own}" if prefix else own)
+
 
 _LOOK_BACK = 32
 """How many snapshots of other tools a commit that is never repeated goes back to find recorded users."""

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from paimon_cli.history.live_columns import FileTable
+from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import KeepManifest, ManifestReader
 from paimon_cli.metadata.data_file import ADD, FileFilter, ManifestFileMeta
-from paimon_cli.metadata.manifest_columns import ManifestTable
+from paimon_cli.metadata.manifest_table import ManifestTable
 
 _MANY_ENTRIES = 2000
 """Of manifests with this many entries only some partitions are read."""

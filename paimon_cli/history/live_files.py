@@ -1,0 +1,167 @@
+"""The live files of a snapshot: of all buckets, for reads, writes and compactions, or of the few that a commit changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from paimon_cli.errors import DamagedFile, NotFound, UsageError
+from paimon_cli.history.file_table import FileTable
+from paimon_cli.history.manifest_cache import CachedManifest, PartitionEntries
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import (
+    ALL_FILES,
+    BucketId,
+    DataFileMeta,
+    FileFilter,
+    IndexFileMeta,
+    ManifestEntry,
+    ManifestFileMeta,
+)
+from paimon_cli.metadata.manifest_list import may_hold_any
+from paimon_cli.metadata.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class BucketFiles:
+    """One bucket at one snapshot. `total_buckets` is what its newest file was written with; files are oldest first."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFileMeta, ...]
+    index_files: tuple[IndexFileMeta, ...] = ()
+
+    @property
+    def bucket_id(self) -> BucketId:
+        return BucketId(self.partition, self.bucket)
+
+
+@dataclass(frozen=True, eq=False)
+class LazyBuckets(Mapping[BucketId, BucketFiles]):
+    """Buckets whose files become objects when a bucket is asked for, each time anew. Picklable."""
+
+    table: FileTable
+    index_files: Mapping[BucketId, tuple[IndexFileMeta, ...]]
+
+    @cached_property
+    def _rows(self) -> dict[BucketId, np.ndarray]:
+        return self.table.rows_by_bucket
+
+    def __getitem__(self, bucket_id: BucketId) -> BucketFiles:
+        entries = [self.table.entry(row) for row in self._rows[bucket_id].tolist()]
+        files = tuple(entry.file for entry in entries)
+        return BucketFiles(*bucket_id, entries[-1].total_buckets, files, self.index_files.get(bucket_id, ()))
+
+    def __iter__(self) -> Iterator[BucketId]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def bucket_files(context: TableContext, snapshot: Snapshot | None, wanted: FileFilter = ALL_FILES) -> LazyBuckets:
+    """Buckets with at least one live file; none for `snapshot` None, a table that nothing was committed to."""
+
+    if snapshot is None:
+        from paimon_cli.history.file_table import FileTable  # loads numpy, which commands on snapshots do without
+
+        return LazyBuckets(FileTable.of([]), {})
+    return LazyBuckets(context.manifests.live_files(snapshot, wanted), _index_files(context, snapshot))
+
+
+@dataclass(frozen=True)
+class CommittedState:
+    """What a writer has to know of each bucket: its greatest sequence number, and what its newest file was written for."""
+
+    max_sequences: Mapping[BucketId, int]
+    total_buckets: Mapping[BucketId, int]
+
+
+def committed_state(buckets: LazyBuckets) -> CommittedState:
+    """No files are made objects for it."""
+    table = buckets.table
+    return CommittedState(table.greatest_by_bucket("max_sequences"), table.newest_by_bucket("total_buckets"))
+
+
+def expect_buckets(context: TableContext, asked: Collection[int], found: Iterable[BucketFiles]) -> None:
+    """UsageError for a number beyond the table's buckets, NotFound where buckets come with their rows (`bucket` -1)."""
+    present = {bucket.bucket: bucket.total_buckets for bucket in found}
+    count = max((context.options.bucket, *present.values()))
+    unknown = [number for number in asked if number not in present and not 0 <= number < count]
+    hint = f"paimon-cli buckets ls {context.layout.argument}"
+    if unknown and count > 0:
+        raise UsageError(f"{context.url} has no bucket {unknown[0]}", f"its buckets are 0 to {count - 1}", hint)
+    if unknown:
+        numbers = ", ".join(map(str, sorted(present))) or "none yet"
+        raise NotFound(f"{context.url} has no bucket {unknown[0]}", f"its buckets are {numbers}", hint)
+
+
+def _index_files(context: TableContext, snapshot: Snapshot) -> dict[BucketId, tuple[IndexFileMeta, ...]]:
+    indexes: dict[BucketId, list[IndexFileMeta]] = {}
+    for index in context.manifests.index_entries(snapshot):
+        indexes.setdefault(index.bucket_id, []).append(index.index_file)
+    return {bucket_id: tuple(files) for bucket_id, files in indexes.items()}
+
+
+BucketCounts = Mapping[bytes, Collection[int]]
+"""Each partition with the numbers of buckets that its files were written for."""
+
+_MOST_PARTITIONS = 64
+"""Of more partitions nothing is kept for the next commit."""
+
+
+@dataclass(frozen=True)
+class LiveBuckets:
+    """`entries`: the files of the buckets, those of each oldest first.
+
+    `bucket_counts`: those of all files in their partitions; where all entries agree, also of files that are no longer live.
+    """
+
+    entries: list[ManifestEntry] = field(default_factory=list)
+    bucket_counts: BucketCounts = field(default_factory=dict)
+
+
+def live_files_of_buckets(context: TableContext, snapshot: Snapshot, bucket_ids: Collection[BucketId]) -> LiveBuckets:
+    """Reads only manifests that may hold those partitions and were not read before."""
+    partitions = {partition: context.partition_values(partition) for partition, _ in bucket_ids}
+    manifests = context.manifests.manifests_of(snapshot)
+
+    def may_hold(meta: ManifestFileMeta) -> bool:
+        return may_hold_any(meta.partition_stats, context.partition_types, partitions.values())
+
+    try:
+        if len(partitions) <= _MOST_PARTITIONS:
+            return _in_cached(context.manifest_cache.get(manifests, partitions, may_hold), bucket_ids)
+        tables = context.manifests.tables([*filter(may_hold, manifests)], partitions)
+        files = FileTable.of(tables, FileFilter(partitions.__contains__)).live()
+        rows = sorted(int(row) for bucket_id in bucket_ids for row in files.rows_by_bucket.get(bucket_id, ()))
+        return LiveBuckets([files.entry(row) for row in rows], files.bucket_counts())
+    except DamagedFile as error:
+        raise context.manifests.gone_or_damaged(snapshot, error) from error
+
+
+def _in_cached(manifests: Sequence[CachedManifest], bucket_ids: Collection[BucketId]) -> LiveBuckets:
+    entries: list[ManifestEntry] = []
+    counts: dict[bytes, Collection[int]] = {}
+    for partition in dict.fromkeys(partition for partition, _ in bucket_ids):
+        parts = [part for manifest in manifests if (part := manifest.entries(partition)) is not None]
+        counts[partition] = _bucket_counts(partition, parts)
+        buckets = [bucket for where, bucket in bucket_ids if where == partition]
+        tables = [table for bucket in buckets for part in parts if (table := part.in_bucket(bucket)) is not None]
+        entries += FileTable.of_partition(partition, tables).live().entries()
+    return LiveBuckets(entries, counts)
+
+
+def _bucket_counts(partition: bytes, parts: Sequence[PartitionEntries]) -> Collection[int]:
+    """Only where entries disagree does it matter which of them are live."""
+    added = frozenset[int]().union(*(part.bucket_counts for part in parts))
+    if len(added) < 2:
+        return added
+    pieces = (piece for part in parts for piece in part.table.pieces)
+    return FileTable.of_partition(partition, pieces).live().bucket_counts().get(partition, ())

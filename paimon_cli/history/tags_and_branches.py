@@ -1,0 +1,131 @@
+"""What keeps snapshots apart from the history: branches, tags and long-lived changelogs.
+
+See FORMAT.md, sections 1.5, 13.2 and 13.4 (Java FileSystemBranchManager, TagManager, ChangelogManager).
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from paimon_cli.errors import DamagedFile, NotFound, UsageError
+from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.metadata.snapshot import Snapshot, Tag
+from paimon_cli.metadata.table_layout import (
+    BRANCH_PREFIX,
+    CHANGELOG_PREFIX,
+    MAIN_BRANCH,
+    TAG_PREFIX,
+    TableLayout,
+    is_plain_name,
+    parse_numbered,
+)
+from paimon_cli.storage.storage import Storage
+
+
+@dataclass(frozen=True)
+class BranchList:
+    """Reads `branch/`; a branch without a schema does not exist, since its making was not finished."""
+
+    storage: Storage
+    layout: TableLayout
+
+    def directories(self) -> list[str]:
+        """Names of all branches but main, begun ones too: what is in them is protected as soon as it is there."""
+
+        found = self.storage.list_directory(self.layout.branches_directory)
+        names = (s.name.removeprefix(BRANCH_PREFIX) for s in found if s.name.startswith(BRANCH_PREFIX))
+        return sorted(name for name in names if name)
+
+    def names(self) -> list[str]:
+        """Finished branches but main, by name."""
+        return [name for name in self.directories() if self.exists(name)]
+
+    def exists(self, name: str) -> bool:
+        return bool(SchemaHistory(self.storage, self.layout.of_branch(name)).ids())
+
+    def missing(self, name: str) -> NotFound:
+        """The error for a branch that is not there."""
+        names = self.names()
+        why = f"its branches are {', '.join([MAIN_BRANCH, *names])}" if names else "it has no branches"
+        return NotFound(
+            f"no branch '{name}' of {self.layout.root}",
+            why,
+            f"paimon-cli branches ls {shlex.quote(self.layout.root)}",
+            branch=name,
+        )
+
+
+def check_branch_name(name: str) -> None:
+    """`UsageError` for names that Paimon refuses too: main, blank, or digits only; and for what is no file name."""
+    if name == MAIN_BRANCH or name.isdigit() or not is_plain_name(name) or not name.strip() or "$" in name:
+        why = f"it must be a file name without $, not all digits, and not {MAIN_BRANCH}"
+        raise UsageError(f"'{name}' cannot be the name of a branch", why)
+
+
+@dataclass(frozen=True)
+class TagHistory:
+    """Reads `tag/`; holds no state, so every call sees the present."""
+
+    storage: Storage
+    layout: TableLayout
+
+    def names(self) -> list[str]:
+        """By name; foreign files are ignored."""
+        found = self.storage.list_directory(self.layout.tag_directory)
+        return sorted(s.name.removeprefix(TAG_PREFIX) for s in found if s.name.startswith(TAG_PREFIX) and not s.is_directory)
+
+    def content(self, name: str) -> bytes | None:
+        """The tag file as it stands; None if there is no such tag."""
+        try:
+            return self.storage.read_bytes(self.layout.tag(name))
+        except FileNotFoundError:
+            return None
+
+    def find(self, name: str) -> Tag | None:
+        content = self.content(name)
+        return None if content is None else Tag.from_json(content, self.layout.tag(name))
+
+    def get(self, name: str) -> Tag:
+        """That tag; `NotFound` names those that there are."""
+        tag = self.find(name)
+        if tag is None:
+            names = self.names()
+            why = f"its tags are {', '.join(names)}" if names else "it has no tags"
+            raise NotFound(
+                f"no tag '{name}' in {self.layout.version_root}", why, f"paimon-cli tags ls {self.layout.argument}", tag=name
+            )
+        return tag
+
+    def all(self) -> dict[str, Tag]:
+        """Tags by name; one that is deleted meanwhile may be missing."""
+        found = {name: self.find(name) for name in self.names()}
+        return {name: tag for name, tag in found.items() if tag is not None}
+
+
+@dataclass(frozen=True)
+class ChangelogHistory:
+    """Reads `changelog/`; holds no state."""
+
+    storage: Storage
+    layout: TableLayout
+
+    def ids(self) -> list[int]:
+        """Ascending; foreign names are ignored."""
+        entries = self.storage.list_directory(self.layout.changelog_directory)
+        return sorted(number for entry in entries if (number := parse_numbered(CHANGELOG_PREFIX, entry.name)) is not None)
+
+    def find(self, snapshot_id: int) -> Snapshot | None:
+        """The copy of that snapshot, None if it is not there. `DamagedFile` if its file does not hold it."""
+        path = self.layout.changelog(snapshot_id)
+        try:
+            snapshot = Snapshot.from_json(self.storage.read_bytes(path), path)
+        except FileNotFoundError:
+            return None
+        if snapshot.id != snapshot_id:
+            raise DamagedFile(f"changelog file {path} is damaged", f"it holds the id {snapshot.id}", path=path)
+        return snapshot
+
+    def all(self) -> list[Snapshot]:
+        """The oldest first; one that expires meanwhile may be missing."""
+        return [found for number in self.ids() if (found := self.find(number)) is not None]
