@@ -155,6 +155,4 @@ def parse_set_clause(texts: Sequence[str], schema: TableSchema) -> SetClause:
     Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, round, floor,
     ceil. UsageError for other SQL, unknown columns, values of another type, and for key and partition columns.
     """
-    pass  # merged  # sqlglot takes long to import, and few commands need it
-
     return SetClause(tuple(texts), schema, assignments_of(texts, schema))

@@ -61,6 +61,14 @@ def test_commands_on_rows_do_without_pandas(tmp_path: Path, command: str) -> Non
     assert not re.search(r"\| +(pandas\.core|dateutil\._)", done.stderr)
 
 
+@pytest.mark.parametrize("options", ["", "-s k", "--count", "-l 1", "--explain"])
+def test_reads_without_sql_load_no_sql_parser(tmp_path: Path, options: str) -> None:
+    table = golden_table("java-0.9", "tags_and_expire", tmp_path)
+    program = PROGRAM.format(arguments=["read", str(table), *options.split()], heavy=("sqlglot",))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_others_get_dateutil() -> None:
     program = """
 from paimon_cli.jobs.pandas_on_demand import keep_pandas_out

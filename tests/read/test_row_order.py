@@ -15,7 +15,7 @@ from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.errors import UsageError
 from paimon_cli.read import row_order
 from paimon_cli.read.row_order import in_order
-from paimon_cli.read.selection import row_order_of
+from paimon_cli.read.selection_sql import row_order_of
 from tests.ingest.input_files import schema_of
 
 SCHEMA = schema_of(
