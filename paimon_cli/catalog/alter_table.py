@@ -19,7 +19,7 @@ from paimon_cli.catalog.column_changes import (
 from paimon_cli.catalog.create_table import writing_limits
 from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.option_values import odd_options, refuse_secrets, with_option, without_option
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
@@ -36,7 +36,7 @@ class AlteredTable:
     warnings: tuple[str, ...] = ()
 
 
-def alter_table(table: Table, changes: Sequence[SchemaChange], clock: Clock | None = None) -> AlteredTable:
+def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clock | None = None) -> AlteredTable:
     """Publish the next schema; somebody else's, published meanwhile, becomes the base of another try.
 
     UsageError for a change that Paimon refuses; nothing is written then.

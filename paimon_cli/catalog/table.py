@@ -1,4 +1,4 @@
-"""One table as the command line sees it. Metadata is reached without the engine; the engine's own view is `context`."""
+"""One table as it was found in its catalog. Metadata is reached without Arrow; what needs it goes through `context`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATEST, EARLIEST = "latest", "earliest"
 
 
 @dataclass(frozen=True)
-class Table(TableHistory):
+class CatalogTable(TableHistory):
     """`name` is what the user wrote, `url` the root in normal form, `options` what overrides the table's own in this call.
 
     `store_options`: what reaches other files of the same stores.
@@ -42,7 +42,7 @@ class Table(TableHistory):
     trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
 
     @classmethod
-    def open(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> Table:
+    def open(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> CatalogTable:
         """NotFound when there is no table, or no such branch of it."""
         table = cls._at(location, options, trace)
         if table.schemas.ids():
@@ -57,7 +57,9 @@ class Table(TableHistory):
         return table
 
     @classmethod
-    def open_damaged(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> Table:
+    def open_damaged(
+        cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None
+    ) -> CatalogTable:
         """The same for whoever looks for damage: schemas may be unreadable, or missing where there are snapshots."""
         try:
             return cls.open(location, options, trace)
@@ -68,7 +70,7 @@ class Table(TableHistory):
             return table
 
     @classmethod
-    def _at(cls, location: TableLocation, options: Mapping[str, str] | None, trace: Trace | None) -> Table:
+    def _at(cls, location: TableLocation, options: Mapping[str, str] | None, trace: Trace | None) -> CatalogTable:
         storage, root = location.open_storage()
         files = store_options(location.storage_options)
         given, view = dict(options or {}), location.read_optimized
@@ -127,7 +129,7 @@ class Table(TableHistory):
         return self.schemas.latest()
 
 
-def _with_what_is_there(missing: NotFound, table: Table) -> NotFound:
+def _with_what_is_there(missing: NotFound, table: CatalogTable) -> NotFound:
     """The same error with what lies in the directory instead, if that is known."""
     known = what_lies_at(table.storage, table.url)
     return missing if known is None else NotFound(missing.what, known, "give the path of a Paimon table", **missing.details)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import TableLocation, Warehouse, find_warehouse
 from paimon_cli.errors import NotFound, PaimonError
 from paimon_cli.history.schema_history import SchemaHistory
@@ -101,7 +101,7 @@ def table_rows(locations: Iterable[TableLocation]) -> list[TableRow]:
 
 def _table_row(location: TableLocation) -> TableRow:
     try:
-        table = Table.open(location)
+        table = CatalogTable.open(location)
         schema, snapshot = table.schemas.latest(), table.snapshots.latest()
     except PaimonError as error:
         return TableRow(location.name, location.url, problem=str(error))

@@ -49,7 +49,7 @@ from paimon_cli.storage.trace import NoTrace
 from paimon_cli.storage.trace import Trace as StepsTrace
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.jobs.engine import Engine as JobEngine
 
@@ -91,29 +91,29 @@ class Call:
         words += [] if self.branch is None else ["--branch", self.branch]
         return shlex.join(words)
 
-    def open(self, table: str) -> Table:
+    def open(self, table: str) -> CatalogTable:
         """The table as the user names it, with `--option` over its own options."""
         return self.open_at(self.locate(table))
 
-    def open_at(self, location: TableLocation) -> Table:
-        from paimon_cli.catalog.table import Table
+    def open_at(self, location: TableLocation) -> CatalogTable:
+        from paimon_cli.catalog.table import CatalogTable
 
-        return Table.open(location, self.options, self.trace)
+        return CatalogTable.open(location, self.options, self.trace)
 
-    def open_damaged(self, table: str) -> Table:
+    def open_damaged(self, table: str) -> CatalogTable:
         """The table as damage checks open it: some or all of its schemas may be unreadable."""
-        from paimon_cli.catalog.table import Table
+        from paimon_cli.catalog.table import CatalogTable
 
-        return Table.open_damaged(self.locate(table), self.options, self.trace)
+        return CatalogTable.open_damaged(self.locate(table), self.options, self.trace)
 
-    def open_to_commit(self, location: TableLocation) -> Table:
+    def open_to_commit(self, location: TableLocation) -> CatalogTable:
         """The table, opened for a command that commits; `Refused` right away where no commit is safe."""
         opened = self.open_to_plan(location)
         if warning := opened.check_commits():
             warn(warning)
         return opened
 
-    def open_to_plan(self, location: TableLocation) -> Table:
+    def open_to_plan(self, location: TableLocation) -> CatalogTable:
         """The table, opened for a dry run: a name or `--option` that the real run would refuse is refused."""
         opened = self.open_at(location)
         if opened.read_optimized:
@@ -204,7 +204,7 @@ def command(
     return register
 
 
-def _check_options(table: Table, given: dict[str, str]) -> None:
+def _check_options(table: CatalogTable, given: dict[str, str]) -> None:
     """A merge engine or key set for one write only would corrupt the table for good."""
     from paimon_cli.catalog.option_values import check_options_of_call
 

@@ -36,7 +36,7 @@ from paimon_cli.cli.results import note
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.jobs.engine import Engine
 
 
@@ -104,7 +104,7 @@ def compact(
         compact_once.compact_once(call, targets.locations(), request, dedicated, parallelism, single=database is None)
 
 
-def compact_behind_write(table: Table, buckets: Collection[int], engine: Engine) -> None:
+def compact_behind_write(table: CatalogTable, buckets: Collection[int], engine: Engine) -> None:
     """The minor compaction of `write --compact after`; its line goes to stderr, the data on stdout is the write's."""
     from paimon_cli.cli.compact_once import summary_line
     from paimon_cli.cli.terminal import progress_on_stderr

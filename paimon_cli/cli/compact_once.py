@@ -25,7 +25,7 @@ from paimon_cli.cli.results import (
 from paimon_cli.errors import PaimonError, PartialSuccess
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary
 
@@ -93,7 +93,7 @@ def compact_once(
     _raise_failures(failures, len(locations))
 
 
-def opened(call: Call, location: TableLocation, dedicated: bool) -> Table:
+def opened(call: Call, location: TableLocation, dedicated: bool) -> CatalogTable:
     """The table, opened for commits; with `dedicated`, a warning if its writers may compact as well."""
     table = call.open_to_commit(location)
     if dedicated and not table.context.options.write_only:

@@ -12,7 +12,7 @@ from paimon_cli.cli.results import ABSENT, COUNT, ID, SIZE, TEXT, Column, Listin
 from paimon_cli.errors import Refused
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.inspect.compaction_report import DecisionRow
     from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest
@@ -140,7 +140,7 @@ def _work(rows: Sequence[DecisionRow]) -> str:
     )
 
 
-def _guards(table: Table) -> str:
+def _guards(table: CatalogTable) -> str:
     from paimon_cli.inspect.compaction_report import LOOK_BACK, guards
 
     seen = guards(table.context)

@@ -31,7 +31,7 @@ from paimon_cli.cli.results import (
 from paimon_cli.errors import Refused, StorageUnavailable
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.expire_job import Expired, Expiry
     from paimon_cli.jobs.orphans_job import OrphanRow
@@ -124,7 +124,7 @@ def expire(
         call.show(Item("ExpirySummary", opened.name, columns, done))
 
 
-def show_doomed(call: Call, table: Table, kind: str, files: Sequence[DoomedFile], headline: str) -> None:
+def show_doomed(call: Call, table: CatalogTable, kind: str, files: Sequence[DoomedFile], headline: str) -> None:
     """Show a dry run: the path of every file relative to the table, and the total."""
     root = table.url + "/"
     rows = [replace(file, path=file.path.removeprefix(root)) for file in files]
@@ -267,7 +267,7 @@ def _headline(found: Orphans) -> str:
     return f"{counted(len(found.files), 'orphan')} of {human_size(found.size)}"
 
 
-def _show(call: Call, opened: Table, found: Orphans, explain: bool, more: str) -> None:
+def _show(call: Call, opened: CatalogTable, found: Orphans, explain: bool, more: str) -> None:
     from paimon_cli.jobs.orphans_job import orphan_rows
 
     rows: list[OrphanRow] = orphan_rows(opened.context, found, explain)

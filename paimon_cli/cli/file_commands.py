@@ -28,7 +28,7 @@ from paimon_cli.cli.results import (
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.partition_spec import PartitionSpec
 
 manifests = group("Manifests of a snapshot: which files they add and delete.")
@@ -194,7 +194,7 @@ def list_buckets(call: Call, table: TableName, snapshot: SnapshotId = None, part
     call.show(Listing("BucketList", opened.name, BUCKET_COLUMNS, rows, footer=counted(len(rows), "bucket")))
 
 
-def partition_filter(table: Table, typed: Sequence[str] | None) -> PartitionSpec | None:
+def partition_filter(table: CatalogTable, typed: Sequence[str] | None) -> PartitionSpec | None:
     """The partitions selected by `--partition`; None for all."""
     if not typed:
         return None

@@ -15,7 +15,7 @@ from paimon_cli.cli.results import COUNT, ID, SIZE, TEXT, Column, Item, OutputFo
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.jobs.export_job import ExportSummary, FileForm
     from paimon_cli.jobs.row_scan import Increment, RowScan
 
@@ -187,7 +187,7 @@ class RowCount:
     count: int
 
 
-def _show_count(call: Call, table: Table, count: int) -> None:
+def _show_count(call: Call, table: CatalogTable, count: int) -> None:
     if call.output is OutputFormat.TABLE:
         say(str(count))
     else:
@@ -234,7 +234,7 @@ PLAN_COLUMNS = tuple(
 )
 
 
-def _show_plan(call: Call, table: Table, scan: RowScan) -> None:
+def _show_plan(call: Call, table: CatalogTable, scan: RowScan) -> None:
     plan = scan.plan
     shown = ShownPlan(
         snapshot_id=None if plan.snapshot is None else plan.snapshot.id,
@@ -267,7 +267,7 @@ def _file_form(path: str, file_format: FileFormat | None, file_size: str | None)
     return FileForm(named or FileFormat.PARQUET.value), size
 
 
-def _write(call: Call, table: Table, scan: RowScan, target: tuple[str, FileForm, int | None, bool]) -> None:
+def _write(call: Call, table: CatalogTable, scan: RowScan, target: tuple[str, FileForm, int | None, bool]) -> None:
     from paimon_cli.jobs.export_job import STANDARD_OUTPUT, OutputRequest, write_rows
 
     summary = write_rows(scan, OutputRequest(*target, table.store_options))
@@ -275,7 +275,7 @@ def _write(call: Call, table: Table, scan: RowScan, target: tuple[str, FileForm,
         _show_summary(call, table, summary)
 
 
-def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:
+def _export(call: Call, table: CatalogTable, scan: RowScan, output_path: str) -> None:
     if scan.request.limit is not None:
         raise UsageError("--limit cannot be combined with --output-path", "tasks write their parts independently", "use --where")
     from paimon_cli.cli.terminal import progress_on_stderr
@@ -287,7 +287,7 @@ def _export(call: Call, table: Table, scan: RowScan, output_path: str) -> None:
     _show_summary(call, table, summary)
 
 
-def _show_summary(call: Call, table: Table, summary: ExportSummary) -> None:
+def _show_summary(call: Call, table: CatalogTable, summary: ExportSummary) -> None:
     if call.output is OutputFormat.TABLE:
         made = f"{counted(summary.rows, 'row')} in {counted(len(summary.files), 'file')}, {human_size(summary.size)}"
         say(f"{made}, {ran(summary)} -> {summary.output_path}")

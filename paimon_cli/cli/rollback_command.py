@@ -12,7 +12,7 @@ from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import COUNT, ID, NAMES, SIZE, Column, Item, OutputFormat, confirm, counted, human_size, say
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.jobs.rollback_job import RolledBack
     from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget
 
@@ -67,7 +67,7 @@ def rollback(
         call.show(Item("RollbackSummary", opened.name, SUMMARY_COLUMNS, done))
 
 
-def _back(call: Call, opened: Table, target: RollbackTarget, dry_run: bool, yes: bool) -> RolledBack | None:
+def _back(call: Call, opened: CatalogTable, target: RollbackTarget, dry_run: bool, yes: bool) -> RolledBack | None:
     from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.rollback_job import run_rollback
     from paimon_cli.maintain.needed_files import measured
@@ -82,7 +82,7 @@ def _back(call: Call, opened: Table, target: RollbackTarget, dry_run: bool, yes:
     return run_rollback(opened.context, plan, progress_on_stderr())
 
 
-def _as_new(call: Call, opened: Table, target: RollbackTarget, dry_run: bool) -> RolledBack | None:
+def _as_new(call: Call, opened: CatalogTable, target: RollbackTarget, dry_run: bool) -> RolledBack | None:
     from paimon_cli.jobs.rollback_job import plan_restore, run_restore
 
     if not dry_run:

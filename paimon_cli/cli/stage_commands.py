@@ -32,7 +32,7 @@ from paimon_cli.cli.results import (
 )
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
     from paimon_cli.jobs.stage_job import StageFile
     from paimon_cli.metadata.staged_commit import StagedCommit
@@ -111,7 +111,7 @@ def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
         show_staged(call, opened, stage_file, stage_file.read())
 
 
-def show_staged(call: Call, table: Table, file: StageFile, staged: StagedCommit) -> None:
+def show_staged(call: Call, table: CatalogTable, file: StageFile, staged: StagedCommit) -> None:
     """Print a staged commit; also the result of `write --stage`."""
     from paimon_cli.inspect.compaction_report import staged_details
 
@@ -131,7 +131,7 @@ def _content(staged: StagedCommit) -> str:
 
 def _opened(
     call: Call, file: str, table: str | None, allow_unsafe_commit: bool | None = None
-) -> tuple[Table, StageFile, StagedCommit]:
+) -> tuple[CatalogTable, StageFile, StagedCommit]:
     """The table, too, which the file must have been staged for. A commit says whether it may be unsafe."""
     from paimon_cli.jobs.stage_job import StageFile, check_table
 
@@ -203,7 +203,7 @@ def rescale(
         call.show(Item("RescaleSummary", opened.name, SUMMARY_COLUMNS, summary))
 
 
-def _show_plan(call: Call, table: Table, plan: RescalePlan) -> None:
+def _show_plan(call: Call, table: CatalogTable, plan: RescalePlan) -> None:
     footer = f"{_headline(plan)}; nothing was changed (dry run)"
     call.show(Listing("RescalePlan", table.name, PLAN_COLUMNS, plan.partitions, footer=footer))
 

@@ -38,7 +38,7 @@ from paimon_cli.cli.results import (
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.jobs.write_job import WriteRequest, WriteSummary
 
 SUMMARY_COLUMNS = (
@@ -207,7 +207,7 @@ def write(
         _stage(checked, opened, request, stage)
 
 
-def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhen | None) -> None:
+def _write(call: Call, opened: CatalogTable, request: WriteRequest, compact: CompactWhen | None) -> None:
     from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.write_job import run_write
 
@@ -226,7 +226,7 @@ def _write(call: Call, opened: Table, request: WriteRequest, compact: CompactWhe
             compact_behind_write(opened, {bucket for _, bucket in summary.touched}, engine)
 
 
-def _stage(call: Call, opened: Table, request: WriteRequest, file: str) -> None:
+def _stage(call: Call, opened: CatalogTable, request: WriteRequest, file: str) -> None:
     from paimon_cli.cli.stage_commands import show_staged, staged_text
     from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.stage_job import StageFile, stage_write

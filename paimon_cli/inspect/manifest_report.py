@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.metadata.data_file import ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 
@@ -30,12 +30,12 @@ class ManifestRow:
     max_level: int | None = None
 
 
-def manifest_rows(table: Table, snapshot: Snapshot | None, lists: Sequence[str] = LISTS) -> list[ManifestRow]:
+def manifest_rows(table: CatalogTable, snapshot: Snapshot | None, lists: Sequence[str] = LISTS) -> list[ManifestRow]:
     """In the order in which a reader folds them: base, then delta."""
     return [] if snapshot is None else [row for name in LISTS if name in lists for row in _rows_of(table, snapshot, name)]
 
 
-def _rows_of(table: Table, snapshot: Snapshot, name: str) -> Iterator[ManifestRow]:
+def _rows_of(table: CatalogTable, snapshot: Snapshot, name: str) -> Iterator[ManifestRow]:
     if name == INDEX:
         yield from _index_rows(table, snapshot.index_manifest)
         return
@@ -64,7 +64,7 @@ def _row(list_name: str, manifest: ManifestFileMeta) -> ManifestRow:
     )
 
 
-def _index_rows(table: Table, name: str | None) -> Iterator[ManifestRow]:
+def _index_rows(table: CatalogTable, name: str | None) -> Iterator[ManifestRow]:
     if name is not None:
         entries = table.manifests.index_manifest(name)
         size = table.storage.file_size(table.layout.manifest(name))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_cli.catalog.option_values import is_secret
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.field_types import type_to_json
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import OF_CATALOG, OPTIONS, OWN_OPTIONS, find_option
@@ -70,7 +70,7 @@ class OptionRow:
     reason: str
 
 
-def schema_rows(table: Table) -> list[SchemaRow]:
+def schema_rows(table: CatalogTable) -> list[SchemaRow]:
     """The newest first."""
     return [_schema_row(table.schemas.get(schema_id)) for schema_id in reversed(table.schemas.ids())]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.inspect.doctor_rules import RULES, Patient, no_file_is_left_over
 from paimon_cli.inspect.lsm_report import BucketRow, bucket_rows
@@ -65,7 +65,7 @@ class TableDescription:
     health: tuple[HealthFinding, ...]
 
 
-def describe_table(table: Table) -> TableDescription:
+def describe_table(table: CatalogTable) -> TableDescription:
     """Reads the schema, the latest snapshot and its manifests; no data file is opened."""
     schema, snapshot, ids = table.schemas.latest(), table.snapshots.latest(), table.snapshots.ids()
     buckets = bucket_rows(table.context, snapshot)
@@ -112,7 +112,7 @@ def _most_runs(buckets: list[BucketRow]) -> int:
     return max((bucket.sorted_runs for bucket in buckets), default=0)
 
 
-def _health(table: Table) -> list[HealthFinding]:
+def _health(table: CatalogTable) -> list[HealthFinding]:
     """What `doctor` says of the table from its metadata; the search for orphans, which lists every directory, is left to it."""
     patient = Patient(table.context, table.layout.argument)
     found = [finding for rule in RULES if rule is not no_file_is_left_over for finding in rule(patient)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.metadata.snapshot import Snapshot, Tag
@@ -28,18 +28,18 @@ class TagRow:
     time_retained: float | None
 
 
-def tag_rows(table: Table) -> list[TagRow]:
+def tag_rows(table: CatalogTable) -> list[TagRow]:
     """All tags by snapshot, then name."""
     rows = [_row(name, tag) for name, tag in table.tags.all().items()]
     return sorted(rows, key=lambda row: (row.snapshot_id, row.name))
 
 
-def read_tag(table: Table, name: str) -> TagRow:
+def read_tag(table: CatalogTable, name: str) -> TagRow:
     """NotFound when there is no such tag."""
     return _row(name, table.tags.get(name))
 
 
-def tags_by_snapshot(table: Table) -> Mapping[int, tuple[str, ...]]:
+def tags_by_snapshot(table: CatalogTable) -> Mapping[int, tuple[str, ...]]:
     """The names of the tags of each snapshot id."""
     found: dict[int, list[str]] = defaultdict(list)
     for row in tag_rows(table):
@@ -95,14 +95,16 @@ class SnapshotDetails(SnapshotRow):
     version: int | None
 
 
-def snapshot_rows(table: Table, limit: int | None = None, kind: str | None = None, user: str | None = None) -> list[SnapshotRow]:
+def snapshot_rows(
+    table: CatalogTable, limit: int | None = None, kind: str | None = None, user: str | None = None
+) -> list[SnapshotRow]:
     """Newest first; the manifest lists of the chosen ones only are read."""
     chosen = (s for s in table.snapshots.newest_first() if kind in (None, s.commit_kind) and user in (None, s.commit_user))
     tags = tags_by_snapshot(table)
     return [SnapshotRow(**_columns(table, snapshot, tags)) for snapshot in islice(chosen, limit)]
 
 
-def snapshot_details(table: Table, snapshot: Snapshot) -> SnapshotDetails:
+def snapshot_details(table: CatalogTable, snapshot: Snapshot) -> SnapshotDetails:
     return SnapshotDetails(
         **_columns(table, snapshot, tags_by_snapshot(table)),
         base_manifest_list=snapshot.base_manifest_list,
@@ -119,7 +121,7 @@ def snapshot_details(table: Table, snapshot: Snapshot) -> SnapshotDetails:
     )
 
 
-def _columns(table: Table, snapshot: Snapshot, tags: Mapping[int, tuple[str, ...]]) -> dict[str, Any]:
+def _columns(table: CatalogTable, snapshot: Snapshot, tags: Mapping[int, tuple[str, ...]]) -> dict[str, Any]:
     delta = table.manifests.manifest_list(snapshot.delta_manifest_list)
     return {
         "id": snapshot.id,
@@ -149,12 +151,12 @@ class BranchRow:
     total_record_count: int | None
 
 
-def branch_rows(table: Table) -> list[BranchRow]:
+def branch_rows(table: CatalogTable) -> list[BranchRow]:
     """Main first, then by name."""
     return [branch_row(table, name) for name in (MAIN_BRANCH, *table.branches.names())]
 
 
-def branch_row(table: Table, name: str) -> BranchRow:
+def branch_row(table: CatalogTable, name: str) -> BranchRow:
     layout = table.layout.of_branch(name)
     snapshots = SnapshotHistory(table.storage, layout)
     latest = snapshots.latest()

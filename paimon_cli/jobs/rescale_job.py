@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
@@ -114,7 +114,7 @@ def _summed(context: TableContext, partition: bytes, held: Sequence[BucketFiles]
     )
 
 
-def run_rescale(table: Table, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
+def run_rescale(table: CatalogTable, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
     """Carry out the plan. `DataConflict` when others wrote to these partitions meanwhile; no file stays behind then."""
     context = table.context
     started = context.clock.now_millis()

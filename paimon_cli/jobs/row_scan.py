@@ -24,7 +24,7 @@ from paimon_cli.sql.predicate import Predicate, parse_predicate
 from paimon_cli.storage.parallel_calls import usable_cores
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import Table
+    from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.table_context import TableContext
 
 ROW_KIND = "rowkind"
@@ -127,7 +127,7 @@ class RowScan:
         return count
 
 
-def plan_rows(table: Table, request: ReadRequest) -> RowScan:
+def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:
     """Find the snapshot, check columns and predicate against its schema, plan. Raises NotFound and UsageError."""
     option_catalog.refuse(option_catalog.SCAN, table.context.options.raw, table.context.address)
     increment = request.increment

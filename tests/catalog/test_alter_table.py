@@ -20,7 +20,7 @@ from paimon_cli.catalog.column_changes import (
     SetOption,
     UnsetOption,
 )
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import numbered
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type, type_to_sql
@@ -186,10 +186,10 @@ class _Overtaking:
 def test_who_is_overtaken_starts_from_the_others_schema(tmp_path: Path) -> None:
     path = tmp_path / "t"
     make_table(path, {"id": "INT NOT NULL"}, ["id"])
-    table = Table("t", str(path), _Overtaking(path, 2))  # type: ignore[arg-type]
+    table = CatalogTable("t", str(path), _Overtaking(path, 2))  # type: ignore[arg-type]
     found = alter_table(table, [AddColumn(("v",), parse_sql_type("INT"))])
     assert (found.schema.id, found.schema.field_names, found.changed) == (3, ("id", "v"), True)
     assert {"theirs-1", "theirs-2"} < set(found.schema.options)
     assert not alter_table(table, [SetOption("theirs-1", "1")]).changed
     with pytest.raises(StorageUnavailable, match="keep being published"):
-        alter_table(Table("t", str(path), _Overtaking(path, 99)), [SetOption("a", "b")])  # type: ignore[arg-type]
+        alter_table(CatalogTable("t", str(path), _Overtaking(path, 99)), [SetOption("a", "b")])  # type: ignore[arg-type]

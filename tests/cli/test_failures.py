@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.cli import snapshot_commands
 from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotSupported, PartialSuccess, Refused, StorageUnavailable
 from tests.cli.calling import Run
@@ -24,7 +24,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(Table, "open", fail)
+    monkeypatch.setattr(CatalogTable, "open", fail)
 
 
 def test_an_error_says_what_why_and_what_next(run: Run) -> None:

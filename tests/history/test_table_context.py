@@ -12,7 +12,7 @@ import pytest
 
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import AddColumn, RenameColumn, SetOption
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
@@ -138,7 +138,7 @@ def test_options_follow_the_names_that_columns_had(tmp_path: Path) -> None:
     tables.write(context, [{"k": 1, "s": 2, "a": 1, "b": "newer"}])
     tables.write(context, [{"k": 1, "s": 1, "a": 2, "b": "older"}])
     before = tables.rows(context)
-    table = Table.open(TableLocation(str(path), str(path)), {})
+    table = CatalogTable.open(TableLocation(str(path), str(path)), {})
     alter_table(table, [RenameColumn(("s",), "moment"), RenameColumn(("a",), "s"), AddColumn(("c",), parse_type("INT"))])
     alter_table(table, [SetOption("sequence.field", "moment,c")])
     now = TableContext.open(str(path))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.partition_spec import PartitionSpec
@@ -18,8 +18,8 @@ from tests.goldens import golden_table
 from tests.tables import compact, make_table, write
 
 
-def opened(path: Path) -> Table:
-    return Table.open(locate_table(str(path)))
+def opened(path: Path) -> CatalogTable:
+    return CatalogTable.open(locate_table(str(path)))
 
 
 def test_opening_what_is_no_table(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
-from paimon_cli.catalog.table import Table
+from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DataConflict, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
@@ -25,8 +25,8 @@ from tests.tables import rows as rows_of
 COLUMNS = {"p": "STRING NOT NULL", "k": "INT NOT NULL", "n": "BIGINT"}
 
 
-def table_of(context: TableContext) -> Table:
-    return Table.open(locate_table(context.url))
+def table_of(context: TableContext) -> CatalogTable:
+    return CatalogTable.open(locate_table(context.url))
 
 
 def rescale(context: TableContext, buckets: int, engine: Engine | None = None) -> RescaleSummary:
