@@ -14,6 +14,7 @@ from paimon_cli.datatypes.data_type import DataField, DataType
 from paimon_cli.datatypes.field_types import parse_sql_type, parse_type
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.engine_choice import LocalEngine
@@ -66,7 +67,7 @@ def write(
     source = Path(context.layout.root).parent / f"{context.names.uuid()}.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     column = "_op" if any("_op" in row for row in rows) else None
-    asked = WriteRequest((str(source),), "json", op, column, **request)
+    asked = WriteRequest(FileRows((str(source),), "json"), op, column, **request)
     try:
         return run_write(context, asked, engine or LocalEngine(threads), NoProgress())
     finally:

@@ -163,6 +163,7 @@ def write(
 
     paimon-cli write ./wh/shop.db/orders orders-*.parquet
     """
+    from paimon_cli.ingest.row_sources import FileRows
     from paimon_cli.jobs.write_job import WriteRequest
 
     if stage is not None and compact not in (None, CompactWhen.NONE):
@@ -181,8 +182,7 @@ def write(
             "use --compact after",
         )
     request = WriteRequest(
-        sources=tuple(sources),
-        format=source_format.value if source_format else None,
+        FileRows(tuple(sources), source_format.value if source_format else None, call.form, opened.store_options),
         op=op.value,
         op_column=op_column,
         overwrite=overwrite,
@@ -193,8 +193,6 @@ def write(
         read_snapshot=read_snapshot,
         parallelism=parallelism,
         compaction="none" if compact is CompactWhen.AFTER else (compact or CompactWhen.INLINE).value,
-        storage_options=opened.store_options,
-        form=call.form,
         missing_are_null=missing_columns is MissingColumn.NULL,
         on_error=on_error.lower() if on_error.lower() in (FAIL, SKIP) else on_error,
         allow_empty=allow_empty,

@@ -1,12 +1,12 @@
-"""Input files -> validated batches in the table's own columns, each row with its kind and its place in the order of arrival."""
+"""Rows of a source -> validated batches in the table's own columns, with row kinds and the order of arrival."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import get_close_matches
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,21 +29,17 @@ from paimon_cli.datatypes.row_kind import DELETE, INSERT, SHORT, UPDATE_BEFORE
 from paimon_cli.datatypes.values import Timestamp, values_to_arrow
 from paimon_cli.errors import BadInput, NotSupported, UsageError
 from paimon_cli.ingest.bad_cells import BadCell, WrongType, bad_cells, converted
-from paimon_cli.ingest.csv_and_columnar import columnar_batches, csv_batches
-from paimon_cli.ingest.json_rows import Needed, json_batches, nested_from_text
+from paimon_cli.ingest.json_rows import Needed, nested_from_text
 from paimon_cli.ingest.rejects import Fault, Tally
-from paimon_cli.ingest.sources import text_stream
-from paimon_cli.ingest.splits import RawRows, SourceSplit, plan_sources
-from paimon_cli.ingest.text_form import TEXT, TextForm
-from paimon_cli.ingest.text_values import PLAIN, parse_text, text_of_cells, with_nulls
+from paimon_cli.ingest.row_sources import FileRows, RowSource
+from paimon_cli.ingest.splits import RawRows, SourceSplit
+from paimon_cli.ingest.text_form import TEXT
+from paimon_cli.ingest.text_values import parse_text, text_of_cells, with_nulls
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_schema
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.storage.storage_for_url import storage_for_url
-
-__all__ = ["IncomingRows", "SourceSplit", "plan_sources"]
 
 KIND_TYPE = DataType("VARCHAR", nullable=False, length=2147483647)
 
@@ -77,7 +73,7 @@ class RowKindFilter:
 
 @dataclass(frozen=True)
 class IncomingRows:
-    """How input becomes rows of `schema`; picklable, so that Spark tasks can read their splits.
+    """How rows of a source become rows of `schema`; picklable, so that Spark tasks can read their splits.
 
     `kind`: what every row is (0 upsert, 3 delete). `kind_column`: an input column, not one of the table, whose cells say
     +I, +U, -U or -D instead. A table with option `rowkind.field` takes the kind from that column of its own.
@@ -88,8 +84,7 @@ class IncomingRows:
     schema: TableSchema
     kind: int = INSERT
     kind_column: str | None = None
-    form: TextForm = PLAIN
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    source: RowSource = field(default_factory=FileRows)
     kind_filter: RowKindFilter = field(default_factory=RowKindFilter)
     skips_bad_rows: bool = False
     missing_are_null: bool = True
@@ -114,7 +109,10 @@ class IncomingRows:
 
         Raises BadInput that names source, row (from 1) and column of the first bad row, unless such rows are skipped.
         """
-        for raw in self._raw_rows(split, tally):
+        optional = frozenset(name for name in self.schema.field_names if self._is_optional(name))
+        strictly, noticed = (frozenset(), optional) if self.missing_are_null else (optional, frozenset())
+        kinds = [] if self.kind_column is None else [DataField(-1, self.kind_column, KIND_TYPE)]
+        for raw in self.source.raw_rows(split, [*self.schema.fields, *kinds], Needed(strictly, noticed, tally.lacking)):
             rows = self.kind_filter.kept(self.conform(raw, split, tally), split.name)
             if rows.num_rows:
                 yield rows
@@ -125,26 +123,6 @@ class IncomingRows:
         for _ in replace(self, skips_bad_rows=True).read(split, tally):
             pass
         return tally
-
-    def _raw_rows(self, split: SourceSplit, tally: Tally) -> Iterator[RawRows]:
-        storage, path = storage_for_url(split.path, self.storage_options)
-
-        def open_source() -> BinaryIO:
-            return storage.open_input(path)
-
-        if split.format == "csv":
-            yield from csv_batches(open_source, split, self.form, () if self.form.header else self._expected())
-            return
-        with open_source() as stream:
-            if split.format == "json":
-                text = text_stream(stream, split.path, split.name, None if self.form.is_utf8 else self.form.encoding)
-                kinds = [] if self.kind_column is None else [DataField(-1, self.kind_column, KIND_TYPE)]
-                optional = frozenset(name for name in self.schema.field_names if self._is_optional(name))
-                strictly, noticed = (frozenset(), optional) if self.missing_are_null else (optional, frozenset())
-                needed = Needed(strictly, noticed, tally.lacking)
-                yield from json_batches(text, split, [*self.schema.fields, *kinds], needed)
-            else:
-                yield from columnar_batches(stream, split)
 
     def conform(self, raw: RawRows, split: SourceSplit, tally: Tally) -> pa.RecordBatch:
         """The rows with exact types, validated, as `read` gives them."""
@@ -252,11 +230,11 @@ class IncomingRows:
         column = text_of_cells(raw) if from_text else raw
         if from_text and pa.types.is_string(column.type):
             if t.root in NESTED_ROOTS:
-                return nested_from_text(column, t, self.form, missing_are_null=self.missing_are_null)
+                return nested_from_text(column, t, self.source.form, missing_are_null=self.missing_are_null)
             # In CSV the reader has told those in quotes from those that are not; JSON has all of its texts in quotes.
-            nulls = self.form.null_values if format == "json" else ()
-            return parse_text(with_nulls(column, nulls) if nulls else column, t, self.form)
-        rules = CastRules(may_round=from_text, timezone=self.form.timezone, missing_are_null=self.missing_are_null)
+            nulls = self.source.form.null_values if format == "json" else ()
+            return parse_text(with_nulls(column, nulls) if nulls else column, t, self.source.form)
+        rules = CastRules(may_round=from_text, timezone=self.source.form.timezone, missing_are_null=self.missing_are_null)
         return cast_column(column, t, rules)
 
     def _kinds(self, batch: pa.RecordBatch, columns: list[pa.Array], found: list[tuple[BadCell, str]]) -> pa.Array:

@@ -24,10 +24,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Work:
-    """How much a job reads, as far as its plan tells: bytes, and the number of files that hold them."""
+    """How much a job reads, as far as its plan tells: bytes, and the number of files that hold them.
+
+    `is_in_memory`: this process holds the rows, and would have to send them to any other.
+    """
 
     size: int = 0
     files: int = 0
+    is_in_memory: bool = False
 
     @classmethod
     def of(cls, files: Iterable[DataFileMeta]) -> Work:

@@ -115,10 +115,12 @@ class Threshold:
             raise UsageError(f"cannot read {place} '{text}'", f"'{size}' is not a size", hint) from None
 
     def is_reached_by(self, work: Work) -> bool:
-        return bool(work.files) and (work.size >= self.size or work.files >= self.files)
+        return bool(work.files) and not work.is_in_memory and (work.size >= self.size or work.files >= self.files)
 
     def compared_with(self, work: Work) -> str:
         """The comparison that decided: `3.8 MB < 1.0 GB`, `1,200 files >= 1,000`."""
+        if work.is_in_memory:
+            return "the rows are in this process"
         if work.size < self.size and work.files >= self.files:
             return f"{work.files:,} file{'' if work.files == 1 else 's'} >= {self.files:,}"
         return f"{human_size(work.size)} {'<' if work.size < self.size else '>='} {human_size(self.size)}"

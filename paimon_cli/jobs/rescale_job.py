@@ -197,7 +197,7 @@ class NumberedSplit:
 
 @dataclass(frozen=True)
 class RowsOfTable:
-    """Rows as `context` shows them, all +I; picklable, a `RowSource` of a `WritePlan`."""
+    """Rows as `context` shows them, all +I; picklable, `SplitRows` of a `WritePlan`."""
 
     context: TableContext
 

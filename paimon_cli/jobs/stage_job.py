@@ -79,7 +79,7 @@ def stage_write(
     identity = _identity(context, request)
     _refuse_repeated(context, identity)
     plan = plan_write(context, replace(request, compaction=NO_COMPACTION))
-    engine.prepare(work_of(plan.splits), progress)
+    engine.prepare(work_of(request.source, plan.splits), progress)
     written, found = write_input(plan, request, engine, progress)
     messages = written.messages
     try:

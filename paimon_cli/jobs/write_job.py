@@ -17,10 +17,9 @@ from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.rejects import FAIL, SKIP, RejectFile, Tally
-from paimon_cli.ingest.rows import IncomingRows, RowKindFilter, plan_sources
+from paimon_cli.ingest.row_sources import RowSource
+from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
 from paimon_cli.ingest.splits import SourceSplit
-from paimon_cli.ingest.text_form import TextForm
-from paimon_cli.ingest.text_values import PLAIN
 from paimon_cli.jobs.engine import Engine, Work
 from paimon_cli.jobs.input_report import empty_overwrite, with_all_faults, write_rejects
 from paimon_cli.jobs.progress import Progress
@@ -36,16 +35,14 @@ NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION = "none", "inline", "async"
 
 @dataclass(frozen=True)
 class WriteRequest:
-    """What the user asked for. `op_column`: input column with +I, +U, -U, -D; `static_partition`: values as typed.
+    """What to write, and how. `op_column`: input column with +I, +U, -U, -D; `static_partition`: values as typed.
 
     `read_snapshot`: what the rows were made from (0: the empty table), where that is not the latest snapshot; the data
     conflict check begins there. `compaction`: whether and when writer tasks compact what the triggers ask for, unless the
-    table is write-only: between their own steps, or beside them. `storage_options`: of the catalog, for sources that lie in a
-    store.
+    table is write-only: between their own steps, or beside them.
     """
 
-    sources: tuple[str, ...]
-    format: str | None = None
+    source: RowSource
     op: str = "upsert"
     op_column: str | None = None
     overwrite: bool = False
@@ -56,8 +53,6 @@ class WriteRequest:
     read_snapshot: int | None = None
     parallelism: int | None = None
     compaction: str = INLINE_COMPACTION
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    form: TextForm = PLAIN
     missing_are_null: bool = True
     on_error: str = FAIL
     allow_empty: bool = False
@@ -116,7 +111,7 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     if committer.is_committed(identity):
         return WriteSummary(already_committed=True, engine=engine.name)
     plan = plan_write(context, request)
-    engine.prepare(work_of(plan.splits), progress)
+    engine.prepare(work_of(request.source, plan.splits), progress)
     written, found = write_input(plan, request, engine, progress)
     messages = written.messages
     result, refusal = _commit(committer, plan, messages, request, identity)
@@ -157,9 +152,9 @@ def check_writable_table(context: TableContext) -> None:
 def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     """Sources, row kinds, sequence numbers of the latest snapshot."""
     if (rejects := request.reject_file) is not None:
-        rejects.check(request.sources)
+        rejects.check(request.source.paths)
     may_be_none = request.overwrite or request.allow_empty
-    splits = plan_sources(request.sources, request.format, request.storage_options, request.form, may_be_none=may_be_none)
+    splits = request.source.plan(may_be_none=may_be_none)
     snapshot = context.snapshots.latest()
     state = bucket_files(context, None if request.overwrite else snapshot)
     committed = committed_state(state)
@@ -174,8 +169,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
             context.schema,
             row_kind.DELETE if request.op == "delete" else row_kind.INSERT,
             request.op_column,
-            form=request.form,
-            storage_options=request.storage_options,
+            request.source,
             kind_filter=RowKindFilter.of(context.schema, context.options),
             skips_bad_rows=request.on_error != FAIL,
             missing_are_null=request.missing_are_null,
@@ -219,9 +213,10 @@ def identity_of(
     return CommitIdentity(commit_user, BATCH_IDENTIFIER if commit_id is None else commit_id, assume_new=assume_new)
 
 
-def work_of(splits: Sequence[SourceSplit]) -> Work:
+def work_of(source: RowSource, splits: Sequence[SourceSplit]) -> Work:
     """How much input a write reads."""
-    return Work(sum(split.size for split in splits), len({split.path for split in splits}))
+    size = sum(split.size for split in splits)
+    return Work(size, len({split.path for split in splits}), is_in_memory=not source.paths)
 
 
 def write_input(plan: WritePlan, request: WriteRequest, engine: Engine, progress: Progress) -> tuple[Written, Tally]:

@@ -26,6 +26,7 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import Conflict, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
@@ -243,7 +244,7 @@ class Writer(Actor):
         inputs = MemoryStorage()
         inputs.overwrite(source, "".join(json.dumps(dict(row)) + "\n" for row in rows).encode())
         try:
-            request = WriteRequest((source,), "json", read_snapshot=read_snapshot)
+            request = WriteRequest(FileRows((source,), "json"), read_snapshot=read_snapshot)
             self.messages = write_files(plan_write(self.context, request), LocalEngine(), NoProgress()).messages
         finally:
             inputs.delete(source)

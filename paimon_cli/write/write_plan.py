@@ -20,8 +20,8 @@ Tallies = dict[int, Tally]
 """What was found in each split of a plan, by its number."""
 
 
-class RowSource(Protocol):
-    """Where rows come from: input files, or the table itself. Picklable."""
+class SplitRows(Protocol):
+    """The rows of a plan's splits as the table takes them: checked rows of a source, or the table's own. Picklable."""
 
     def read(self, split: Any, tally: Tally, /) -> Iterator[pa.RecordBatch]:
         """The rows of one split in `merge_schema`; `_SEQUENCE_NUMBER` is their place in the order of arrival.
@@ -44,7 +44,7 @@ class WritePlan:
     """
 
     context: TableContext
-    incoming: RowSource
+    incoming: SplitRows
     splits: tuple[Any, ...]
     total_buckets: int
     first_sequences: dict[BucketId, int] = field(default_factory=dict)

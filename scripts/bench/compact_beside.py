@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import ASYNC_COMPACTION, INLINE_COMPACTION, WriteRequest, WriteSummary, run_write
@@ -50,7 +51,7 @@ class Writes:
 
     def __init__(self, folder: Path, rows: int, buckets: int) -> None:
         self._table = folder / "t"
-        self._request = WriteRequest((source_of(folder, rows),))
+        self._request = WriteRequest(FileRows((source_of(folder, rows),)))
         fields = tuple(DataField(number, name, parse_sql_type(text)) for number, (name, text) in enumerate(COLUMNS.items()))
         options = {
             "bucket": str(buckets),

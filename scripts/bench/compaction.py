@@ -28,6 +28,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write
@@ -73,7 +74,7 @@ def overlapping_runs(folder: Path, keys: tuple[str, ...], chosen: Mapping[str, s
         amounts = pa.array((numbers * 1e9).astype(np.int64))
         columns = [k, texts, amounts, pa.array(numbers), texts, amounts]
         pq.write_table(pa.table(columns, names=list(COLUMNS)), source)
-        run_write(context, WriteRequest((str(source),)), LocalEngine(), NoProgress())
+        run_write(context, WriteRequest(FileRows((str(source),))), LocalEngine(), NoProgress())
     return context
 
 

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
@@ -51,7 +52,7 @@ def new_table(folder: Path) -> Path:
 
 def write(table: Path, sources: list[Path]) -> None:
     for source in sources:
-        run_write(TableContext.open(str(table)), WriteRequest((str(source),)), LocalEngine(), NoProgress())
+        run_write(TableContext.open(str(table)), WriteRequest(FileRows((str(source),))), LocalEngine(), NoProgress())
 
 
 def scan(table: Path) -> int:

@@ -26,6 +26,7 @@ from unittest import mock
 import paimon_cli
 from paimon_cli.commit.committer import Committer
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write
@@ -105,7 +106,7 @@ def measure(folder: Path) -> dict[str, Hops]:
         return results[0]
 
     def write() -> None:
-        run_write(TableContext.open(table), WriteRequest((str(rows),)), LocalEngine(), NoProgress())
+        run_write(TableContext.open(table), WriteRequest(FileRows((str(rows),))), LocalEngine(), NoProgress())
 
     write()
     found = {"write, from the job on": hops_of(write)}

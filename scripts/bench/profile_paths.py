@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
@@ -77,7 +78,7 @@ def profile_on_spark(folder: Path) -> None:
     source, engine = str(folder / "in-0.parquet"), SparkEngine(SparkRequest())
 
     def write_on_spark(table: Path) -> None:
-        run_write(TableContext.open(str(table)), WriteRequest((source,)), engine, NoProgress())
+        run_write(TableContext.open(str(table)), WriteRequest(FileRows((source,))), engine, NoProgress())
 
     write_on_spark(new_table(folder / "warm on spark"))
     table = new_table(folder / "on spark")

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write
@@ -57,7 +58,7 @@ def comparisons(folder: Path, rows: int) -> Iterator[Comparison]:
     upserts = [source(folder / f"{i}.parquet", random.choice(rows, rows // 10, replace=False)) for i in range(UPSERTS)]
     context = new_table(folder / "t")
     for path in (first, *upserts):
-        run_write(context, WriteRequest((str(path),)), LocalEngine(), NoProgress())
+        run_write(context, WriteRequest(FileRows((str(path),))), LocalEngine(), NoProgress())
     plan = plan_scan(context, context.snapshots.latest())
     paths = [
         context.data_file_path(split.bucket.partition, split.bucket.bucket, file)
@@ -75,7 +76,7 @@ def comparisons(folder: Path, rows: int) -> Iterator[Comparison]:
     yield Comparison(f"merge-on-read scan, {rows} rows and {UPSERTS} upserts of a tenth", scan, plain, 2.0)
 
     def write() -> None:
-        run_write(new_table(folder / "w"), WriteRequest((str(first),)), LocalEngine(), NoProgress())
+        run_write(new_table(folder / "w"), WriteRequest(FileRows((str(first),))), LocalEngine(), NoProgress())
 
     def sort_and_write() -> None:
         table = pq.read_table(first, use_threads=False)

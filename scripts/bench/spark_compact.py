@@ -21,6 +21,7 @@ from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, CompactionTask, plan_bucket
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
@@ -57,7 +58,7 @@ def overlapping_runs(folder: Path, buckets: int, rows: int) -> TableContext:
             texts,
         ]
         pq.write_table(pa.table(columns, names=context.schema.field_names), folder / "in.parquet")
-        run_write(context, WriteRequest((str(folder / "in.parquet"),)), LocalEngine(), NoProgress())
+        run_write(context, WriteRequest(FileRows((str(folder / "in.parquet"),))), LocalEngine(), NoProgress())
     return context
 
 

@@ -29,6 +29,7 @@ from pyspark.sql import functions as F
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
@@ -96,7 +97,7 @@ def comparison(session: SparkSession, folder: Path, rows: int) -> Comparison:
     engine = SparkEngine(SparkRequest())  # it takes the session that is there
 
     def write() -> None:
-        summary = run_write(new_table(folder / "t"), WriteRequest((str(given),)), engine, NoProgress())
+        summary = run_write(new_table(folder / "t"), WriteRequest(FileRows((str(given),))), engine, NoProgress())
         assert (summary.rows, summary.buckets) == (rows, BUCKETS)
 
     def spark_alone() -> None:

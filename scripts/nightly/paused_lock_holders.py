@@ -30,6 +30,7 @@ from typing import Any
 
 from paimon_cli.errors import CommitUnknown, PaimonError, Refused
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.invariants.violation import ERROR
 from paimon_cli.jobs.engine_choice import LocalEngine
@@ -110,7 +111,7 @@ def write_rows(store: str, root: str, database: str, writer: int, stop: Any, sin
         source = Path(database).parent / f"{key}.jsonl"
         source.write_text(json.dumps({"k": key, "v": number}) + "\n")
         try:
-            request = WriteRequest((str(source),), "json")
+            request = WriteRequest(FileRows((str(source),), "json"))
             run_write(context, request, LocalEngine(), NoProgress())
             sink.send((key, "acknowledged"))
         except CommitUnknown:

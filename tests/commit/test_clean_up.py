@@ -9,6 +9,7 @@ import pytest
 
 from paimon_cli.errors import BadInput, DataConflict, FilesConflict, PaimonError, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.export_job import ExportRequest, run_export
 from paimon_cli.jobs.progress import NoProgress
@@ -96,7 +97,7 @@ def test_a_staged_commit_keeps_its_conflict(table: TableContext, tmp_path: Path)
     source.write_text('{"k": 1, "v": 5}\n')
     file = StageFile(str(tmp_path / "f.stage"))
     checked = TableContext.open(table.url, BY_BUCKET)
-    staged, _ = stage_write(checked, WriteRequest((str(source),), "json"), file, LocalEngine(), NoProgress())
+    staged, _ = stage_write(checked, WriteRequest(FileRows((str(source),), "json")), file, LocalEngine(), NoProgress())
     write(table, [{"k": 1, "v": 6}])
     with pytest.raises(DataConflict):
         commit_stage(stubborn(table, start=True), file, staged)

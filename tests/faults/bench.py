@@ -12,6 +12,7 @@ from typing import Any
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
@@ -123,7 +124,7 @@ class Actor:
     ) -> WriteSummary:
         context = self.context(options, branch)
         source = self.bench.source(rows, bool(context.schema.partition_keys))
-        asked = WriteRequest((source,), "json", op_column="_op", **request)
+        asked = WriteRequest(FileRows((source,), "json"), op_column="_op", **request)
         return run_write(context, asked, LocalEngine(), NoProgress())
 
     def compact(self, branch: str = MAIN_BRANCH, **request: Any) -> CompactSummary:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine_choice import LocalEngine
@@ -61,7 +62,7 @@ class ClockTrial:
 
     def write(self) -> None:
         changes: dict[int, str | None] = {k: self.dice.choice([None, f"{self.made}"]) for k in self.dice.sample(range(8), 3)}
-        request = WriteRequest((self.bench.source(changes, False),), "json", op_column="_op")
+        request = WriteRequest(FileRows((self.bench.source(changes, False),), "json"), op_column="_op")
         (snapshot, *_) = run_write(self.context(), request, LocalEngine(), NoProgress()).snapshots
         before = self.known[max(self.known)] if self.known else {}
         self.known[snapshot.id] = {k: v for k, v in {**before, **changes}.items() if v is not None}

@@ -21,6 +21,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.engine_choice import LocalEngine
@@ -147,7 +148,7 @@ def stage_and_commit(actor: Actor) -> None:
     context = actor.context()
     if not file.exists():
         source = actor.bench.source(CHANGES, False)
-        request = WriteRequest((source,), "json", op_column="_op", commit_user=USER, commit_id=IDENTIFIER)
+        request = WriteRequest(FileRows((source,), "json"), op_column="_op", commit_user=USER, commit_id=IDENTIFIER)
         stage_write(context, request, file, LocalEngine(), NoProgress())
     commit_stage(context, file, file.read())
 
@@ -206,7 +207,7 @@ def write_and_compact(actor: Actor) -> None:
     if committer.is_committed(identity):
         return
     source = actor.bench.source(CHANGES, False)
-    plan = plan_write(context, WriteRequest((source,), "json", op_column="_op"))
+    plan = plan_write(context, WriteRequest(FileRows((source,), "json"), op_column="_op"))
     messages = write_files(plan, engine, NoProgress()).messages
     with removed_on_refusal(context, messages):
         tasks = plan_compaction(context, CompactRequest(), "0123456789abcdef").tasks

@@ -14,8 +14,8 @@ from paimon_cli.datatypes.canonical_json import canonical_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.ingest.rows import IncomingRows, plan_sources
-from paimon_cli.ingest.splits import RawRows, SourceSplit
+from paimon_cli.ingest.rows import IncomingRows
+from paimon_cli.ingest.splits import RawRows, SourceSplit, plan_sources
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import PLAIN
 from paimon_cli.metadata.table_schema import TableSchema

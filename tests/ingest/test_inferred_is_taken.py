@@ -16,7 +16,9 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.inference import columns_of_file
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.ingest.rows import IncomingRows, plan_sources
+from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.ingest.rows import IncomingRows
+from paimon_cli.ingest.splits import plan_sources
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.metadata.table_schema import TableSchema
 from tests.ingest.input_files import rows_of, text_file
@@ -63,7 +65,7 @@ def table_of(source: Path, form: TextForm) -> TableSchema:
 
 def taken(source: Path, form: TextForm) -> tuple[TableSchema, list[dict[str, Any]]]:
     schema = table_of(source, form)
-    return schema, rows_of(IncomingRows(schema, form=form), source, form=form)
+    return schema, rows_of(IncomingRows(schema, source=FileRows(form=form)), source, form=form)
 
 
 @SETTINGS
@@ -110,11 +112,11 @@ def _check_json(rows: list[dict[str, Any]], form: TextForm, folder: Path) -> Non
     except BadInput as error:
         assert "holds" in error.what  # values of two kinds in one column, or text that is not Unicode
         return
-    found = rows_of(IncomingRows(schema, form=form), source, form=form)
+    found = rows_of(IncomingRows(schema, source=FileRows(form=form)), source, form=form)
     array = text_file(folder, "[" + ",\n".join(json.dumps(row, indent=1) for row in rows) + "]", "b.json")
     assert len(found) == len(rows)
     assert table_of(array, form).fields == schema.fields
-    assert repr(rows_of(IncomingRows(schema, form=form), array, form=form)) == repr(found)
+    assert repr(rows_of(IncomingRows(schema, source=FileRows(form=form)), array, form=form)) == repr(found)
 
 
 FLIGHTS = """year,month,dep_time,arr_delay,carrier,tailnum,time_hour,zip,tz

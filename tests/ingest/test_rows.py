@@ -17,7 +17,8 @@ from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import BadInput, NotSupported, UsageError
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.ingest.rows import IncomingRows, SourceSplit, plan_sources
+from paimon_cli.ingest.rows import IncomingRows
+from paimon_cli.ingest.splits import SourceSplit, plan_sources
 from paimon_cli.metadata.data_file_schema import merge_schema
 from tests.ingest.input_files import conform, one_column, read_all, schema_of
 

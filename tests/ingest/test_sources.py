@@ -15,8 +15,8 @@ import pytest
 import paimon_cli.ingest.splits
 from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.ingest.rows import IncomingRows, plan_sources
-from paimon_cli.ingest.splits import line_bounds
+from paimon_cli.ingest.rows import IncomingRows
+from paimon_cli.ingest.splits import line_bounds, plan_sources
 from tests.ingest.input_files import one_column, read_all
 
 

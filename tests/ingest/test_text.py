@@ -13,6 +13,7 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest import csv_and_columnar, json_rows, text_values
 from paimon_cli.ingest.bad_cells import BadCells
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.metadata.table_schema import TableSchema
@@ -109,7 +110,8 @@ def test_quotes_nulls_and_order_in_csv(tmp_path: Path) -> None:
 
 def test_another_delimiter(tmp_path: Path) -> None:
     source = text_file(tmp_path, "k\tv\n1\ta,b\n", "a.csv")
-    assert rows_of(IncomingRows(one_column("STRING"), form=TextForm(delimiter="\t")), source) == [{"k": 1, "v": "a,b"}]
+    incoming = IncomingRows(one_column("STRING"), source=FileRows(form=TextForm(delimiter="\t")))
+    assert rows_of(incoming, source) == [{"k": 1, "v": "a,b"}]
 
 
 @pytest.mark.parametrize(

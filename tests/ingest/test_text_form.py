@@ -15,6 +15,7 @@ import pytest
 
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest import csv_and_columnar, json_rows
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.text_form import text_form
 from tests.ingest.input_files import one_column, rows_of, text_file
@@ -24,7 +25,7 @@ LTZ = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
 
 def values(type_text: Any, source: Path, **form: Any) -> list[Any]:
     asked = text_form(**form)
-    return [row["v"] for row in rows_of(IncomingRows(one_column(type_text), form=asked), source, form=asked)]
+    return [row["v"] for row in rows_of(IncomingRows(one_column(type_text), source=FileRows(form=asked)), source, form=asked)]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_bad_rows_between_blocks_keep_their_numbers(tmp_path: Path, monkeypatch:
     with pytest.raises(BadInput) as caught:
         values("STRING", source)
     assert caught.value.details["row"] == 1
-    from paimon_cli.ingest.rows import plan_sources
+    from paimon_cli.ingest.splits import plan_sources
 
     incoming = IncomingRows(one_column("STRING"))
     (split,) = plan_sources([str(source)], None)

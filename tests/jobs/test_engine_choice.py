@@ -47,6 +47,7 @@ def auto(size: int, files: int) -> tuple[AutoEngine, list[StandIn]]:
         (Work(10, 4), "local", "auto: 10 B < 1.0 kB"),
         (Work(10, 5), "spark", "auto: 5 files >= 5"),
         (Work(), "local", "auto: 0 B < 1.0 kB"),
+        (Work(5000, 1, is_in_memory=True), "local", "auto: the rows are in this process"),
     ],
 )
 def test_the_threshold_decides_and_the_reason_says_how(work: Work, name: str, reason: str) -> None:

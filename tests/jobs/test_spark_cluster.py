@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import BadInput
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
@@ -47,7 +48,7 @@ def test_a_write_and_a_compaction_on_the_cluster(cluster_engine: SparkEngine, tm
     for version in ("old", "new"):
         given = [{"k": k, "v": f"{version} {k}"} for k in range(1000)]
         source.write_text("".join(json.dumps(row) + "\n" for row in given))
-        run_write(context, WriteRequest((str(source),), "json"), cluster_engine, NoProgress())
+        run_write(context, WriteRequest(FileRows((str(source),), "json")), cluster_engine, NoProgress())
     assert rows(context) == sorted(given, key=json.dumps)
     assert data_files(context) == live_files(context)
     run_compact(context, CompactRequest(), cluster_engine, NoProgress())
@@ -72,6 +73,6 @@ def test_a_bad_row_on_the_cluster_leaves_no_file(cluster_engine: SparkEngine, tm
     context = make_table(tmp_path / "t", {"k": "INT NOT NULL"}, ["k"], bucket=2)
     (tmp_path / "in.jsonl").write_text('{"k": 1}\n{"k": "x"}\n')
     with pytest.raises(BadInput) as told:
-        run_write(context, WriteRequest((str(tmp_path / "in.jsonl"),), "json"), cluster_engine, NoProgress())
+        run_write(context, WriteRequest(FileRows((str(tmp_path / "in.jsonl"),), "json")), cluster_engine, NoProgress())
     assert told.value.details["row"] == 2
     assert data_files(context) == set()

@@ -18,6 +18,7 @@ from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.errors import BadInput, DamagedFile
 from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
@@ -38,7 +39,7 @@ def json_sources(folder: Path, count: int, rows_each: int, keys: int) -> WriteRe
     for number in range(count):
         lines = (json.dumps({"k": (number * rows_each + i) % keys, "v": f"{number}/{i}"}) + "\n" for i in range(rows_each))
         (folder / f"in-{number}.jsonl").write_text("".join(lines))
-    return WriteRequest((str(folder / "in-*.jsonl"),), "json")
+    return WriteRequest(FileRows((str(folder / "in-*.jsonl"),), "json"))
 
 
 STARTING_SPARK = [None, 0]
@@ -84,11 +85,11 @@ def test_partitioned_rows_and_an_empty_input(any_spark_engine: SparkEngine, tmp_
     context = make_table(tmp_path / "t", {"p": "STRING NOT NULL", **COLUMNS}, ["p", "k"], ["p"], bucket=2)
     given = [{"p": f"p{k % 7}", "k": k, "v": "x"} for k in range(300)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
-    run_write(context, WriteRequest((str(tmp_path / "in.jsonl"),), "json"), any_spark_engine, NoProgress())
+    run_write(context, WriteRequest(FileRows((str(tmp_path / "in.jsonl"),), "json")), any_spark_engine, NoProgress())
     assert rows(context) == sorted(given, key=json.dumps)
     assert len(live_files(context)) == 14
     (tmp_path / "in.jsonl").write_text("")
-    summary = run_write(context, WriteRequest((str(tmp_path / "in.jsonl"),), "json"), any_spark_engine, NoProgress())
+    summary = run_write(context, WriteRequest(FileRows((str(tmp_path / "in.jsonl"),), "json")), any_spark_engine, NoProgress())
     assert (summary.rows, summary.files) == (0, 0)
 
 
@@ -127,7 +128,7 @@ def test_every_type_survives_the_way_through_spark(any_spark_engine: SparkEngine
         name: pa.array(given, schema.field(name).type) for name, given in zip(list(columns)[1:], VALUES.values(), strict=True)
     }
     pq.write_table(pa.table(arrays), tmp_path / "in.parquet")
-    request = WriteRequest((str(tmp_path / "in.parquet"),))
+    request = WriteRequest(FileRows((str(tmp_path / "in.parquet"),)))
     run_write(here, request, LocalEngine(), NoProgress())
     run_write(there, request, any_spark_engine, NoProgress())
     assert len(rows(there)) == 3

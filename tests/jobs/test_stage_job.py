@@ -14,6 +14,7 @@ import pytest
 from paimon_cli.commit.committer import CommitResult
 from paimon_cli.errors import BadInput, Conflict, DamagedFile, DataConflict, NotFound, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.stage_job import StageFile, abort_stage, check_table, commit_stage, stage_write
@@ -40,7 +41,8 @@ def stage(context: TableContext, name: str, content: list[dict[str, Any]], **req
     folder = Path(context.url).parent
     (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in content))
     file = StageFile(str(folder / name))
-    stage_write(context, WriteRequest((str(folder / f"{name}.jsonl"),), "json", **request), file, LocalEngine(), NoProgress())
+    rows = FileRows((str(folder / f"{name}.jsonl"),), "json")
+    stage_write(context, WriteRequest(rows, **request), file, LocalEngine(), NoProgress())
     return file
 
 

@@ -8,11 +8,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest import row_sources
+from paimon_cli.ingest.row_sources import ArrowRows, FileRows
 from paimon_cli.ingest.text_form import TextForm
+from paimon_cli.ingest.text_values import PLAIN
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
@@ -37,8 +41,14 @@ def sources(tmp_path: Path) -> tuple[str, ...]:
     return str(tmp_path / "a.csv"), str(tmp_path / "b.json")
 
 
-def load(context: TableContext, sources: tuple[str, ...], **request: Any) -> WriteSummary:
-    return run_write(context, WriteRequest(sources, **request), LocalEngine(), NoProgress())
+def load(
+    context: TableContext, sources: tuple[str, ...], format: str | None = None, form: TextForm = PLAIN, **request: Any
+) -> WriteSummary:
+    return run_write(context, WriteRequest(FileRows(sources, format, form), **request), LocalEngine(), NoProgress())
+
+
+def load_arrow(context: TableContext, given: pa.Table, threads: int = 1, **request: Any) -> WriteSummary:
+    return run_write(context, WriteRequest(ArrowRows(given), **request), LocalEngine(threads), NoProgress())
 
 
 def test_all_bad_cells_are_in_one_error(table: TableContext, sources: tuple[str, ...]) -> None:
@@ -161,3 +171,51 @@ def test_a_setting_that_no_source_uses_is_an_error(table: TableContext, tmp_path
         with pytest.raises(UsageError, match="has no effect on json input"):
             load(table, (str(tmp_path / "a.json.gz"),), form=form)
     assert load(table, (str(tmp_path / "a.json.gz"),), form=TextForm(null_values=("NA",))).rows == 1
+
+
+def test_arrow_data_is_checked_and_conformed_like_a_file(table: TableContext) -> None:
+    good = pa.table({"k": pa.array([2, 1], pa.int64()), "s": pa.array(["b", "a"]).dictionary_encode()})
+    summary = load_arrow(table, good)
+    assert (summary.rows_read, summary.rows, summary.missing_columns) == (2, 2, ("a",))
+    assert rows(table) == [{"k": 1, "a": None, "s": "a"}, {"k": 2, "a": None, "s": "b"}]
+    load_arrow(table, pa.table({"k": pa.array([1], pa.int32())}), op="delete")
+    assert rows(table) == [{"k": 2, "a": None, "s": "b"}]
+    with pytest.raises(BadInput, match="the Arrow data: the table has no column 'x'"):
+        load_arrow(table, pa.table({"k": pa.array([], pa.int32()), "x": pa.array([], pa.int32())}))
+    with pytest.raises(BadInput, match="column 'k' has type double, the table's is INT"):
+        load_arrow(table, pa.table({"k": pa.array([1.0])}))
+
+
+def test_bad_cells_of_arrow_data_are_reported_and_rejected_by_row(table: TableContext, tmp_path: Path) -> None:
+    given = pa.table({"k": pa.array([1, 2**40, 3, None], pa.int64()), "a": pa.array([1, 2, 2**63, 4], pa.uint64())})
+    with pytest.raises(BadInput) as caught:
+        load_arrow(table, given)
+    assert caught.value.what.startswith("the Arrow data: row 2, column 'k' cannot take 1099511627776")
+    assert caught.value.details["bad_rows"] == 3 and not data_files(table)
+    summary = load_arrow(table, given, on_error=str(tmp_path / "bad.csv"))
+    assert (summary.rows_read, summary.skipped_rows, summary.bad_cells) == (1, 3, 3)
+    assert [line.split(",")[:3] for line in (tmp_path / "bad.csv").read_text().splitlines()[1:]] == [
+        ["the Arrow data", "2", "k"],
+        ["the Arrow data", "3", "a"],
+        ["the Arrow data", "4", "k"],
+    ]
+
+
+def test_an_overwrite_with_arrow_data_that_has_no_rows_must_be_intended(table: TableContext) -> None:
+    load_arrow(table, pa.table({"k": pa.array([1], pa.int32())}))
+    nothing = pa.table({"k": pa.array([], pa.int32())})
+    with pytest.raises(BadInput, match="the input is empty"):
+        load_arrow(table, nothing, overwrite=True)
+    load_arrow(table, nothing, overwrite=True, allow_empty=True)
+    assert rows(table) == []
+
+
+def test_the_last_of_equal_keys_in_arrow_data_wins_over_all_its_splits(
+    table: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_sources, "ARROW_SPLIT_BYTES", 512)
+    keys = [k % 50 for k in range(1000)]
+    given = pa.table({"k": pa.array(keys, pa.int32()), "a": pa.array(range(1000), pa.int32())})
+    assert len(ArrowRows(given).plan()) > 10
+    assert load_arrow(table, given, threads=4).rows_read == 1000
+    assert [row["a"] for row in sorted(rows(table), key=lambda row: int(row["k"]))] == list(range(950, 1000))

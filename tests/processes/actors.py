@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from paimon_cli.errors import CommitUnknown, Conflict, PaimonError, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
@@ -39,7 +40,7 @@ def commit_once(place: Place, writer: int, commit: int) -> bool:
     wanted = changes(place.seed, writer, commit).items()
     lines = [{"w": writer, "k": k, "v": v, "_op": "+I" if v is not None else "-D"} for k, v in wanted]
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    request = WriteRequest((str(source),), "json", op_column="_op", commit_user=f"writer-{writer}", commit_id=commit)
+    request = WriteRequest(FileRows((str(source),), "json"), op_column="_op", commit_user=f"writer-{writer}", commit_id=commit)
     try:
         run_write(place.open(), request, LocalEngine(), NoProgress())
     except (StorageUnavailable, CommitUnknown) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
@@ -23,7 +24,7 @@ def real_writer(user: str, *batches: BucketRows, numbers: bool = False) -> Job:
 
     def run(actor: Actor) -> None:
         for number, batch in enumerate(batches, 1):
-            request = WriteRequest((_source(batch, numbers),), "json", op_column="_op", commit_user=f"{user}-{number}")
+            request = WriteRequest(FileRows((_source(batch, numbers),), "json"), op_column="_op", commit_user=f"{user}-{number}")
             job = functools.partial(run_write, actor.context, request, LocalEngine(), NoProgress())
             settled(actor, f"{user}-{number}", batch, job)
 

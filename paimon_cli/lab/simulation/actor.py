@@ -10,6 +10,7 @@ from greenlet import getcurrent, greenlet
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER
 from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.version import Version
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.progress import NoProgress
@@ -191,9 +192,9 @@ def writer(user: str, *batches: BucketRows, repeatable: bool = False) -> Job:
     def run(actor: Actor) -> None:
         for number, batch in enumerate(batches, 1):
             if repeatable:
-                write(actor, batch, WriteRequest((), commit_user=user, commit_id=number))
+                write(actor, batch, WriteRequest(FileRows(), commit_user=user, commit_id=number))
             else:
-                write(actor, batch, WriteRequest((), commit_user=f"{user}-{number}"))
+                write(actor, batch, WriteRequest(FileRows(), commit_user=f"{user}-{number}"))
 
     return run
 
@@ -202,7 +203,7 @@ def overwriter(user: str, batch: BucketRows) -> Job:
     """Put these rows in the place of all others."""
 
     def run(actor: Actor) -> None:
-        write(actor, batch, WriteRequest((), commit_user=user, overwrite=True))
+        write(actor, batch, WriteRequest(FileRows(), commit_user=user, overwrite=True))
 
     return run
 
@@ -335,7 +336,7 @@ def read_modify_write(user: str, bucket: int, key: int) -> Job:
             snapshot = actor.context.snapshots.latest()
             assert snapshot is not None
             value = str(int(_value(actor, Version(actor.context, snapshot), bucket, key)) + 1)
-            request = WriteRequest((), commit_user=f"{user}-{attempt}", read_snapshot=snapshot.id)
+            request = WriteRequest(FileRows(), commit_user=f"{user}-{attempt}", read_snapshot=snapshot.id)
             if write(actor, rows(bucket, key, value=value), request) != REFUSED:
                 actor.oracle.incremented(key)
                 return

@@ -9,6 +9,7 @@ from side import serve
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
@@ -30,7 +31,7 @@ def create(table, buckets):
 
 def write(table, sources):
     for source in sources:
-        run_write(TableContext.open(table), WriteRequest((source,)), LocalEngine(THREADS), NoProgress())
+        run_write(TableContext.open(table), WriteRequest(FileRows((source,))), LocalEngine(THREADS), NoProgress())
 
 
 def scan(table):

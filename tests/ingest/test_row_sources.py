@@ -1,0 +1,69 @@
+"""Arrow data in memory becomes rows by the same rules as files."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from paimon_cli.datatypes.canonical_json import canonical_rows
+from paimon_cli.errors import BadInput
+from paimon_cli.ingest import row_sources
+from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
+from paimon_cli.ingest.rows import IncomingRows
+from tests.ingest.input_files import one_column, schema_of
+
+SCHEMA = schema_of({"k": "INT NOT NULL", "v": "STRING", "m": "DECIMAL(10, 2)", "n": {"type": "ARRAY", "element": "INT"}})
+GIVEN = pa.table(
+    {
+        "n": pa.array([[1], None, []] * 400, pa.large_list(pa.int64())),
+        "v": pa.array(["a", None, "c"] * 400, pa.large_string()),
+        "k": pa.array(range(1200), pa.uint16()),
+        "m": pa.array([1, 2, None] * 400, pa.int8()),
+    }
+)
+
+
+def read(source: RowSource) -> pa.Table:
+    incoming = pickle.loads(pickle.dumps(IncomingRows(SCHEMA, source=source)))
+    return pa.Table.from_batches([batch for split in source.plan() for batch in incoming.read(split, Tally())])
+
+
+def test_arrow_data_becomes_the_rows_that_its_file_becomes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_sources, "ARROW_SPLIT_BYTES", 4096)
+    path = str(tmp_path / "given.parquet")
+    pq.write_table(GIVEN, path, store_schema=False)
+    in_memory = read(ArrowRows(GIVEN))
+    assert in_memory.combine_chunks().equals(read(FileRows((path,))).combine_chunks())
+    assert in_memory["_SEQUENCE_NUMBER"].to_pylist() == list(range(1200))
+
+
+def test_splits_cover_all_rows_once_and_share_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_sources, "ARROW_SPLIT_BYTES", 4096)
+    splits = ArrowRows(GIVEN).plan()
+    assert len(splits) > 3 and [split.first_row for split in splits] == [split.order_base for split in splits]
+    assert sum(split.length or 0 for split in splits) == 1200
+    assert GIVEN.nbytes - len(splits) <= sum(split.size for split in splits) <= GIVEN.nbytes
+
+
+def test_arrow_data_without_rows_or_columns_is_one_split() -> None:
+    (split,) = ArrowRows(GIVEN.slice(0, 0)).plan()
+    assert list(IncomingRows(SCHEMA, source=ArrowRows(GIVEN.slice(0, 0))).read(split, Tally())) == []
+    with pytest.raises(BadInput, match="my frame: column 'k' is missing"):
+        read(ArrowRows(pa.table({}), "my frame"))
+
+
+def test_times_of_arrow_data_need_a_zone_where_the_column_has_one() -> None:
+    given = ArrowRows(pa.table({"k": pa.array([1], pa.int32()), "v": [datetime(2024, 5, 1, 12)]}))
+    schema = one_column("TIMESTAMP(3) WITH LOCAL TIME ZONE")
+    (split,) = given.plan()
+    with pytest.raises(BadInput, match="give the zone"):
+        list(IncomingRows(schema, source=given).read(split, Tally()))
+    zoned = IncomingRows(schema, source=ArrowRows(given.table, timezone="Europe/Berlin"))
+    (batch,) = zoned.read(split, Tally())
+    assert next(iter(canonical_rows(batch, schema.fields)))["v"] == "2024-05-01T10:00:00Z"
