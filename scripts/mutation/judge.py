@@ -1,8 +1,9 @@
 """Whether tests see a mutant.
 
-A change inside a function is made in a fork of the session, by giving the function the code of the mutant. What a module says
-outside of its functions, and modules that run in processes of their own, are changed in a copy of the tree, in which pytest
-starts anew.
+A change inside a function is made in a fork of the session, by giving the function the code of the mutant. That is fast, but what
+the function did while modules were imported has been done already. So a mutant that survives there is judged once more in a copy
+of the tree, in which pytest starts anew; and so is, from the start, what a module says outside of its functions, and what runs
+in processes of its own.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ from scripts.mutation.mutants import Mutant
 from scripts.mutation.session import OPTIONS, ROOT, WORK, Session, ended
 
 OWN_PROCESS = {"paimon_cli/bucket/orc_decoder.py"}
-FOLDERS = ("paimon_cli", "tests", "scripts")
-FILES = ("pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "Makefile", "LICENSE")
+FOLDERS = ("paimon_cli", "tests", "scripts", "docs")
 START_SECONDS = 15.0
 """What collecting tests anew may take."""
+PASSED, FAILED, NOT_COLLECTED, WRONGLY_USED = 0, 1, 2, 4
+"""Exit codes of pytest: the last two mean that the mutant cannot be imported by the tests or by what they share."""
+
+RESULTS = {0: "survived", 1: "killed"}
 
 Work = tuple[Mutant, list[str], float]
 """A mutant, the tests to run and the seconds that they take on the code as it is."""
@@ -37,7 +41,8 @@ Work = tuple[Mutant, list[str], float]
 
 @dataclass(frozen=True)
 class Verdict:
-    """`survived`, `killed` (by which test) or `timed out`; a mutant whose line no test reaches has survived."""
+    """`survived`, `killed` (by which test), `timed out`, or `not judged` because this program failed; a mutant whose line no test
+    reaches has survived."""
 
     result: str
     test: str = ""
@@ -70,7 +75,8 @@ def judge_all(session: Session, work: Iterable[Work], jobs: int) -> Iterator[tup
             for child, code, seconds in ended(list(running)):
                 session.forget(child)
                 started = running.pop(child)
-                yield started.mutant, Verdict("killed" if code else "survived", _read(started.told), seconds)
+                result = RESULTS.get(code, "not judged" if code > 0 else "killed")  # by a signal: the mutant broke the process
+                yield started.mutant, Verdict(result, _read(started.told), seconds)
             for child, started in list(running.items()):
                 waited = time.monotonic() - started.begun
                 if _cpu_seconds(child) > started.limit or waited > 10 * started.limit:
@@ -84,12 +90,8 @@ def judge_all(session: Session, work: Iterable[Work], jobs: int) -> Iterator[tup
 def _begin(session: Session, mutant: Mutant, tests: Sequence[str], seconds: float) -> tuple[int, _Running]:
     told = WORK / "told" / f"{time.monotonic_ns()}"
     told.parent.mkdir(exist_ok=True)
-    change = _in_place(mutant)
-    if change is None:
-        child = session.fork(lambda: _anew(mutant, tests, told))
-    else:
-        child = session.fork(lambda: _patched(session, *change, tests, told))
-    return child, _Running(mutant, told, START_SECONDS + 4 * seconds, time.monotonic())
+    child = session.fork(lambda: _is_seen(session, mutant, tests, told))
+    return child, _Running(mutant, told, START_SECONDS + 8 * seconds, time.monotonic())
 
 
 def _read(told: Path) -> str:
@@ -113,6 +115,11 @@ class Failures:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.told.write_text(report.nodeid)
+
+
+def _is_seen(session: Session, mutant: Mutant, tests: Sequence[str], told: Path) -> int:
+    change = _in_place(mutant)
+    return (_patched(session, *change, tests, told) if change else 0) or _anew(mutant, tests, told)
 
 
 def _patched(session: Session, function: FunctionType, code: CodeType, tests: Sequence[str], told: Path) -> int:
@@ -165,13 +172,17 @@ def _plain(found: Any) -> FunctionType | None:
 def _anew(mutant: Mutant, tests: Sequence[str], told: Path) -> int:
     """Run pytest in a copy of the tree that holds the mutant, so that processes which a test starts see it, too."""
     tree = Path(os.environ["TMPDIR"]) / "tree"
+    tree.mkdir()
+    for file in (file for file in ROOT.iterdir() if file.is_file()):
+        shutil.copy2(file, tree)
     for folder in FOLDERS:
-        shutil.copytree(ROOT / folder, tree / folder)
-    for file in FILES:
-        shutil.copy2(ROOT / file, tree / file)
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("*.pyc.*"))  # those that are being written
     (tree / mutant.module).write_text(mutant.code)
     os.utime(tree / mutant.module, (0, 0))  # what was compiled is of another time
     (tree / "chosen.txt").write_text("\n".join([str(told), *tests]))
     files = sorted({test.partition("::")[0] for test in tests})
     command = [sys.executable, "-B", "-m", "pytest", *OPTIONS, "-p", "scripts.mutation.chosen", *files]
-    return subprocess.run(command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}).returncode
+    code = subprocess.run(command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}).returncode
+    if code in (PASSED, FAILED, NOT_COLLECTED, WRONGLY_USED) or code < 0:
+        return int(code != PASSED)
+    raise RuntimeError(f"pytest ended with exit code {code} for {mutant.key}")

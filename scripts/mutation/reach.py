@@ -1,4 +1,7 @@
-"""Which lines each test reaches: all tests run once under coverage, file by file, and what was found is kept."""
+"""Which lines each test reaches: all tests run once under coverage, file by file.
+
+What was found is kept until the file, what the tests of its folder share or a module that it reaches has changed.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,16 +25,21 @@ KEPT = WORK / "reach"
 
 @dataclass(frozen=True)
 class Reach:
-    """The tests that pass on the code as it is, how long each takes, and the lines of which modules they reach."""
+    """The tests that pass on the code as it is, how long each takes, and the lines of which modules they reach.
+
+    `changed`: modules that have other lines now than when they were measured.
+    """
 
     seconds: dict[str, float]
     data: coverage.CoverageData
+    changed: frozenset[str]
 
     def tests_of(self, mutant: Mutant, room: str, budget: float) -> tuple[list[str], float]:
         """The tests to run within the budget, the room's own and the fastest first, and how long they take."""
-        lines = self.data.contexts_by_lineno(mutant.module.as_posix())
+        module = mutant.module.as_posix()
+        lines = self.data.contexts_by_lineno(module)
         found = {test for line in range(mutant.first_line, mutant.last_line + 1) for test in lines.get(line, ())}
-        if not found:  # it was run as the module was imported, if at all
+        if not found or module in self.changed:  # in the first case it was run as the module was imported, if at all
             found = {test for tests in lines.values() for test in tests}
         near = f"tests/{room}/"
         ranked = sorted(found & self.seconds.keys(), key=lambda test: self.seconds[test] * (0.2 if test.startswith(near) else 1))
@@ -61,7 +69,7 @@ class _Recorder:
             self.failed.add(report.nodeid)
 
 
-def _measure(session: Session, tests: Sequence[str], sink: Path, modules: str) -> int:
+def _measure(session: Session, tests: Sequence[str], sink: Path, digests: Mapping[str, str]) -> int:
     """In a fork: what the tests reach and how long they take goes into files beside `sink`."""
     session.collected.config.option.maxfail = 0
     measured = coverage.Coverage(
@@ -74,40 +82,54 @@ def _measure(session: Session, tests: Sequence[str], sink: Path, modules: str) -
     measured.stop()
     measured.save()
     usable = {test: took for test, took in recorder.seconds.items() if test not in recorder.failed and took <= LONGEST_TEST}
+    modules = {module: digests[module] for module in measured.get_data().measured_files()}
     sink.with_suffix(".json").write_text(json.dumps({"modules": modules, "seconds": usable}))
     return 0
 
 
 def reach(session: Session, jobs: int, any_age: bool) -> Reach:
-    """Each file of tests is measured again when it or a module has changed; only when it has, if any age will do."""
+    """Each file of tests is measured again when it or a module that it reaches has changed; at `any_age`, only when it has."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    modules = _digest(*sorted((ROOT / "paimon_cli").glob("**/*.py")))
-    wanted = {file: KEPT / f"{_digest(ROOT / file)}.sqlite" for file in session.files}
-    missing = [(file, sink) for file, sink in wanted.items() if not _is_usable(sink.with_suffix(".json"), modules, any_age)]
+    modules = (ROOT / "paimon_cli").glob("**/*.py")
+    digests = {path.relative_to(ROOT).as_posix(): _digest(path) for path in modules}
+    wanted = {file: KEPT / f"{_digest(ROOT / file, *_shared(ROOT / file))}.sqlite" for file in session.files}
+    missing = [(file, sink) for file, sink in wanted.items() if not _is_usable(sink, digests, any_age)]
     running: list[int] = []
     while missing or running:
         while missing and len(running) < jobs:
             file, sink = missing.pop()
             sink.unlink(missing_ok=True)
             tests = [test for test in session.items if test.startswith(f"{file}::")]
-            running.append(session.fork(lambda tests=tests, sink=sink: _measure(session, tests, sink, modules)))  # type: ignore[misc]
+            running.append(session.fork(lambda tests=tests, sink=sink: _measure(session, tests, sink, digests)))  # type: ignore[misc]
         for child, code, _ in ended(running):
             running.remove(child)
             if code:
                 raise RuntimeError(f"tests could not be measured:\n{session.log(child)[-4000:]}")
             session.forget(child)
     seconds: dict[str, float] = {}
+    changed: set[str] = set()
     together = coverage.CoverageData(no_disk=True)
     for sink in wanted.values():
         seconds |= json.loads(sink.with_suffix(".json").read_text())["seconds"]
+        changed |= _changed(sink, digests)
         one = coverage.CoverageData(str(sink))
         one.read()
         together.update(one)
-    return Reach({test: took for test, took in seconds.items() if test in session.items}, together)
+    return Reach({test: took for test, took in seconds.items() if test in session.items}, together, frozenset(changed))
 
 
-def _is_usable(found: Path, modules: str, any_age: bool) -> bool:
-    return found.exists() and (any_age or json.loads(found.read_text())["modules"] == modules)
+def _shared(file: Path) -> list[Path]:
+    return [path for path in sorted(file.parent.glob("*.py")) if not path.name.startswith("test_")]
+
+
+def _is_usable(sink: Path, digests: Mapping[str, str], any_age: bool) -> bool:
+    return sink.with_suffix(".json").exists() and (any_age or not _changed(sink, digests))
+
+
+def _changed(sink: Path, digests: Mapping[str, str]) -> set[str]:
+    """Modules that are not as they were when the file was measured."""
+    measured = json.loads(sink.with_suffix(".json").read_text())["modules"]
+    return {module for module, digest in measured.items() if digests.get(module) != digest}
 
 
 def _digest(*paths: Path) -> str:

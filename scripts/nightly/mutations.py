@@ -70,9 +70,9 @@ def judge_room(session: Session, room: str, known: Reach, arguments: argparse.Na
 
     for mutant, verdict in judge_all(session, work(), arguments.jobs):
         counted[verdict.result] += 1
-        if verdict.result == "survived":
+        if verdict.result in ("survived", "not judged"):
             say(told(mutant, verdict))
-    judged = sum(counted.values())
+    judged = sum(counted.values()) - counted["not judged"]
     share = counted["survived"] / judged if judged else 0.0
     return {
         "measure": "mutations",
@@ -82,6 +82,7 @@ def judge_room(session: Session, room: str, known: Reach, arguments: argparse.Na
         "timed_out": counted["timed out"],
         "survived": counted["survived"],
         "judged_equivalent": len(mutants) - len(to_judge),
+        "not_judged": counted["not judged"],
         "survived_percent": round(100 * share, 1),
         "seed": arguments.seed,
         "seconds": round(time.monotonic() - begun, 1),
@@ -89,14 +90,24 @@ def judge_room(session: Session, room: str, known: Reach, arguments: argparse.Na
 
 
 def told(mutant: Mutant, verdict: Verdict) -> str:
-    """A survivor, in the form of its entry in the list of equivalents."""
+    """A mutant, in the form of its entry in the list of equivalents."""
     entry = {"file": mutant.module.as_posix(), "function": mutant.function, "before": mutant.before, "after": mutant.after}
-    note = f"# line {mutant.first_line}; {verdict.test or f'{verdict.seconds} s of tests'}"
+    note = f"# {verdict.result}: line {mutant.first_line}; {verdict.test or f'{verdict.seconds} s of tests'}"
     return note + "\n" + yaml.safe_dump([entry], sort_keys=False, width=1000, allow_unicode=True)
 
 
 def table(figures: Sequence[dict[str, Any]]) -> str:
-    columns = ("room", "mutants", "killed", "timed_out", "survived", "judged_equivalent", "survived_percent", "seconds")
+    columns = (
+        "room",
+        "mutants",
+        "killed",
+        "timed_out",
+        "survived",
+        "judged_equivalent",
+        "not_judged",
+        "survived_percent",
+        "seconds",
+    )
     rows = [[name.replace("_", " ") for name in columns], *([str(one[name]) for name in columns] for one in figures)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
@@ -111,7 +122,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--tests", action="append", default=[], help="only the tests of this folder; repeatable")
     parser.add_argument("--budget", type=float, default=60, help="seconds of tests for a mutant that none of them sees")
-    parser.add_argument("--any-age", action="store_true", help="what tests reach was measured before, perhaps on other modules")
+    parser.add_argument(
+        "--any-age",
+        action="store_true",
+        help="do not measure again which lines a test reaches because modules have changed: of these modules it reaches any line",
+    )
     arguments = parser.parse_args()
 
     def judge(session: Session) -> int:
