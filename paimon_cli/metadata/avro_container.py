@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.metadata.avro_schema import AvroSchema, array, checked_schema, plain_times, refuse_endless
+from paimon_cli.metadata.avro_schema import AvroSchema, array, checked_schema, parsed_items, plain_times, refuse_endless
 
 CODECS = {
     "zstd": "zstandard",
@@ -63,7 +63,7 @@ class ContainerWriter:
     ) -> None:
         self._sink = sink
         self._schema = json.dumps(schema, separators=(",", ":")).encode()
-        self._items = array(plain_times(schema))
+        self._items = parsed_items(schema)
         self._codec, self._level = codec, zstd_level
         self._block_records = block_records
         self._marker = b""
@@ -208,7 +208,7 @@ def decoded_records(content: bytes, count: int, schema: AvroSchema) -> list[Any]
     if not count:
         return []
     source = io.BytesIO(encode_value("long", count) + content + b"\0")
-    records: list[Any] = read_value(source, array(schema))
+    records: list[Any] = read_value(source, parsed_items(schema))
     if source.read(1):
         raise ValueError("a block holds more than its records")
     return records

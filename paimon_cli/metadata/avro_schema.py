@@ -45,14 +45,6 @@ def plain_times(schema: AvroSchema) -> AvroSchema:
     return schema
 
 
-def checked_schema(text: bytes, expected: AvroSchema) -> AvroSchema:
-    """The schema of a file, without logical times. Raises `ValueError` if its records are not those of `expected`.
-
-    The files of one writer have one schema, so results are kept: equal texts give the same object.
-    """
-    return _checked_schema(text, _ByIdentity(expected))
-
-
 class _ByIdentity:
     """A schema as a key of a cache, by its identity: dicts cannot be hashed, and the schemas of this package are never freed."""
 
@@ -66,6 +58,26 @@ class _ByIdentity:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _ByIdentity) and other.schema is self.schema
+
+
+@lru_cache(maxsize=64)
+def _parsed_items(schema: _ByIdentity) -> AvroSchema:
+    from fastavro import parse_schema
+
+    return parse_schema(array(plain_times(schema.schema)))
+
+
+def parsed_items(schema: AvroSchema) -> AvroSchema:
+    """An array of the records of `schema`, without logical times, as fastavro wants it: parsed once for all blocks."""
+    return _parsed_items(_ByIdentity(schema))
+
+
+def checked_schema(text: bytes, expected: AvroSchema) -> AvroSchema:
+    """The schema of a file, without logical times. Raises `ValueError` if its records are not those of `expected`.
+
+    The files of one writer have one schema, so results are kept: equal texts give the same object.
+    """
+    return _checked_schema(text, _ByIdentity(expected))
 
 
 @lru_cache(maxsize=64)
