@@ -77,7 +77,7 @@ def unset_options(
 def set_comment(
     call: Call,
     context: typer.Context,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="'' removes it.", show_default=False)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text of the comment; '' removes it.", show_default=False)],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Set the comment of the table."""
@@ -118,7 +118,7 @@ def add_column(
 
 @command(alter, "drop-column")
 def drop_column(call: Call, context: typer.Context, column: ColumnPath, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
-    """Drop a column. Adding a column of the same name later does not bring its values back."""
+    """Drop a column. A new column of the same name does not bring its values back."""
     from paimon_cli.catalog.column_changes import DropColumn
     from paimon_cli.sql.column_definitions import parse_path
 
@@ -133,7 +133,7 @@ def rename_column(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.", show_default=False)],
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Rename a column, also in the options that name it."""
+    """Rename a column, and its name in the options."""
     from paimon_cli.catalog.column_changes import RenameColumn
     from paimon_cli.sql.column_definitions import parse_path
 
@@ -149,7 +149,7 @@ def alter_column(
         str | None, typer.Argument(metavar="[TYPE]", help="In SQL: 'BIGINT', 'INT NOT NULL DEFAULT 5'.", show_default=False)
     ] = None,
     type_option: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="The same as the argument TYPE.", show_default=False)
+        str | None, typer.Option("--type", metavar="TYPE", help="Another form of the argument TYPE.", show_default=False)
     ] = None,
     nullable: Annotated[bool | None, typer.Option("--nullable/--not-null", help="Whether null is allowed.")] = None,
     comment: Comment = None,

@@ -25,7 +25,7 @@ from paimon_cli.jobs.stop_signals import end_as_interrupted
 from paimon_cli.storage.catalog_options import without_user_info
 
 MEANT = {(" read", "-n"): "-l N shows at most N rows (-n is --dry-run elsewhere)"}
-"""Hints for options that a command does not have, by the option typed."""
+"""Hints for options that a command does not have, by option."""
 SEVERAL_WORDS = "unexpected extra argument"
 _TYPE_MESSAGES = (
     (re.compile(r"Input should be a valid integer.*"), "a whole number is expected"),
@@ -54,7 +54,7 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
 
 def _print(text: str) -> None:
     """Print on stderr without the credentials of URLs: the text may come from any library."""
-    with contextlib.suppress(OSError):  # stderr is closed; the exit code remains
+    with contextlib.suppress(OSError):  # stderr is closed; only the exit code remains
         print(without_user_info(text), file=sys.stderr)
 
 

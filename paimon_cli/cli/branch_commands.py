@@ -100,7 +100,7 @@ def fast_forward(
     yes: Yes = False,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
-    """Replace main's history since the branch was created with the branch's. Commits made to main since then are lost.
+    """Replace the history of main since the branch was created with that of the branch. Commits made to main since then are lost.
 
     paimon-cli branches fast-forward ./wh/shop.db/orders try --dry-run
     """

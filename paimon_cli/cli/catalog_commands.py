@@ -90,7 +90,7 @@ def list_tables(call: Call, place: Place = None, database: Database = None) -> N
 
 
 def list_here(call: Call, place: Place = None, database: Database = None) -> None:
-    """List tables; the same as `tables ls`.
+    """List tables, as `tables ls` does.
 
     paimon-cli ls ./wh
     """

@@ -1,4 +1,4 @@
-"""`changelog`, `blame`, `consumers`: the changes of a table, of a key, and how far streaming readers have come."""
+"""`changelog`, `blame`, `consumers`: changes of a table or of a key, and the progress of streaming readers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ Consumer = Annotated[str, typer.Argument(metavar="CONSUMER", help="Id of the con
 
 @dataclass(frozen=True)
 class ConsumerRow:
-    """`behind`: snapshots that it has not read yet; `modified` in epoch millis."""
+    """A streaming reader. `behind`: number of snapshots that it has not read yet; `modified` in epoch millis."""
 
     name: str
     next_snapshot: int

@@ -58,8 +58,8 @@ HIDDEN_ALIASES = {"ls": "list", "show": "get", "rm": "delete"}
 
 @dataclass(frozen=True)
 class Call:
-    """The shared options of one call, and what follows from them. `engine` and below are set for commands that run jobs,
-    `form` for those that read input files.
+    """The shared options of one call, and what follows from them. `engine` and the fields after it are set for commands that run
+    jobs, `form` for those that read input files.
 
     `--option` holds options of the table and of its catalog; the names tell them apart (`storage.catalog_options`).
     """
@@ -131,7 +131,7 @@ class Call:
         return replace(self, options={**self.options, DATA_CONFLICT_CHECK: granularity.value})
 
     def open_engine(self, threads: int | None = None, tasks: int | None = None) -> JobEngine:
-        """The engine of `--engine`, not started yet. At most that many threads of this process, or tasks of Spark, at a time."""
+        """The engine of `--engine`, not started yet, with limits for the threads of this process and for concurrent tasks."""
         from paimon_cli.catalog.table_location import catalog_setting
         from paimon_cli.jobs.engine_choice import THRESHOLD_KEY, EngineRequest, Threshold, open_engine
 
@@ -144,7 +144,7 @@ class Call:
 
     @contextmanager
     def engine_running(self, threads: int | None = None, tasks: int | None = None) -> Iterator[JobEngine]:
-        """The engine of `--engine`, stopped on every way out."""
+        """The engine of `--engine`; it is stopped in every case."""
         engine = self.open_engine(threads, tasks)
         try:
             yield engine
@@ -169,7 +169,7 @@ class Call:
 
 
 def group(help_text: str) -> typer.Typer:
-    """A noun whose commands are registered by `command`."""
+    """A group of commands, named by a noun; `command` registers its commands."""
     return typer.Typer(cls=HelpfulGroup, help=help_text)
 
 
@@ -185,9 +185,9 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register `function(call, ...)` as a command with the shared options; `output` declares `-o`.
 
-    `runs_jobs` adds those of the engine, `reads_files` those that say how text input is written.
-    A command with a parameter `table` or `tables`, or below one (`context`), takes `--branch`, too. `keeps_options`: `--option`
-    goes into the table, and the command looks at it together with other options.
+    `runs_jobs` adds the options of the engine, `reads_files` those of text input. A command with a parameter `table` or `tables`,
+    or in a group with one (`context`), also takes `--branch`. `keeps_options`: `--option` is stored in the table, and the command
+    checks it together with other options.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -205,7 +205,9 @@ def command(
 
 
 def _check_options(table: CatalogTable, given: dict[str, str]) -> None:
-    """A merge engine or key set for one write only would corrupt the table for good."""
+    """Refuse options that must not differ for one call: a write under another merge engine or key would corrupt the table for
+    good.
+    """
     from paimon_cli.catalog.option_values import check_options_of_call
 
     check_options_of_call(table.schemas.latest().options, given, table.snapshots.latest_id() is not None)
@@ -242,7 +244,7 @@ def _call(given: dict[str, Any]) -> Call:
     if given.get("spark_threshold") is not None:
         from paimon_cli.jobs.engine_choice import Threshold
 
-        Threshold.parse(given["spark_threshold"], "--spark-threshold")  # a mistake is told even where no engine starts
+        Threshold.parse(given["spark_threshold"], "--spark-threshold")  # report a mistake even if no engine starts
     if "delimiter" in given:
         given["form"] = text_form(**{parameter.name: given.pop(parameter.name) for parameter in _OF_INPUT})
     return Call(**given)

@@ -1,4 +1,6 @@
-"""Groups of commands. The outermost one loads each command when it is called: a call pays for its own, not for sixty others."""
+"""Groups of commands. The outermost one loads each command when it is called, so that a call does not pay for the other
+commands.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,7 @@ class PlainCommand(PlainHelp, TyperCommand):
 
 
 class HelpfulGroup(PlainHelp, TyperGroup):
-    """A group of commands that shows its help when called bare."""
+    """A group of commands that shows its help when it is called without a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args or ["--help"])

@@ -105,7 +105,7 @@ def compact(
 
 
 def compact_behind_write(table: CatalogTable, buckets: Collection[int], engine: Engine) -> None:
-    """The minor compaction of `write --compact after`; its line goes to stderr, the data on stdout is the write's."""
+    """Run the minor compaction of `write --compact after`. Its summary goes to stderr, because stdout belongs to the write."""
     from paimon_cli.cli.compact_once import summary_line
     from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.compact_job import CompactRequest, run_compact

@@ -46,7 +46,7 @@ SUMMARY_COLUMNS = (
 
 @dataclass(frozen=True)
 class TableSummary:
-    """One round over one table."""
+    """What one round did to one table."""
 
     table: str
     buckets: int

@@ -1,4 +1,4 @@
-"""The options of `compact`, and the request that they make up."""
+"""The options of `compact`, and the request made from them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ IdleTime = Annotated[
     typer.Option(
         "--idle-time",
         metavar="TIME",
-        help="Fully compact partitions without new data for this long; others by --strategy minor, or not at all with full.",
+        help="Fully compact partitions without new data for this long; the rest by --strategy minor, or not at all with full.",
     ),
 ]
 IfSnapshot = Annotated[
@@ -81,7 +81,8 @@ Conflicts = Annotated[
     OnConflict,
     typer.Option(
         "--on-conflict",
-        help="If another job compacted a bucket meanwhile: plan it again, skip it (9), or stop (5). Other buckets are committed.",
+        help="If another job has compacted a bucket in the meantime: plan it again, skip it (9), or stop (5). "
+        "Other buckets are committed.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be compacted, and why.")]
@@ -89,8 +90,8 @@ Watch = Annotated[
     bool,
     typer.Option(
         "--watch",
-        help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; compactions under way are dropped, a "
-        "commit under way is finished.",
+        help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; running compactions are dropped, a "
+        "running commit is finished.",
         rich_help_panel=SERVICE_PANEL,
     ),
 ]
@@ -127,7 +128,7 @@ Parallelism = Annotated[
 
 @dataclass(frozen=True)
 class Targets:
-    """Named tables, or a database whose tables are listed again on each request."""
+    """The tables to compact: named ones, or those of a database, which are listed again on each request."""
 
     call: Call
     tables: Sequence[str]
@@ -137,7 +138,7 @@ class Targets:
     allow_unsafe_commit: bool = False
 
     def check(self) -> None:
-        """UsageError unless exactly one of both is given, and the patterns can be read."""
+        """`UsageError` unless either tables or a database are given, with valid patterns."""
         if (self.database is None) == (not self.tables):
             raise UsageError(
                 "name the tables to compact", "either TABLE... or --database DB", "paimon-cli compact ./wh/shop.db/orders"

@@ -53,7 +53,7 @@ LINE_COLUMNS = (
 
 @dataclass(frozen=True)
 class PlanLine:
-    """One bucket to compact, or neighbours left alone for the same reason, as text."""
+    """One bucket to compact, or neighbouring buckets that are skipped for the same reason, as text."""
 
     partition: str
     buckets: str

@@ -217,9 +217,9 @@ def watch(
     max_rounds: int | None,
     parallelism: int | None,
 ) -> None:
-    """Serve until told to stop, with a pause of `seconds` between rounds.
+    """Serve until stopped, with a pause of `seconds` between rounds.
 
-    Tables of a database come and go; named ones must exist now and may vanish later.
+    A database is listed before each round. Named tables must exist at the start and may vanish later.
     """
     from paimon_cli.jobs.compaction_service import CompactionService
     from paimon_cli.jobs.stop_signals import StopSignals, Terminated

@@ -239,8 +239,11 @@ def remove(
 
 
 def _by_the_storages_clock(context: TableContext, *, must_tell: bool) -> TableContext:
-    """The context with a clock that is not ahead of the storage's. Where the storage does not tell the time, as one that can only
-    be read, this machine's clock counts, unless files are to be deleted."""
+    """The context with a clock that is not ahead of the clock of the storage.
+
+    If the storage does not report a time, because it is read-only for instance, the clock of this machine counts, unless files
+    are to be deleted.
+    """
     from paimon_cli.maintain.orphans import TOLERATED_MILLIS, not_ahead_of_the_storage
 
     try:

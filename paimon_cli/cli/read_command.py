@@ -107,8 +107,8 @@ def read(
         typer.Option(
             "--output",
             metavar="FILE|DIR/|-",
-            help="Write the rows into this file (.parquet, .csv, .arrow, .ndjson; .gz or .zst behind text), into files of "
-            "--file-size in this directory, in their order, or with - to standard output.",
+            help="Write the rows into this file (.parquet, .csv, .arrow, .ndjson; text formats also with .gz or .zst), "
+            "into files of --file-size in this directory, in their order, or with - to standard output.",
         ),
     ] = None,
     file_format: Annotated[

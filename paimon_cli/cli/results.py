@@ -30,7 +30,7 @@ class View:
 
 @dataclass(frozen=True)
 class Kind:
-    """`to_json` and `to_text` are never called with None, which is null in JSON and `-` in text."""
+    """How values are shown. `to_json` and `to_text` are never called with None, which is null in JSON and `-` in text."""
 
     to_json: Callable[[Any], Any]
     to_text: Callable[[Any], str]
@@ -71,7 +71,7 @@ def printable(text: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 file`, `1,200 files`."""
+    """The count and its noun, such as `1 file` or `1,200 files`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
@@ -87,13 +87,13 @@ class Ran(Protocol):
 
 
 def ran(summary: Ran) -> str:
-    """`0.1 s on local (auto: 3.8 MB < 1.0 GB)`."""
+    """The summary of a job, such as `0.1 s on local (auto: 3.8 MB < 1.0 GB)`."""
     why = f" ({summary.engine_reason})" if summary.engine_reason else ""
     return f"{summary.seconds:.1f} s on {summary.engine}{why}"
 
 
 def rfc3339(millis: int) -> str:
-    """Epoch millis as `2026-11-21T00:20:11.402Z`; years beyond 9999 as they are, in millis."""
+    """Epoch millis as `2026-11-21T00:20:11.402Z`; years after 9999 stay in millis."""
     try:
         moment = _EPOCH + timedelta(milliseconds=millis)
     except OverflowError:

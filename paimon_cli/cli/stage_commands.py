@@ -132,7 +132,7 @@ def _content(staged: StagedCommit) -> str:
 def _opened(
     call: Call, file: str, table: str | None, allow_unsafe_commit: bool | None = None
 ) -> tuple[CatalogTable, StageFile, StagedCommit]:
-    """The table, too, which the file must have been staged for. A commit says whether it may be unsafe."""
+    """Open the table, which must be the one that the file was staged for. A commit warns if it may be unsafe."""
     from paimon_cli.jobs.stage_job import StageFile, check_table
 
     stage_file = StageFile(file)

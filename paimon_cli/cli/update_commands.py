@@ -127,7 +127,9 @@ def delete(
 
 
 def _under_check(call: Call, granularity: ConflictGranularity | None) -> Call:
-    """The call with a data conflict check: a table's `off` is for plain writes, `off` on the command line is an error."""
+    """The call with a data conflict check: a table's `off` applies to plain writes only, and `off` on the command line is an
+    error.
+    """
     from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 
     checked = call.with_check(granularity)

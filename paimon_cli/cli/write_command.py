@@ -275,7 +275,7 @@ def _summary_text(summary: WriteSummary) -> str:
 
 
 def _buffer_text(summary: WriteSummary) -> str:
-    """A line on the write buffer if the rows did not fit into it, which slows a write down; otherwise empty."""
+    """A line about the write buffer if it spilled, which slows a write down; otherwise empty."""
     if not summary.spills and summary.flushes <= summary.buckets:
         return ""
     return (

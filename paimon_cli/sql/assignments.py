@@ -20,7 +20,7 @@ from paimon_cli.sql.expressions import DECIMAL, NUMERIC, WHOLE, Expression, as_k
 
 
 class BadRow(Exception):
-    """An expression that does not compute for a row; `row` counts from 0 within the batch, `why` as in "overflow"."""
+    """An expression that cannot be computed for a row; `row` counts from 0 within the batch, `why` as in "overflow"."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(row, why)
@@ -30,16 +30,16 @@ class BadRow(Exception):
 
 @dataclass(frozen=True)
 class Assignment:
-    """One column and what it becomes; `sql` is the expression as typed."""
+    """One column and its new value; `sql` is the expression as the user wrote it."""
 
     column: DataField
     expression: Expression
     sql: str
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """A value per row, of the column's kind but not yet of its width; decimals are rounded half up to its digits.
+        """The new values, of the column's kind but not yet of its width; decimals are rounded half up to its digits.
 
-        Every expression sees the values from before the update. Raises `BadRow` for the first row that does not compute.
+        All expressions read the values from before the update. Raises `BadRow` for the first row that cannot be computed.
         """
         try:
             return self._evaluate(batch)
@@ -56,7 +56,7 @@ class Assignment:
         return values
 
     def _first_bad_row(self, batch: pa.RecordBatch) -> int:
-        """By halving."""
+        """The first row that the expression cannot compute, found by halving."""
         low, high = 0, batch.num_rows
         while high - low > 1:
             middle = (low + high) // 2
@@ -79,7 +79,9 @@ UPDATE = "UPDATE t SET "
 
 
 def assignments_of(texts: Sequence[str], schema: TableSchema) -> tuple[Assignment, ...]:
-    """Raises UsageError: broken or unsupported SQL, unknown, fixed or repeated columns, kinds that do not fit."""
+    """Parse the assignments. `UsageError` for broken or unsupported SQL, unknown, fixed or repeated columns, and kinds that do
+    not fit.
+    """
     found: list[Assignment] = []
     for text in texts:
         sql = SqlText(text, "assignment", UPDATE)
@@ -129,7 +131,7 @@ def _target(reader: ExpressionReader, node: exp.Expr, schema: TableSchema) -> Da
 
 
 def _check_digits(assignment: Assignment, schema: TableSchema) -> None:
-    """Evaluate on no rows: products and quotients of decimals can outgrow every type."""
+    """Evaluate on no rows, because products and quotients of decimals can exceed every type."""
     nothing = pa.schema([arrow_field(field) for field in schema.fields if field.name in set(assignment.columns())])
     try:
         assignment.expression.evaluate(pa.RecordBatch.from_pylist([], schema=nothing))
@@ -139,7 +141,7 @@ def _check_digits(assignment: Assignment, schema: TableSchema) -> None:
 
 @dataclass(frozen=True)
 class SetClause:
-    """One assignment for each column that is set. Picklable by way of its texts."""
+    """One assignment for each column that is set. It is pickled as its texts."""
 
     texts: tuple[str, ...]
     schema: TableSchema
@@ -150,9 +152,9 @@ class SetClause:
 
 
 def parse_set_clause(texts: Sequence[str], schema: TableSchema) -> SetClause:
-    """`column = expression` texts, each may hold several with commas between.
+    """Parse texts of the form `column = expression`; each may hold several, separated by commas.
 
     Expressions: columns, fields (a.b), literals, NULL, + - * / %, ||, concat, upper, lower, length, coalesce, abs, round, floor,
-    ceil. UsageError for other SQL, unknown columns, values of another type, and for key and partition columns.
+    ceil. `UsageError` for other SQL, unknown columns, values of another type, and key or partition columns.
     """
     return SetClause(tuple(texts), schema, assignments_of(texts, schema))

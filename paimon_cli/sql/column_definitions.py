@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """`text` without quotes; `start` and `end` are offsets into the source."""
+    """A token of a column definition: `text` without quotes; `start` and `end` are offsets into the source."""
 
     kind: str
     text: str
@@ -40,7 +40,7 @@ class Token:
 
 
 class SqlTokens:
-    """A cursor over the tokens of `source`; `what` names the text in messages. Keywords are given in upper case."""
+    """A cursor over the tokens of `source`; `what` names the source in messages. Keywords are passed in upper case."""
 
     def __init__(self, source: str, what: str) -> None:
         self.source = source
@@ -59,7 +59,7 @@ class SqlTokens:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Take these keywords or signs if they come next, all of them."""
+        """Consume these keywords or signs if all of them come next."""
         ahead = self._tokens[self._next : self._next + len(words)]
         if len(ahead) < len(words) or not all(_matches(token, word) for token, word in zip(ahead, words, strict=True)):
             return False
@@ -91,7 +91,7 @@ class SqlTokens:
         return tuple(names)
 
     def unexpected(self, expected: str, token: Token | None = None) -> UsageError:
-        """The error for a token that does not fit; `hint` of the message shows where."""
+        """The error for an unexpected token; its hint marks the position."""
         found = token or self.peek
         line = self.source.count("\n", 0, found.start) + 1
         column = found.start - (self.source.rfind("\n", 0, found.start) + 1) + 1
@@ -134,9 +134,9 @@ _BEHIND_TYPE = ("NOT", "NULL", "COMMENT", "PRIMARY", "AS", "METADATA", "GENERATE
 
 @dataclass(frozen=True)
 class SqlColumn:
-    """A column as declared; `is_key` for a PRIMARY KEY behind it, `declared_null` when NULL was written out.
+    """A column as declared; `is_key` if PRIMARY KEY follows it, `declared_null` if NULL was written out.
 
-    `nullable` is None when neither NULL nor NOT NULL was.
+    `nullable` is None if neither NULL nor NOT NULL was written.
     """
 
     field: DataField
@@ -146,7 +146,7 @@ class SqlColumn:
 
 
 def parse_column(text: str) -> SqlColumn:
-    """One `-C` argument. UsageError with the position of what does not fit."""
+    """Parse one `-C` argument. `UsageError` with the position of what does not fit."""
     tokens = SqlTokens(text, f"column '{text}'")
     column = read_column(tokens)
     _expect_end(tokens)
@@ -154,7 +154,7 @@ def parse_column(text: str) -> SqlColumn:
 
 
 def parse_path(text: str) -> tuple[str, ...]:
-    """`a` or, inside of a column, `a.b.c`; names with other signs stand in backticks."""
+    """Parse `a` or, for a nested column, `a.b.c`; names with other characters are quoted in backticks."""
     tokens = SqlTokens(text, f"column '{text}'")
     path = _path(tokens)
     _expect_end(tokens)
@@ -162,7 +162,7 @@ def parse_path(text: str) -> tuple[str, ...]:
 
 
 def parse_nested_column(text: str) -> tuple[tuple[str, ...], SqlColumn]:
-    """Path and declaration of `a.b TYPE ...`."""
+    """Parse the path and declaration of `a.b TYPE ...`."""
     tokens = SqlTokens(text, f"column '{text}'")
     path = _path(tokens)
     column = read_declaration(tokens, path[-1])
@@ -171,7 +171,7 @@ def parse_nested_column(text: str) -> tuple[tuple[str, ...], SqlColumn]:
 
 
 def parse_declaration(text: str, name: str) -> SqlColumn:
-    """`TYPE ...`, a declaration without its name."""
+    """Parse a declaration without its name: `TYPE ...`."""
     tokens = SqlTokens(text, f"type '{text}'")
     column = read_declaration(tokens, name)
     _expect_end(tokens)
@@ -191,12 +191,12 @@ def _expect_end(tokens: SqlTokens) -> None:
 
 
 def read_column(tokens: SqlTokens) -> SqlColumn:
-    """`name type` and the constraints behind it, in any order."""
+    """Read `name type` and the constraints after it, in any order."""
     return read_declaration(tokens, tokens.name("a column name"))
 
 
 def read_declaration(tokens: SqlTokens, name: str) -> SqlColumn:
-    """`type` and the constraints behind it, in any order."""
+    """Read `type` and the constraints after it, in any order."""
     data_type = parse_sql_type(_type_text(tokens))
     nullable: bool | None = None
     is_key, comment, default = False, None, None
@@ -219,7 +219,7 @@ def read_declaration(tokens: SqlTokens, name: str) -> SqlColumn:
 
 
 def _default(tokens: SqlTokens) -> str | None:
-    """A literal as schemas keep it: its text. NULL is no default."""
+    """The text of a literal, which is how schemas store it. NULL is no default."""
     token = tokens.take()
     if token.kind not in (NUMBER, STRING, WORD):
         raise tokens.unexpected("a value, text in single quotes", token)
@@ -230,7 +230,7 @@ def _default(tokens: SqlTokens) -> str | None:
 
 
 def _type_text(tokens: SqlTokens) -> str:
-    """The source from here to what cannot belong to the type: a constraint, or a comma or bracket of the list around."""
+    """The source up to a token that cannot belong to the type: a constraint, or the comma or bracket of the enclosing list."""
     first = last = tokens.peek
     if first.kind != WORD:
         raise tokens.unexpected("a type")

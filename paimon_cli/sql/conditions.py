@@ -1,4 +1,4 @@
-"""The predicate tree: each node judges the rows of a batch, and gives a cautious answer for bounds of columns."""
+"""The predicate tree: each node evaluates the rows of a batch, and gives a conservative answer for bounds of columns."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from paimon_cli.sql.expressions import ColumnValue, Expression, Function, alike
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """Of `rows` values `nulls` are null (None: unknown); the others lie in [`low`, `high`] (None: unknown).
+    """Bounds of a column: of `rows` values `nulls` are null (None: unknown), the others lie in [`low`, `high`] (None: unknown).
 
-    Values are internal values of `datatypes.values`. `exact`: low and high occur and are no shortened texts.
+    Bounds are internal values of `datatypes.values`. `exact`: low and high occur and are no truncated texts.
     """
 
     rows: int
@@ -51,7 +51,7 @@ class ColumnBounds:
 
     @staticmethod
     def of_value(value: Any) -> ColumnBounds:
-        """Bounds of a column that holds one value only: a partition column within a partition."""
+        """Bounds of a column that holds a single value: a partition column within a partition."""
         return ColumnBounds(1, int(value is None), value, value, exact=True)
 
 
@@ -70,7 +70,7 @@ COMPARISONS: dict[str, Callable[..., pa.Array]] = {
 
 
 class Condition(Protocol):
-    """A node of the tree."""
+    """A node of the predicate tree."""
 
     def matches(self, batch: pa.RecordBatch) -> pa.Array:
         """True for the rows that match; false or null for the others."""
@@ -84,23 +84,23 @@ class Condition(Protocol):
 
     @property
     def can_fail(self) -> bool:
-        """Whether there may be rows for which it does not compute, such as a division by zero."""
+        """Whether the condition may fail for some rows, such as by a division by zero."""
         ...
 
 
 class _Leaf:
-    """A node that compares values and always computes."""
+    """A node that compares values and cannot fail."""
 
     can_fail = False
 
 
 def _values(term: Expression, batch: pa.RecordBatch) -> pa.Array:
-    """Of a column the values as they are stored, for a scalar of the same type stands beside them."""
+    """The values to compare: stored values if a scalar of the same type is compared with a column."""
     return term.stored(batch) if isinstance(term, ColumnValue) else term.evaluate(batch)
 
 
 def _bounds(term: Expression, bounds_of: BoundsOf) -> ColumnBounds | None:
-    """The bounds of a column. A field of it, or a function of it, has none, but is null at least where the column is."""
+    """The bounds of a column. Fields and functions of a column have none, but are null at least where the column is."""
     if isinstance(term, Function) and isinstance(term.arguments[0], ColumnValue) and len(term.arguments) == 1:
         found = _bounds(term.arguments[0], bounds_of)
         return None if found is None else ColumnBounds(found.rows, found.nulls)
@@ -114,7 +114,7 @@ def _bounds(term: Expression, bounds_of: BoundsOf) -> ColumnBounds | None:
 
 @dataclass(frozen=True)
 class Always(_Leaf):
-    """TRUE or FALSE (NULL too: it selects no row)."""
+    """TRUE or FALSE. NULL counts as FALSE, because it selects no row."""
 
     value: bool
 
@@ -168,7 +168,9 @@ class Compare(_Leaf):
 
 @dataclass(frozen=True)
 class OneOf(_Leaf):
-    """`term [NOT] IN (values)`: some values, none null, and no floating numbers, which Arrow looks up by their bits."""
+    """`term [NOT] IN (values)`: one or more values, none of them null or floating (Arrow looks floating values up by their
+    bits).
+    """
 
     term: Expression
     values: tuple[Any, ...]
@@ -230,7 +232,7 @@ class IsNan(_Leaf):
 
     def may_match(self, bounds_of: BoundsOf) -> bool:
         bounds = _bounds(self.term, bounds_of)
-        return bounds is None or not bounds.only_nulls  # a NaN may lie outside of any bounds
+        return bounds is None or not bounds.only_nulls  # a NaN may lie outside of all bounds
 
     def columns(self) -> Iterator[str]:
         yield from self.term.columns()
@@ -269,7 +271,7 @@ class Like(_Leaf):
 
 @dataclass(frozen=True)
 class Related:
-    """`left op right` of any two values that `kind` compares; `text` is the comparison as typed, `fields` what it reads."""
+    """`left op right` of two values compared as `kind`; `text` is the comparison as written, `fields` what it reads."""
 
     left: Expression
     op: str
@@ -290,7 +292,7 @@ class Related:
         return pc.invert(compared) if self.negated else compared
 
     def may_match(self, bounds_of: BoundsOf) -> bool:
-        """Known where each column has one value for all rows, as within a partition."""
+        """A definite answer only if each column has one value for all rows, as within a partition."""
         known = [bounds_of(field.name) for field in self.fields]
         values: list[Any] = []
         for bounds in known:
@@ -310,7 +312,7 @@ class Related:
 
 @dataclass(frozen=True)
 class And:
-    """Parts that can fail see only the rows that the others let through."""
+    """AND. Parts that can fail are evaluated only for rows that the other parts accept."""
 
     parts: tuple[Condition, ...]
 
@@ -331,7 +333,7 @@ class And:
 
 @dataclass(frozen=True)
 class Or:
-    """Parts that can fail see only the rows that the others have not chosen."""
+    """OR. Parts that can fail are evaluated only for rows that the other parts have not accepted."""
 
     parts: tuple[Condition, ...]
 
@@ -351,7 +353,7 @@ class Or:
 
 
 def _joined(parts: Sequence[Condition], batch: pa.RecordBatch, join: Callable[..., pa.Array], neutral: bool) -> pa.Array:
-    """`neutral`: the answer that leaves the others to decide."""
+    """The parts joined by `join`; `neutral` is the answer that leaves the result to the other parts."""
     found = _constant(batch, neutral)
     for part in sorted(parts, key=lambda part: part.can_fail):
         if not part.can_fail:

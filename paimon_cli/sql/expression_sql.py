@@ -1,4 +1,4 @@
-"""SQL values as expressions: the one reader, on sqlglot, of what conditions, assignments and sort keys compute from a row."""
+"""SQL values as expressions: the only reader of what conditions, assignments and sort keys compute, on top of sqlglot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TYPED_TEXTS = {
 
 @dataclass(frozen=True)
 class SqlText:
-    """What the user typed; `what` names it in messages, `prefix` is what stands before it when it is parsed."""
+    """SQL as the user wrote it; `what` names it in messages, `prefix` is put before it for parsing."""
 
     text: str
     what: str
@@ -51,7 +51,7 @@ class SqlText:
     dialect: str | type[Dialect] = DIALECT
 
     def parsed(self) -> exp.Expr:
-        """UsageError that quotes the part at which it breaks."""
+        """Parse the text. `UsageError` quotes the part that cannot be parsed."""
         if not self.text.strip():
             raise UsageError(f"cannot read the {self.what}: it is empty")
         try:
@@ -62,7 +62,7 @@ class SqlText:
             raise UsageError(f"cannot read the {self.what}", "it is nested too deeply") from problem
 
     def part(self, node: exp.Expr) -> str:
-        """The node as it was typed."""
+        """The node as the user wrote it."""
         places = [found.meta for found in node.walk() if "start" in found.meta]
         if not places:
             return sql_of(node)
@@ -75,7 +75,7 @@ class SqlText:
         return whole[begin:end]
 
     def refused(self, node: exp.Expr, why: str, hint: str = "") -> UsageError:
-        """The part is no SQL that is understood here."""
+        """The error for SQL that is not supported."""
         part = self.part(node)
         place = "" if part == self.text.strip() else f" in: {self.text}"
         return UsageError(f"not supported in the {self.what}: {part}{place}", why, hint)
@@ -99,7 +99,7 @@ def sql_of(node: exp.Expr) -> str:
 
 
 def literal_of(node: exp.Expr) -> Literal | None:
-    """The literal that the node is; None for anything else. UsageError for X'..' without pairs of hex digits."""
+    """The literal of this node, or None for other nodes. `UsageError` for X'..' without pairs of hex digits."""
     if isinstance(node, exp.Paren):
         return literal_of(node.this)
     if isinstance(node, exp.Null):
@@ -152,14 +152,14 @@ LARGEST_WHOLE = 2**63 - 1
 
 
 class ExpressionReader:
-    """Reads values of one SQL text over the columns of a schema; every kind is checked before a row is read."""
+    """Reads the values of one SQL text over the columns of a schema; every kind is checked before a row is read."""
 
     def __init__(self, schema: TableSchema, sql: SqlText) -> None:
         self._schema = schema
         self.sql = sql
 
     def expression(self, node: exp.Expr, wanted: DataType) -> Expression:
-        """`wanted` is what a literal without a type of its own is read as. Raises UsageError."""
+        """The expression of a node; literals without a type of their own are read as `wanted`. Raises `UsageError`."""
         if isinstance(node, exp.Paren):
             return self.expression(node.this, wanted)
         if is_column(node):
@@ -189,7 +189,7 @@ class ExpressionReader:
         raise self.sql.refused(node, UNDERSTOOD)
 
     def column(self, node: exp.Expr) -> ColumnValue:
-        """A column, or a field inside of it: `a.b`. UsageError for unknown names."""
+        """A column, or a field of a nested column: `a.b`. `UsageError` for unknown names."""
         names = column_path(node)
         first = self._schema.find(names[0].name)
         if first is None:
@@ -203,7 +203,7 @@ class ExpressionReader:
         return ColumnValue(first.name, t, tuple(name.name for name in names[1:]))
 
     def type_beside(self, *nodes: exp.Expr) -> DataType:
-        """The type of the first column in these values: literals beside it are read as its like."""
+        """The type of the first column among these values; literals next to it are read as that type."""
         for node in nodes:
             for found in node.walk(prune=is_column):
                 if is_column(found):
@@ -254,21 +254,21 @@ class ExpressionReader:
 
 
 def is_column(node: exp.Expr) -> bool:
-    """Whether it names a column or a field: `a`, `a.b`, and deeper."""
+    """Whether the node names a column or a field: `a`, `a.b`, and deeper."""
     if isinstance(node, exp.Dot):
         return is_column(node.this) and isinstance(node.args["expression"], exp.Identifier)
     return isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier)
 
 
 def column_path(node: exp.Expr) -> list[exp.Identifier]:
-    """The names that a column consists of, the outermost first."""
+    """The names of a column path, the outermost first."""
     if isinstance(node, exp.Dot):
         return [*column_path(node.this), node.args["expression"]]
     return [part for part in (node.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
 
 
 def constant(literal: Literal, wanted: DataType) -> Constant:
-    """Dates and times are read as what is wanted, exactly; anything else has a type of its own."""
+    """A constant. Dates and times are read exactly as the wanted type; other values have a type of their own."""
     value = literal.value
     if value is None:
         return Constant(None, wanted)
@@ -276,7 +276,7 @@ def constant(literal: Literal, wanted: DataType) -> Constant:
         return _constant_number(value)
     if not isinstance(value, str):
         return Constant(value, BOOLEAN if isinstance(value, bool) else BYTES)
-    if wanted.root not in TEMPORAL_ROOTS and not literal.typed:
+    if wanted.root not in TEMPORAL_ROOTS and not literal.keyword:
         return Constant(value, STRING)
     name, whole = type_to_sql(wanted.with_nullable(True)), whole_number(wanted)
     if wanted.root not in TEMPORAL_ROOTS or whole is None:
@@ -291,7 +291,7 @@ def constant(literal: Literal, wanted: DataType) -> Constant:
 
 
 def _constant_number(value: Decimal) -> Constant:
-    """The smallest of BIGINT, DECIMAL and DOUBLE that holds it."""
+    """The smallest of BIGINT, DECIMAL and DOUBLE that holds the number."""
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
     if scale == 0 and abs(value) <= LARGEST_WHOLE:
@@ -304,7 +304,7 @@ def _constant_number(value: Decimal) -> Constant:
 
 
 def comparable_kind(left: Expression, right: Expression) -> str | None:
-    """The kind as which two values are compared; None where they cannot be."""
+    """The kind in which two values are compared; None if they cannot be."""
     if can_become(left.kind, right.kind):
         return right.kind
     return left.kind if can_become(right.kind, left.kind) else None

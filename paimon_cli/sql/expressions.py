@@ -30,20 +30,20 @@ QUOTIENT_DIGITS = 12
 
 
 class Expression(Protocol):
-    """`kind` is one of the constants above, or the text of any other type. What an expression reads it finds by name."""
+    """A computed value: `kind` is one of the constants above, or the text of any other type. Columns are looked up by name."""
 
     @property
     def kind(self) -> str: ...
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """A value per row. `pa.ArrowInvalid` if a value of the batch does not compute."""
+        """One value per row. `pa.ArrowInvalid` if a value of the batch cannot be computed."""
         ...
 
     def columns(self) -> Iterator[str]: ...
 
 
 def kind_of(t: DataType) -> str:
-    """What values of a column are, its width left aside."""
+    """The kind of a column's values, regardless of their width."""
     if t.root in INTEGER_ROOTS:
         return WHOLE
     if t.root == "DECIMAL":
@@ -58,14 +58,14 @@ def kind_of(t: DataType) -> str:
 
 
 def can_become(kind: str, wanted: str) -> bool:
-    """Whether values of a kind can be taken for another without losing what they mean."""
+    """Whether values of one kind can be used as another without a change of meaning."""
     return kind == wanted or (kind in NUMERIC and wanted in NUMERIC and NUMERIC.index(kind) < NUMERIC.index(wanted))
 
 
 def as_kind(values: pa.Array, kind: str) -> pa.Array:
-    """Numbers in the form in which that kind is computed; anything else as it is.
+    """Numbers in the form in which that kind is computed; other values unchanged.
 
-    Whole numbers that come from a decimal, by `round`, stay decimals: they may be wider than int64.
+    Whole numbers that `round` makes of a decimal stay decimals: they may be wider than int64.
     """
     t = values.type
     if kind == WHOLE:
@@ -77,7 +77,7 @@ def as_kind(values: pa.Array, kind: str) -> pa.Array:
 
 @dataclass(frozen=True)
 class ColumnValue:
-    """The row's own value: of the column, or of the field that `path` leads to inside of it. `type` is the value's type."""
+    """The value of a column, or of the field that `path` leads to. `type` is the type of that value."""
 
     name: str
     type: DataType
@@ -88,7 +88,7 @@ class ColumnValue:
         return kind_of(self.type)
 
     def stored(self, batch: pa.RecordBatch) -> pa.Array:
-        """The values as they are stored; a field is null where a ROW around it is."""
+        """The values as stored; a field is null where an enclosing ROW is null."""
         values = batch.column(self.name)
         for name in self.path:
             values = pc.struct_field(values, name)
@@ -103,7 +103,7 @@ class ColumnValue:
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant: the same internal value of `type` for every row."""
+    """A constant: the internal value `value` of `type` for every row."""
 
     value: Any
     type: DataType
@@ -124,7 +124,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """`left op right`, op one of + - * / %. Whole numbers divide to whole numbers, toward zero."""
+    """`left op right`, op one of + - * / %. Dividing whole numbers gives a whole number, rounded toward zero."""
 
     op: str
     left: Expression
@@ -152,7 +152,7 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of values of one kind: `kind` is what it gives, null where an argument is null."""
+    """A function of values of one kind: `kind` is the kind of its result, which is null where an argument is null."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -190,7 +190,7 @@ def _with_digits(values: pa.Array, digits: int) -> pa.Array:
 
 
 def alike(values: list[pa.Array], kind: str) -> list[pa.Array]:
-    """The values in the one form of the kind; decimals with the same precision and scale, wide enough for all."""
+    """The values in one common form of the kind; decimals get the same precision and scale, wide enough for all."""
     shaped = [as_kind(value, kind) for value in values]
     if not any(pa.types.is_decimal(value.type) for value in shaped):
         return shaped
@@ -202,14 +202,14 @@ def alike(values: list[pa.Array], kind: str) -> list[pa.Array]:
 
 
 def _whole_operands(left: pa.Array, right: pa.Array, *, exact: bool) -> list[pa.Array]:
-    """Both as int64, or as decimals for an operator whose result on decimals is whole too."""
+    """Both operands as int64, or as decimals for an operator whose result on decimals is whole too."""
     if exact and pa.types.is_decimal(left.type) | pa.types.is_decimal(right.type):
         return [as_kind(side, DECIMAL) for side in (left, right)]
     return [side.cast(pa.int64()) for side in (left, right)]
 
 
 def _remainder(left: pa.Array, right: pa.Array) -> pa.Array:
-    """With the sign of the dividend, as SQL has it."""
+    """The remainder, with the sign of the dividend, as in SQL."""
     return pc.subtract_checked(left, pc.multiply_checked(pc.divide_checked(left, right), right))
 
 
@@ -222,7 +222,7 @@ def _rounded(how: Callable[[pa.Array], pa.Array]) -> Callable[[list[pa.Array]], 
 
 
 def _with_room(values: pa.Array) -> pa.Array:
-    """Rounding up may need one digit more than a decimal has."""
+    """The decimal type with one more digit, because rounding up may need it."""
     t = values.type
     return values.cast(pa.decimal256(min(t.precision + 1, 76), t.scale)) if pa.types.is_decimal(t) else values
 

@@ -26,19 +26,19 @@ ZONE = re.compile(r"^(.*\d{2}:\d{2}\S*?) ?(Z|[+-]\d{2}:?\d{2})$")
 
 @dataclass(frozen=True)
 class Literal:
-    """What the SQL text holds: bool, Decimal, str, bytes, or None for NULL.
+    """The value of a SQL literal: bool, Decimal, str, bytes, or None for NULL.
 
-    `typed`: DATE, TIME, TIMESTAMP or TIMESTAMP_LTZ when the keyword stood before the text.
+    `keyword`: DATE, TIME, TIMESTAMP or TIMESTAMP_LTZ if the keyword preceded the text, else empty.
     """
 
     value: bool | Decimal | str | bytes | None
-    typed: str = ""
+    keyword: str = ""
 
     def __str__(self) -> str:
         if isinstance(self.value, bytes):
             return f"X'{self.value.hex()}'"
         quoted = f"'{self.value}'" if isinstance(self.value, str) else str(self.value)
-        return f"{self.typed} {quoted}".strip()
+        return f"{self.keyword} {quoted}".strip()
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ class WholeNumber:
 
 
 def _per_second(t: DataType) -> int:
-    """Units that a second has as stored: millis, micros or nanos."""
+    """Stored units per second: millis, micros or nanos."""
     precision = t.precision if t.precision is not None else 6
     return 10 ** (3 if precision <= 3 else 6 if precision <= 6 else 9)
 
 
 def whole_number(t: DataType) -> WholeNumber | None:
-    """None for types whose values are no whole numbers (texts, binaries, booleans, floats)."""
+    """The whole-number form of a type; None for texts, binaries, booleans and floats."""
     if t.root == "DECIMAL":
         largest = 10 ** (t.precision or 0) - 1
         return WholeNumber(t, -largest, largest)
@@ -75,7 +75,7 @@ def whole_number(t: DataType) -> WholeNumber | None:
 
 
 def units_of(literal: Literal, t: DataType) -> Fraction:
-    """The literal in units of a whole-number type, exactly. UsageError when it makes no sense beside the column."""
+    """The literal in units of a whole-number type, exactly. `UsageError` if it cannot be compared with the column."""
     try:
         if t.root in INTEGER_ROOTS or t.root == "DECIMAL":
             return _number(literal) * 10 ** (t.scale or 0)
@@ -89,7 +89,7 @@ def units_of(literal: Literal, t: DataType) -> Fraction:
 
 def _number(literal: Literal) -> Fraction:
     value = literal.value
-    if literal.typed or isinstance(value, (bool, bytes)) or value is None:
+    if literal.keyword or isinstance(value, (bool, bytes)) or value is None:
         raise ValueError("not a number")
     number = Decimal(value)
     if abs(number.adjusted()) > 1000:
@@ -100,11 +100,11 @@ def _number(literal: Literal) -> Fraction:
 def _nanos(literal: Literal, t: DataType) -> int:
     """Nanoseconds since the epoch, or of the day for TIME."""
     text = literal.value
-    if not isinstance(text, str) or ((literal.typed == "TIME") != (t.root == "TIME") and literal.typed):
+    if not isinstance(text, str) or ((literal.keyword == "TIME") != (t.root == "TIME") and literal.keyword):
         raise ValueError("not a text")
     if t.root == "TIME":
         return parse_time(text) * 10**6
-    if literal.typed == "DATE":
+    if literal.keyword == "DATE":
         return parse_date(text) * NANOS_OF_DAY
     if ZONE.match(text) and t.root != "TIMESTAMP_LTZ":
         raise ValueError("a time zone compared with a column without one")
@@ -125,9 +125,9 @@ def _offset_minutes(zone: str) -> int:
 
 
 def value_of(literal: Literal, t: DataType) -> Any:
-    """The internal value beside a text, binary, boolean or floating column. UsageError when it makes no sense."""
+    """The internal value to compare with a text, binary, boolean or floating column. `UsageError` if there is none."""
     value = literal.value
-    if t.root in STRING_ROOTS and isinstance(value, str) and not literal.typed:
+    if t.root in STRING_ROOTS and isinstance(value, str) and not literal.keyword:
         return value
     if t.root in BINARY_ROOTS and isinstance(value, bytes):
         return value
@@ -135,7 +135,7 @@ def value_of(literal: Literal, t: DataType) -> Any:
         return value
     if t.root == "BOOLEAN" and isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    if t.root in FLOATING_ROOTS and not isinstance(value, (bool, bytes)) and value is not None and not literal.typed:
+    if t.root in FLOATING_ROOTS and not isinstance(value, (bool, bytes)) and value is not None and not literal.keyword:
         try:
             return values_to_arrow([float(value)], t)[0].as_py()
         except ValueError as problem:

@@ -23,7 +23,7 @@ MOST_BUCKET_KEYS = 1000
 
 @dataclass(frozen=True)
 class Predicate:
-    """A parsed condition; a row matches when it is TRUE, as in SQL's WHERE. Picklable by way of its text."""
+    """A parsed condition; a row matches when it is TRUE, as in SQL's WHERE. It is pickled as its text."""
 
     sql: str
     schema: TableSchema
@@ -35,13 +35,13 @@ class Predicate:
         return parse_predicate, (self.sql, self.schema)
 
     def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that match. UsageError for rows for which it does not compute."""
+        """The rows that match. `UsageError` for rows for which the condition cannot be computed."""
         matches = self.condition.matches(batch)
         return batch if matches.true_count == len(matches) else batch.filter(matches)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Columns that the condition reads, each once."""
+        """Columns that the condition reads, without duplicates."""
         return tuple(dict.fromkeys(self.condition.columns()))
 
     def may_match(self, bounds_of: BoundsOf) -> bool:
@@ -49,7 +49,7 @@ class Predicate:
         return self.condition.may_match(bounds_of)
 
     def buckets(self, total_buckets: int) -> frozenset[int] | None:
-        """The buckets that matching rows can be in; None when the condition does not fix the bucket key."""
+        """The buckets that matching rows can be in; None if the condition does not fix the bucket key."""
         names, function = self.schema.bucket_key_names, TableOptions(self.schema.options).bucket_function
         if not names or total_buckets < 1 or function not in BUCKET_FUNCTIONS:
             return None
@@ -67,9 +67,9 @@ class Predicate:
 
     @cached_property
     def partition_marks(self) -> frozenset[bytes] | None:
-        """Of these byte strings one occurs in every serialised partition that can match, in the layout of any writer.
+        """Byte strings of which one occurs in every serialised partition that can match, regardless of the writer.
 
-        None when the condition does not fix a partition column of a type whose bytes are known.
+        None if the condition does not fix a partition column of a type whose bytes are known.
         """
         fixed = _fixed_values(self.condition)
         marks = [_marks(self.schema.field(name).type.root, fixed.get(name)) for name in self.schema.partition_keys]
@@ -89,7 +89,7 @@ def _marks(root: str, values: tuple[Any, ...] | None) -> frozenset[bytes] | None
 
 
 def _fixed_values(condition: Condition) -> dict[str, tuple[Any, ...]]:
-    """Columns that must have one of some values for the condition to hold."""
+    """The columns that must have one of certain values for the condition to hold, with these values."""
     if isinstance(condition, And):
         merged: dict[str, tuple[Any, ...]] = {}
         for part in condition.parts:
@@ -113,7 +113,7 @@ def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
     computes; typed literals DATE '..', TIMESTAMP '..', TIME '..', X'..'; names quoted by "" or ``. Raises UsageError for other
     SQL, unknown columns and values that make no sense beside their column.
     """
-    from paimon_cli.sql.predicate_sql import condition_of  # sqlglot takes long to import and most reads have no filter
+    from paimon_cli.sql.predicate_sql import condition_of  # sqlglot takes long to import, and most reads have no filter
 
     condition, warnings = condition_of(sql, schema)
     return Predicate(sql, schema, condition, warnings)

@@ -1,4 +1,6 @@
-"""A SQL condition as our predicate tree. NOT goes down to the leaves, literals into the columns' types."""
+"""Parses a SQL condition into the predicate tree. NOT is pushed down to the leaves, literals become values of the columns'
+types.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,9 @@ UNDERSTOOD = "conditions are = != < <= > >= IN BETWEEN LIKE IS NULL isnan(..), j
 
 
 def condition_of(sql: str, schema: TableSchema) -> tuple[Condition, tuple[str, ...]]:
-    """The condition, and what the user may not have meant.
+    """The condition, and a warning about what the user may not have meant.
 
-    Raises UsageError: broken or unsupported SQL, unknown columns, values that do not fit their column.
+    `UsageError` for broken or unsupported SQL, unknown columns, and values that do not fit their column.
     """
     text = SqlText(sql, "condition")
     reader = _Reader(schema, text)
@@ -56,7 +58,7 @@ class _Reader:
         self.warnings: list[str] = []
 
     def condition(self, node: exp.Expr, negated: bool) -> Condition:
-        """The node, or NOT of it."""
+        """The node of the tree for this SQL, or its negation."""
         if isinstance(node, exp.Paren):
             return self.condition(node.this, negated)
         if isinstance(node, exp.Not):
@@ -87,7 +89,9 @@ class _Reader:
         raise self._sql.refused(node, UNDERSTOOD)
 
     def _comparison(self, left: exp.Expr, op: str, right: exp.Expr, whole: exp.Expr, negated: bool) -> Condition:
-        """A column beside a literal is compared in the column's own type, exactly, and prunes; anything else by kind."""
+        """A comparison. A column with a literal is compared exactly, in the column's own type, and prunes; other values by
+        kind.
+        """
         literals = literal_of(left), literal_of(right)
         if literals[0] is not None and literals[1] is None:
             return self._comparison(right, MIRRORED[op], left, whole, negated)
@@ -186,7 +190,7 @@ class _Reader:
         if isinstance(node.expression, exp.Null):
             return IsNull(self._values.expression(node.this, self._values.type_beside(node.this)), negated)
         if isinstance(node.expression, exp.Boolean):
-            # IS TRUE and IS FALSE are never null, so their negation takes the nulls in.
+            # IS TRUE and IS FALSE are never null, so their negation includes the nulls.
             term, _ = self._term(node.this)
             found = self._comparison(node.this, "=", node.expression, node, negated)
             return Or((found, IsNull(term))) if negated else found
@@ -226,7 +230,7 @@ class _Reader:
         return self._comparison(node, "=", exp.true(), node, negated)
 
     def _term(self, node: exp.Expr) -> tuple[Expression, DataType | None]:
-        """The value, and its type if it is a column or one of `TYPED_FUNCTIONS` of one."""
+        """The value, and its type if it is a column, or one of `TYPED_FUNCTIONS` of a column."""
         term = self._values.expression(node, self._values.type_beside(node))
         self._refuse_nested(node, term)
         if isinstance(term, ColumnValue):
@@ -245,7 +249,7 @@ class _Reader:
 
 
 def _regex(pattern: str, escape: str) -> tuple[str, str]:
-    """A LIKE pattern as a regular expression, and the fixed text that it begins with."""
+    """A LIKE pattern as a regular expression, and the fixed text at its beginning."""
     parts: list[str] = []
     prefix: Sequence[str] | None = None
     fixed: list[str] = []
