@@ -29,7 +29,7 @@ from paimon_cli.storage.clock_and_names import Clock, SystemClock
 
 @dataclass(frozen=True)
 class AlteredTable:
-    """`changed` is False when everything was as wanted and no schema was written."""
+    """The result of a schema change; `changed` is False if the table already was as requested and no schema was written."""
 
     schema: TableSchema
     changed: bool
@@ -39,7 +39,7 @@ class AlteredTable:
 def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clock | None = None) -> AlteredTable:
     """Publish the next schema; somebody else's, published meanwhile, becomes the base of another try.
 
-    UsageError for a change that Paimon refuses; nothing is written then.
+    `UsageError` for a change that Paimon refuses; nothing is written then.
     """
     refuse_secrets(_set_options(changes))
     for _ in range(TableOptions(table.schemas.latest().options).commit_max_retries + 1):
@@ -55,7 +55,7 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
 
 
 def altered_schema(old: TableSchema, changes: Sequence[SchemaChange], has_snapshots: bool, now_millis: int) -> TableSchema:
-    """The next schema; pure."""
+    """The next schema, computed without side effects."""
     columns = ColumnChanges(old)
     options, comment = dict(old.options), old.comment
     for change in changes:
@@ -98,9 +98,9 @@ def _same(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _warnings(old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
-    """What is odd about the options that were set, and what this version can no longer do with the table."""
+    """Warnings about the options that were set, and about what paimon-cli can no longer do with the table."""
     lost = [limit for limit in writing_limits(new) if limit not in writing_limits(old)]
-    return [*odd_options(_set_options(changes)), *(f"this version no longer writes the table: {limit}" for limit in lost)]
+    return [*odd_options(_set_options(changes)), *(f"this version no longer writes the table:  {limit}" for limit in lost)]
 
 
 def _set_options(changes: Sequence[SchemaChange]) -> dict[str, str]:

@@ -16,12 +16,12 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import boolean, read_option
 
 Path = tuple[str, ...]
-"""A column, or a field inside of one: names of ROW fields, `element` of ARRAY and MULTISET, `value` of MAP."""
+"""A column, or a field of a nested one: names of ROW fields, `element` of ARRAY and MULTISET, `value` of MAP."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """Behind `after`; to the front where that is None."""
+    """A position after the column `after`, or the front if that is None."""
 
     after: str | None = None
 
@@ -39,7 +39,7 @@ class UnsetOption:
 
 @dataclass(frozen=True)
 class SetComment:
-    """Of the table; None takes it away."""
+    """Set the comment of the table; None removes it."""
 
     comment: str | None
 
@@ -66,9 +66,10 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class AlterColumn:
-    """Everything that is None stays as it is; an empty `comment` takes the comment away, `drop_default` the default.
+    """A change of one column. None leaves a property as it is; an empty `comment` removes the comment, `drop_default` the
+    default.
 
-    `type` changes the type and leaves alone whether null is allowed, which `nullable` says.
+    `type` does not change whether null is allowed; `nullable` does.
     """
 
     path: Path
@@ -85,13 +86,13 @@ SchemaChange = SetOption | UnsetOption | SetComment | AddColumn | DropColumn | R
 
 Fields = tuple[DataField, ...]
 Edit = Callable[[Fields, str], Fields]
-"""Gives the columns of a table, or the fields of a ROW, anew; the text names the one that the path ends with."""
+"""Returns the changed columns of a table, or the changed fields of a ROW; the text is the last name of the path."""
 
 _NO_ID = -1
 
 
 def edited(fields: Fields, path: tuple[str, ...], edit: Edit) -> Fields:
-    """The fields with `edit` applied where the path leads. UsageError for a path that leads nowhere."""
+    """The fields with `edit` applied at the path. `UsageError` if the path leads nowhere."""
     return _edited_fields(fields, path, 0, edit)
 
 
@@ -104,7 +105,7 @@ def _edited_fields(fields: Fields, path: tuple[str, ...], depth: int, edit: Edit
 
 
 def position_of(fields: Fields, name: str) -> int:
-    """UsageError when there is no such field."""
+    """The position of a field. `UsageError` if there is no such field."""
     for position, one in enumerate(fields):
         if one.name == name:
             return position
@@ -136,7 +137,7 @@ def _with_part(t: DataType, inner: DataType) -> DataType:
 
 
 def is_named(field: DataField) -> bool:
-    """False for what stands in for the elements of a list or the values of a map, which have a type and nothing else."""
+    """Whether the path names a column or field: elements of lists and values of maps have a type, but no name."""
     return field.id != _NO_ID
 
 
@@ -153,7 +154,7 @@ class ColumnChanges:
     fields: Fields = ()
     primary_keys: tuple[str, ...] = ()
     renamed: dict[str, str] = field(default_factory=dict)
-    """Old top-level names -> new ones."""
+    """Old top-level name -> new name."""
     _ids: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:

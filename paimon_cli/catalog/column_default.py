@@ -1,4 +1,4 @@
-"""Default values of columns as schemas keep them: a text, cast to the column's type (Java DefaultValueUtils)."""
+"""Default values of columns, which schemas store as text that is cast to the column's type (Java DefaultValueUtils)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from paimon_cli.errors import PaimonError, UsageError
 
 
 def check_default(name: str, t: DataType, default: str | None) -> None:
-    """UsageError for a text that is no value of the type."""
+    """`UsageError` for a text that is no value of the type."""
     if default is None:
         return
-    from paimon_cli.casts.column_cast import default_column  # loads Arrow, which most of `create` does without
+    from paimon_cli.casts.column_cast import default_column  # loads Arrow, which most of `create` does not need
 
     try:
         default_column(default, t)

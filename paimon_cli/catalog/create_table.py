@@ -1,4 +1,4 @@
-"""Create a table: check the definition, publish schema 0 if nobody did before."""
+"""Creates a table: checks the definition, then publishes schema 0 if there is none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ PLAIN_PRECISION = 6
 
 @dataclass(frozen=True)
 class CreatedTable:
-    """`created` is False when the table was there already and that was allowed; `warnings`: what is odd about its options."""
+    """The result of a creation. `created` is False if the table existed and that was allowed; `warnings` are about its
+    options.
+    """
 
     schema: TableSchema
     created: bool
@@ -36,7 +38,7 @@ class CreatedTable:
 def create_table(location: TableLocation, definition: TableDefinition, clock: Clock | None = None) -> CreatedTable:
     """Write `schema/schema-0` of a new table.
 
-    UsageError when the definition is nonsense or the table exists, NotSupported for a table that `write` would not take.
+    `UsageError` if the definition is invalid or the table exists, `NotSupported` for a table that `write` would not accept.
     """
     definition = with_key_options(definition)
     refuse_secrets(definition.options)
@@ -71,7 +73,7 @@ def create_table(location: TableLocation, definition: TableDefinition, clock: Cl
 
 
 def _refuse_unwritable(name: str, schema: TableSchema) -> None:
-    """A table that nothing here could fill would only be found out by the first `write`."""
+    """Refuse a table that could be created but not written."""
     limits = writing_limits(schema)
     if not limits:
         return
@@ -84,14 +86,14 @@ def _refuse_unwritable(name: str, schema: TableSchema) -> None:
 
 
 def writing_limits(schema: TableSchema) -> list[str]:
-    """What this version cannot do with such a table, in words; the table itself is valid for other engines."""
+    """What paimon-cli cannot do with such a table, as text; the table itself is valid for other engines."""
     mode = TableMode.of(schema, TableOptions(schema.options))
     engine = engine_limit(schema) if mode.has_keys else None
     return [*mode.limits(WRITE), *([engine] if engine else []), *_limits_of_files(schema)]
 
 
 def _limits_of_files(schema: TableSchema) -> list[str]:
-    """What its data files could not hold."""
+    """What its data files could not hold, as text."""
     options = TableOptions(schema.options)
     formats = {options.file_format.lower(), *(text.lower() for text in options.file_format_per_level.values())}
     codecs = {options.file_compression, *options.file_compression_per_level.values()}
@@ -99,7 +101,7 @@ def _limits_of_files(schema: TableSchema) -> list[str]:
     indexes = [key for key in schema.options if key.startswith("file-index.")]
     if formats == {"parquet"} and codecs == {"zstd"} and not special and not indexes:
         return []
-    from paimon_cli.bucket.data_file_writer import check_writable  # loads Arrow, which most tables are created without
+    from paimon_cli.bucket.data_file_writer import check_writable  # loads Arrow, which most new tables do not need
 
     try:
         check_writable(schema, options)
@@ -109,7 +111,7 @@ def _limits_of_files(schema: TableSchema) -> list[str]:
 
 
 def _odd_partitions(schema: TableSchema) -> list[DataType]:
-    """Partition columns whose directory names writers do not agree on."""
+    """Partition columns for which writers disagree on directory names."""
     return [t for t in schema.types_of(schema.partition_keys) if t.root in FLOATING_ROOTS | BINARY_ROOTS]
 
 

@@ -1,4 +1,6 @@
-"""One CREATE TABLE statement, as Flink SQL, Spark SQL and Paimon's documentation spell it, read into a `TableDefinition`."""
+"""Parses one CREATE TABLE statement, in the syntax of Flink SQL, Spark SQL or Paimon's documentation, into a
+`TableDefinition`.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ OPTION_CLAUSES = ("WITH", "TBLPROPERTIES", "OPTIONS")
 
 
 def parse_create_table(sql: str, what: str) -> TableDefinition:
-    """The table that the statement declares; its name is left out of account, the command says where the table goes.
+    """The table that the statement declares. The name in the statement is ignored: the command says where the table goes.
 
-    UsageError with line and column on other statements; NotSupported on computed columns, watermarks and CREATE TABLE AS.
+    `UsageError` with line and column for other statements; `NotSupported` for computed columns, watermarks and CREATE TABLE AS.
     """
     tokens = SqlTokens(sql, what)
     tokens.expect("CREATE")
@@ -32,7 +34,7 @@ def parse_create_table(sql: str, what: str) -> TableDefinition:
 
 
 def definition_of(columns: list[SqlColumn], what: str) -> TableDefinition:
-    """Columns as `-C` or a statement lists them; a key declared behind a column is the primary key."""
+    """The definition from columns of `-C` or of a statement; a column declared PRIMARY KEY becomes the primary key."""
     keys = tuple(column.field.name for column in columns if column.is_key)
     if len(keys) > 1:
         raise UsageError(
@@ -117,7 +119,7 @@ def _read_options(tokens: SqlTokens) -> dict[str, str]:
 
 
 def _read_option_key(tokens: SqlTokens) -> str:
-    """`'bucket-key'` or, as Spark allows, words joined by dots."""
+    """Read an option key: `'bucket-key'` or, as Spark allows, words joined by dots."""
     if tokens.peek.kind == STRING:
         return tokens.string("an option")
     key = tokens.name("an option in single quotes")

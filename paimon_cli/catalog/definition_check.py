@@ -17,7 +17,7 @@ from paimon_cli.options.table_options import MODULO, TableOptions
 
 
 def check_engine(definition: TableDefinition) -> None:
-    """UsageError for what no engine could merge by. What only this version lacks is said by `engine_limit`."""
+    """`UsageError` for options that no engine could merge by. `engine_limit` reports what only paimon-cli lacks."""
     _check_record_expiry(definition)
     _check_row_kind(definition)
     _check_group_order(definition)
@@ -27,7 +27,7 @@ def check_engine(definition: TableDefinition) -> None:
 
 
 def engine_limit(schema: TableSchema) -> str | None:
-    """What this version cannot merge in such a table; None when it can."""
+    """What paimon-cli cannot merge in such a table; None if it can."""
     try:
         merge_engine(schema, TableOptions(schema.options))
     except NotSupported as limit:
@@ -56,7 +56,7 @@ def _check_row_kind(definition: TableDefinition) -> None:
 
 
 def _check_group_order(definition: TableDefinition) -> None:
-    """Which of two groups such a column follows depends in Java on the order of a hash map."""
+    """Refuse a column in two groups: in Java, the group that it follows depends on the order of a hash map."""
     groups = TableOptions(definition.options).sequence_groups
     for key, (fields, _) in sorted(groups.items()):
         other = next((k for k, (_, columns) in groups.items() if k != key and not set(fields).isdisjoint(columns)), None)
@@ -81,7 +81,7 @@ FIELD_OPTION_ARITY = 3
 
 
 def check_definition(definition: TableDefinition) -> None:
-    """UsageError naming the first rule that the definition breaks."""
+    """Check every rule; `UsageError` names the first one that the definition breaks."""
     for check in CHECKS:
         check(definition)
 

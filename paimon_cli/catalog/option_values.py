@@ -1,4 +1,4 @@
-"""Checks of options: values that no reader could use, unknown keys, secrets, and changes that Paimon refuses."""
+"""Checks of options: invalid values, unknown keys, secrets, and changes that Paimon refuses."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from paimon_cli.storage.catalog_options import is_catalog_option, names_secret
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
 FREE_TEXTS = frozenset({"parquet.enable.dictionary"})
-"""Paimon calls it a number, and hands it to Parquet's writer, which takes true or false."""
+"""Paimon calls it a number, but passes it to Parquet's writer, which takes true or false."""
 NEARLY, FARTHER = 0.85, 0.6
-"""Likeness of a misspelled key to the one that was meant; engines keep keys of their own in tables, which are none of ours."""
+"""Similarity of a misspelled key to the key that was meant. Engines store keys of their own in tables; these are ignored."""
 
 _READER_OF_TYPE: dict[str, Callable[[str], Any]] = {
     "Boolean": read.boolean,
@@ -30,7 +30,7 @@ _READER_OF_TYPE: dict[str, Callable[[str], Any]] = {
 
 
 def check_option_values(options: Mapping[str, str]) -> None:
-    """UsageError with key, value and what is allowed."""
+    """`UsageError` with key, value and the values allowed."""
     for key, text in options.items():
         known = None if key in FREE_TEXTS else find_option(key)
         if known is not None and known.choices:
@@ -46,7 +46,9 @@ def check_option_values(options: Mapping[str, str]) -> None:
 
 
 def odd_options(options: Mapping[str, str]) -> list[str]:
-    """One sentence for each option that Paimon does not know, that this version honours in part, or that is none of a table."""
+    """One sentence for each option that Paimon does not know, that paimon-cli honours in part, or that does not belong to a
+    table.
+    """
     return [sentence for key, value in options.items() if (sentence := _oddity(key, value)) is not None]
 
 
@@ -61,7 +63,7 @@ def _oddity(key: str, value: str) -> str | None:
 
 
 def refuse_unknown(options: Mapping[str, str]) -> None:
-    """UsageError for the first key that Paimon does not know."""
+    """`UsageError` for the first key that Paimon does not know."""
     for key in options:
         if find_option(key) is None:
             near = nearest_key(key, FARTHER)
@@ -70,13 +72,13 @@ def refuse_unknown(options: Mapping[str, str]) -> None:
 
 
 def is_secret(key: str) -> bool:
-    """Whether an option of this name holds a secret; of those that Paimon keeps in tables none does."""
+    """Whether an option of this name holds a secret. None of the options that Paimon stores in tables does."""
     known = find_option(key)
     return (known is None or known.group == OF_CATALOG) and names_secret(key)
 
 
 def refuse_secrets(options: Mapping[str, str]) -> None:
-    """UsageError for what would be stored in the schema, and shown to everyone who may read the table."""
+    """`UsageError` for secrets, because they would be stored in the schema and shown to every reader of the table."""
     for key in options:
         if is_catalog_option(key) or is_secret(key):
             raise UsageError(
@@ -88,7 +90,7 @@ def refuse_secrets(options: Mapping[str, str]) -> None:
 
 
 def idle_levels(options: Mapping[str, str]) -> list[str]:
-    """One sentence for each level that has a setting and no file ever: Paimon takes any number."""
+    """One sentence for each level that has a setting but never a file: Paimon accepts any number."""
     typed = TableOptions(options)
     settings = {
         "file.format.per.level": typed.file_format_per_level,
@@ -101,7 +103,7 @@ def idle_levels(options: Mapping[str, str]) -> list[str]:
 
 
 def _read_typed_values(options: TableOptions) -> None:
-    """Every typed property once: each raises on a value that it cannot take."""
+    """Read every typed property once: each raises for an invalid value."""
     for name, attribute in vars(TableOptions).items():
         if isinstance(attribute, (TypedOption, property)):
             getattr(options, name)
@@ -112,7 +114,7 @@ NEVER = {"type": "the kind of a table never changes", "path": "to move a table, 
 
 
 def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots: bool) -> dict[str, str]:
-    """UsageError for what may not change; some rules hold only once there is data."""
+    """The options with one changed. `UsageError` for an option that may not change; some rules apply only once there is data."""
     old = options.get(key)
     if old == value:
         return dict(options)
@@ -129,7 +131,7 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
 
 
 def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], has_snapshots: bool) -> None:
-    """UsageError where `given`, for one call that commits, would go against what the files of the table were made by."""
+    """`UsageError` if `given`, the options of one call that commits, would contradict how the files of the table were written."""
     for key, value in given.items():
         known = find_option(key)
         if known is not None and options.get(key, known.default) != value:
@@ -141,7 +143,7 @@ def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], 
 
 
 def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) -> dict[str, str]:
-    """UsageError for a key that is not set, or may not go."""
+    """The options without one. `UsageError` for a key that is not set, or that cannot be removed."""
     if key not in options:
         raise UsageError(f"option {key} is not set", hint="`options ls` lists the options that are set", option=key)
     _refuse_never(key)
@@ -166,7 +168,7 @@ def _refuse_immutable(key: str) -> None:
 
 
 def _check_bucket(old: int, value: str) -> None:
-    """Texts that are no numbers are refused with all other values later."""
+    """Check the new bucket number. Texts that are no numbers are refused with all other values later."""
     if old == -1 or value.strip() == "-1":
         raise UsageError(
             f"bucket cannot change from {old} to {value}",

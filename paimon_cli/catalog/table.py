@@ -1,4 +1,4 @@
-"""One table as it was found in its catalog. Metadata is reached without Arrow; what needs it goes through `context`."""
+"""A table as the command line sees it. Metadata is read without the engine; `context` is the engine's view."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LATEST, EARLIEST = "latest", "earliest"
 class CatalogTable(TableHistory):
     """`name` is what the user wrote, `url` the root in normal form, `options` what overrides the table's own in this call.
 
-    `store_options`: what reaches other files of the same stores.
+    `store_options`: options for other files of the same stores.
     """
 
     name: str
@@ -43,7 +43,7 @@ class CatalogTable(TableHistory):
 
     @classmethod
     def open(cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None) -> CatalogTable:
-        """NotFound when there is no table, or no such branch of it."""
+        """Open a table. `NotFound` if there is no table, or no such branch of it."""
         table = cls._at(location, options, trace)
         if table.schemas.ids():
             return table
@@ -60,7 +60,7 @@ class CatalogTable(TableHistory):
     def open_damaged(
         cls, location: TableLocation, options: Mapping[str, str] | None = None, trace: Trace | None = None
     ) -> CatalogTable:
-        """The same for whoever looks for damage: schemas may be unreadable, or missing where there are snapshots."""
+        """Open a table that may be damaged: schemas may be unreadable, or missing although there are snapshots."""
         try:
             return cls.open(location, options, trace)
         except (DamagedFile, NotFound):
@@ -77,21 +77,23 @@ class CatalogTable(TableHistory):
         return cls(location.name, root, storage, given, view, files, location.branch, trace or NoTrace())
 
     def check_commits(self) -> str | None:
-        """Before work that ends in a commit: `Refused` where none is safe; the warning if one is to be made all the same."""
+        """Check before work that ends in a commit. `Refused` if no commit is safe; returns a warning if unsafe commits are
+        allowed.
+        """
         from paimon_cli.storage.guarded_storage import check_commits
 
         return check_commits(self.storage)
 
     @cached_property
     def context(self) -> TableContext:
-        """What reads, writes and decoded statistics need. NotSupported when the table uses what this version cannot honour."""
-        from paimon_cli.history.table_context import TableContext  # brings Arrow, which plain metadata does without
+        """The engine's view of the table. `NotSupported` if the table uses what paimon-cli cannot honour."""
+        from paimon_cli.history.table_context import TableContext  # loads Arrow, which plain metadata does not need
 
         return TableContext.open(self.url, self.options, storage=self.storage, branch=self.branch, trace=self.trace)
 
     @cached_property
     def readable_context(self) -> TableContext | None:
-        """The same at the newest schema that can be read; None if there is none."""
+        """The engine's view at the newest readable schema; None if there is none."""
         from paimon_cli.history.table_context import TableContext
 
         schema = self.schemas.newest_readable()
@@ -102,11 +104,11 @@ class CatalogTable(TableHistory):
         )
 
     def snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
-        """The snapshot of that id (NotFound if there is none), or the latest; None when nothing was ever committed."""
+        """The snapshot of this id (`NotFound` if there is none), or the latest; None if nothing was ever committed."""
         return self.snapshots.latest() if snapshot_id is None else self.snapshots.get(snapshot_id)
 
     def named_snapshot(self, name: str) -> Snapshot:
-        """`latest`, `earliest` or an id in digits; NotFound when it does not exist."""
+        """The snapshot named by `latest`, `earliest` or an id in digits; `NotFound` if it does not exist."""
         snapshot_id = _number(name)
         if name in (LATEST, EARLIEST):
             snapshot_id = self.snapshots.latest_id() if name == LATEST else self.snapshots.earliest_id()
@@ -116,7 +118,7 @@ class CatalogTable(TableHistory):
         return self.snapshots.get(snapshot_id)
 
     def named_schema(self, name: str) -> TableSchema:
-        """`latest` or an id in digits; NotFound when it does not exist."""
+        """The schema named by `latest` or an id in digits; `NotFound` if it does not exist."""
         number = _number(name)
         if number is not None:
             return self.schemas.get(number)
@@ -130,7 +132,7 @@ class CatalogTable(TableHistory):
 
 
 def _with_what_is_there(missing: NotFound, table: CatalogTable) -> NotFound:
-    """The same error with what lies in the directory instead, if that is known."""
+    """The error with what lies in the directory instead, if that is known."""
     known = what_lies_at(table.storage, table.url)
     return missing if known is None else NotFound(missing.what, known, "give the path of a Paimon table", **missing.details)
 

@@ -1,4 +1,4 @@
-"""What `create` was asked for: columns, keys and options, and how they become schema 0.
+"""The definition of a new table: columns, keys and options, and the schema 0 made from them.
 
 A definition can also come from Paimon's schema JSON. Field ids follow Java's order (Java Schema.Builder, ReassignFieldId).
 """
@@ -20,21 +20,21 @@ Fields = tuple[DataField, ...]
 
 
 def numbered(fields: Fields) -> tuple[Fields, int]:
-    """The fields with ids of their own, whatever ids they came with, and the highest id (-1 without fields)."""
+    """The fields with new ids, whatever ids they had, and the highest id (-1 without fields)."""
     ids = count()
     columns = tuple(replace(column, id=next(ids), type=_numbered_type(column.type, ids)) for column in fields)
     return columns, next(ids) - 1
 
 
 def numbered_field(field: DataField, highest_id: int) -> tuple[DataField, int]:
-    """A new column with ids behind the highest one so far, and the highest then."""
+    """A new column with ids above the highest one so far, and the new highest id."""
     ids = count(highest_id + 1)
     numbered_one = replace(field, id=next(ids), type=_numbered_type(field.type, ids))
     return numbered_one, next(ids) - 1
 
 
 def _numbered_inside(field: DataField, ids: Iterator[int]) -> DataField:
-    """Fields of a ROW get their id behind the fields inside them; columns of the table before."""
+    """Number the fields inside a type. Fields of a ROW are numbered after the fields inside them; columns of the table before."""
     data_type = _numbered_type(field.type, ids)
     return replace(field, id=next(ids), type=data_type)
 
@@ -48,7 +48,9 @@ def _numbered_type(data_type: DataType, ids: Iterator[int]) -> DataType:
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """Columns in order, with ids that mean nothing yet; `declared_null`: columns declared explicitly as `NULL`."""
+    """The definition of a table: columns in order, with ids that mean nothing yet; `declared_null`: columns declared as
+    `NULL`.
+    """
 
     fields: tuple[DataField, ...]
     primary_keys: tuple[str, ...] = ()
@@ -75,12 +77,14 @@ class TableDefinition:
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """'a, b' -> ('a', 'b'); empty text -> ()."""
+    """Split names at commas: 'a, b' -> ('a', 'b'); empty text -> ()."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def with_key_options(definition: TableDefinition) -> TableDefinition:
-    """The options `primary-key` and `partition` moved into the key lists; UsageError when both forms are given."""
+    """The definition with the options `primary-key` and `partition` moved into the key lists; `UsageError` if both forms are
+    given.
+    """
     options = dict(definition.options)
     primary_keys = _key_list(definition.primary_keys, options.pop("primary-key", None), "primary-key")
     partition_keys = _key_list(definition.partition_keys, options.pop("partition", None), "partition")
@@ -98,7 +102,8 @@ def _key_list(clause: tuple[str, ...], option: str | None, name: str) -> tuple[s
 def to_schema(definition: TableDefinition, now_millis: int) -> TableSchema:
     """Schema 0: ids numbered depth first from 0, key columns NOT NULL, `bucket` and `file.format` spelled out.
 
-    Version-3 readers know the defaults, older ones assume others: hence the two explicit options (FORMAT.md, section 2.1).
+    Readers of format version 3 know the defaults, older ones assume others, hence the two explicit options (FORMAT.md, section
+    2.1).
     """
     fields, highest_id = numbered(tuple(_key_field(f) if f.name in definition.primary_keys else f for f in definition.fields))
     return TableSchema(
@@ -118,7 +123,9 @@ def _key_field(column: DataField) -> DataField:
 
 
 def parse_schema_document(text: str, what: str) -> TableDefinition:
-    """A schema file, or the same without bookkeeping. Ids may be missing, key columns may lack NOT NULL: creation gives them."""
+    """Parse a schema file, with or without its bookkeeping. Missing ids and NOT NULL of key columns are filled in by the
+    creation.
+    """
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""Lists databases and tables of a warehouse, of a database, or below any directory (FORMAT.md, section 14.1)."""
+"""Lists databases and tables of a warehouse, of a database, or in any directory (FORMAT.md, section 14.1)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 
 DATABASE_SUFFIX = ".db"
 OPENED_AT_ONCE = 16
-"""Tables that are opened side by side: on an object store each takes a few slow requests."""
+"""Number of tables opened at a time: on an object store each takes a few slow requests."""
 
 
 @dataclass(frozen=True)
 class DatabaseRow:
-    """One database of a warehouse; `path`: its directory."""
+    """One database of a warehouse; `path` is its directory."""
 
     database: str
     tables: int
@@ -30,7 +30,7 @@ class DatabaseRow:
 
 @dataclass(frozen=True)
 class TableRow:
-    """One table at its latest snapshot; `records` are those of its files, before merging. `problem`: why it cannot be opened.
+    """One table at its latest snapshot; `records` are counted before merging. `problem`: why it cannot be opened.
 
     `time` is that of the latest commit, in epoch millis.
     """
@@ -51,7 +51,7 @@ class TableRow:
 def tables_of_database(
     database: str, warehouse: str | None = None, options: Mapping[str, str] | None = None
 ) -> list[TableLocation]:
-    """All tables of WAREHOUSE/database.db by name: its directories that hold a schema. NotFound when there is none."""
+    """All tables of WAREHOUSE/database.db by name: the directories in it that hold a schema. `NotFound` if there are none."""
     found = find_warehouse(warehouse, options=options)
     storage, root = storage_for_url(found.database_url(database), found.storage_options)
     tables = list(_tables_in(storage, root, f"{database}.", found))
@@ -63,7 +63,7 @@ def tables_of_database(
 
 
 def tables_of_warehouse(warehouse: Warehouse) -> list[TableLocation]:
-    """All tables of all databases, named `db.table`; NotFound when the warehouse is not there."""
+    """All tables of all databases, named `db.table`; `NotFound` if the warehouse does not exist."""
     storage, root = _opened(warehouse)
     return [
         table
@@ -73,7 +73,7 @@ def tables_of_warehouse(warehouse: Warehouse) -> list[TableLocation]:
 
 
 def tables_below(directory: str, options: Mapping[str, str] | None = None) -> list[TableLocation]:
-    """The tables in a directory and in the databases in it, named by their paths; NotFound when it is not there."""
+    """The tables in a directory and in the databases in it, named by their paths; `NotFound` if it does not exist."""
     place = find_warehouse(directory, options=options)
     storage, root = _opened(place)
     prefix = f"{directory.rstrip('/')}/"
@@ -84,7 +84,7 @@ def tables_below(directory: str, options: Mapping[str, str] | None = None) -> li
 
 
 def database_rows(warehouse: Warehouse) -> list[DatabaseRow]:
-    """By name; a database without tables counts."""
+    """The databases by name, also those without tables."""
     storage, root = _opened(warehouse)
     rows = []
     for entry in _databases(storage, root):
@@ -94,7 +94,7 @@ def database_rows(warehouse: Warehouse) -> list[DatabaseRow]:
 
 
 def table_rows(locations: Iterable[TableLocation]) -> list[TableRow]:
-    """What each table is and how much it holds; one that cannot be opened is listed with its problem."""
+    """A row for each table; a table that cannot be opened is listed with its problem."""
     with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
         return list(pool.map(_table_row, locations))
 
@@ -132,7 +132,7 @@ def _databases(storage: Storage, root: str) -> Iterator[FileStatus]:
 
 
 def _tables_in(storage: Storage, root: str, prefix: str, place: Warehouse) -> Iterator[TableLocation]:
-    """The directories of `root` that hold a schema, each named `prefix` and its own name."""
+    """The directories in `root` that hold a schema, named by `prefix` and their own name."""
     for name in sorted(entry.name for entry in storage.list_directory(root) if entry.is_directory):
         if SchemaHistory(storage, TableLayout(f"{root}/{name}")).ids():
             yield TableLocation(f"{root}/{name}", f"{prefix}{name}", False, place.storage_options)

@@ -19,7 +19,7 @@ from paimon_cli.storage.storage_for_url import storage_for_url
 CATALOG_FILE = "paimon.yaml"
 WAREHOUSE_VARIABLE = "PAIMON_WAREHOUSE"
 SETTINGS_PREFIX = "engine."
-"""Keys of `paimon.yaml` that are settings of ours, not options of the catalog."""
+"""Keys of `paimon.yaml` that are settings of paimon-cli, not options of the catalog."""
 READ_OPTIMIZED_SUFFIX = "ro"
 BRANCH_MARK = "branch_"
 
@@ -46,7 +46,7 @@ class Warehouse:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def root_url(self, sought: str = "tables") -> str:
-        """Its URL; UsageError that names what is `sought` if no warehouse was given."""
+        """The URL of the root; `UsageError` that names what is `sought` if no warehouse was given."""
         if self.url is None:
             raise UsageError(
                 f"no warehouse to look for {sought} in",
@@ -61,10 +61,10 @@ class Warehouse:
 
 @dataclass(frozen=True)
 class TableLocation:
-    """`url` as the storage takes it, `name` as the user wrote it (without secrets), for messages and output.
+    """The location of a table: `url` as the storage takes it, `name` as the user wrote it, without secrets.
 
-    `name` has `$branch_NAME` of any branch but main, also if the branch was named apart from the table.
-    `allow_unsafe_commit`: commit even where the storage cannot keep two commits at once apart.
+    `name` ends in `$branch_NAME` for any branch but main, even if the branch was given separately. `allow_unsafe_commit`: commit
+    even if the storage cannot keep concurrent commits apart.
     """
 
     url: str
@@ -75,11 +75,11 @@ class TableLocation:
     branch: str = MAIN_BRANCH
 
     def at_branch(self, branch: str) -> TableLocation:
-        """The same table at a branch; this one must be at main."""
+        """The location of a branch of this table, which must be at main."""
         return replace(self, branch=branch, name=f"{self.name}${BRANCH_MARK}{branch}")
 
     def open_storage(self) -> tuple[Storage, str]:
-        """The storage and the root of the table in normal form."""
+        """The storage, and the normalised root of the table."""
         return storage_for_url(self.url, self.storage_options, self.allow_unsafe_commit, confined=True)
 
 
@@ -91,8 +91,8 @@ def find_warehouse(
 ) -> Warehouse:
     """The warehouse of `--warehouse`, else of the environment, else of `paimon.yaml` in `directory`.
 
-    The other keys of the file are catalog options, wherever the warehouse was named; `options` (of `--option`) override them.
-    A jdbc catalog has the layout of a filesystem catalog, and a commit lock. UsageError on a file that is not a flat mapping.
+    The other keys of the file are catalog options, wherever the warehouse was named; `options` (of `--option`) override them. A
+    jdbc catalog has the layout of a filesystem catalog, and a commit lock. `UsageError` for a file that is not a flat mapping.
     """
     variables = os.environ if environment is None else environment
     listed = _catalog_file(os.path.join(directory, CATALOG_FILE))
@@ -111,17 +111,17 @@ def find_warehouse(
 
 
 def catalog_setting(key: str, directory: str = ".") -> str | None:
-    """The value of one of our own settings in `paimon.yaml`; None if it is not there."""
+    """The value of a setting of paimon-cli in `paimon.yaml`; None if it is not set."""
     return _catalog_file(os.path.join(directory, CATALOG_FILE)).get(key)
 
 
 def locate_table(
     table: str, warehouse: str | None = None, options: Mapping[str, str] | None = None, branch: str | None = None
 ) -> TableLocation:
-    """The directory of TABLE: a path or URL as it stands, `db.table` as WAREHOUSE/db.db/table. `options`: of the catalog.
+    """Locate TABLE: a path or URL as it is, `db.table` as WAREHOUSE/db.db/table. `options` are those of the catalog.
 
-    `$branch_b` names a branch, as `branch` does (UsageError if they differ), `$ro` asks for the read-optimised view,
-    `$branch_b$ro` for both; other system tables are refused with the command that shows the same.
+    `$branch_b` names a branch, as `branch` does (`UsageError` if they differ), `$ro` selects the read-optimised view,
+    `$branch_b$ro` both; other system tables are refused with the command that shows the same data.
     """
     plain, named, suffix = _split_suffixes(table)
     branch = _one_branch(table, named, branch)
@@ -155,7 +155,9 @@ def _one_branch(table: str, in_name: str | None, given: str | None) -> str:
 
 
 def _is_path(table: str, warehouse: Warehouse) -> bool:
-    """Whatever cannot be `db.table`; and a directory with a dot in its name when there is no warehouse."""
+    """Whether the text is a path: anything that cannot be `db.table`, and a directory with a dot in its name if there is no
+    warehouse.
+    """
     if "/" in table or "." not in table or table in (".", ".."):
         return True
     return warehouse.url is None and os.path.isdir(table)

@@ -1,4 +1,4 @@
-"""What lies in a directory that is no table of ours, or is to become one: other formats, databases, files, a table around it."""
+"""Checks of a directory that is not a table, or is to become one: other formats, databases, files, an enclosing table."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.storage import FileStatus, Storage, ancestors, first_entries
 
 LOOK = 100
-"""Entries of a directory that are looked at; one is enough to refuse it."""
+"""Directory entries examined; one is enough to refuse the directory."""
 NAMED = 5
-"""Entries that a message names."""
+"""Directory entries that a message names."""
 DATABASE_SUFFIX = ".db"
 
 
 def check_site(storage: Storage, root: str) -> list[str]:
-    """Before a table is made at `root`: `UsageError` if anything is there, or if a table lies around it.
+    """Check `root` before a table is created there: `UsageError` if anything is there, or if `root` lies inside a table.
 
-    The warnings are about directories above that could not be looked at.
+    The warnings are about directories above that could not be examined.
     """
     found = _foreign(storage, root)
     if found:
@@ -33,7 +33,7 @@ def check_site(storage: Storage, root: str) -> list[str]:
 
 
 def check_output_place(storage: Storage, path: str) -> None:
-    """Before rows are written to `path`: `UsageError` inside a table, whose own files they could replace."""
+    """Check `path` before rows are written to it: `UsageError` inside a table, whose files they could replace."""
     for directory in ancestors(path):
         with contextlib.suppress(StorageUnavailable):
             if is_table(storage, directory):
@@ -45,20 +45,20 @@ def check_output_place(storage: Storage, path: str) -> None:
 
 
 def what_lies_at(storage: Storage, root: str) -> str | None:
-    """`it is a Delta Lake table (_delta_log)`: for whoever looked for a table of ours; None for anything unknown."""
+    """What lies at a path instead of a table, such as `it is a Delta Lake table (_delta_log)`; None for anything unknown."""
     if _is_file(storage, root):
         return "it is a file"
     return _known_as(storage, root, first_entries(storage, root, LOOK))
 
 
 def is_table(storage: Storage, directory: str) -> bool:
-    """Whether a schema of Paimon is there."""
+    """Whether the directory holds a Paimon schema."""
     entries = first_entries(storage, TableLayout(directory).schema_directory, LOOK)
     return any(parse_numbered(SCHEMA_PREFIX, entry.name) is not None for entry in entries)
 
 
 def _foreign(storage: Storage, root: str) -> list[FileStatus]:
-    """All but what an earlier attempt to create the table may have left behind: probes, a `schema/` without a schema."""
+    """Entries other than what an earlier attempt to create the table may have left: probes, and a `schema/` without a schema."""
     entries = [entry for entry in first_entries(storage, root, LOOK) if not entry.name.startswith(PROBE_PREFIX)]
     schema_directory = TableLayout(root).schema_directory
     if [entry.path for entry in entries] != [schema_directory]:
@@ -105,7 +105,7 @@ def _is_file(storage: Storage, path: str) -> bool:
     try:
         with storage.open_input(path):
             return True
-    except (FileNotFoundError, DamagedFile, StorageUnavailable):  # nothing, or a directory, in the words of its store
+    except (FileNotFoundError, DamagedFile, StorageUnavailable):  # nothing, or a directory that the store reports as an error
         return False
 
 

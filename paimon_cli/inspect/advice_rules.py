@@ -1,7 +1,7 @@
 """Rules of `advise`: what a table's own history says about its buckets, small files, options and compaction.
 
-Each topic is always answered, with figures: what is as it should be is told as `ok`. What `doctor` finds on the same topics is
-said here, too, by the same rules.
+Every topic gets an answer with figures: what is as it should be is reported as `ok`. Findings of `doctor` on the same topics are
+included, from the same rules.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ BUCKETS, SMALL_FILES, OPTIONS, COMPACTION = "buckets", "small-files", "options",
 TOPICS = (BUCKETS, SMALL_FILES, OPTIONS, COMPACTION)
 OK, ADVICE = "ok", "advice"
 SMALLEST_BUCKET, BIGGEST_BUCKET, GOOD_BUCKET = 200 * MB, 1024 * MB, 512 * MB
-"""Paimon's guidance for the bytes of one bucket, and the size that a suggestion aims at."""
+"""Paimon's recommended range for the bytes of a bucket, and the size that a suggestion aims at."""
 LEAST_COMMITS = 10
-"""The commits that a history needs to say anything about compaction."""
+"""Number of commits from which a history says something about compaction."""
 WORTH_IT = 0.8
 """An option is suggested only if it saves at least a fifth of what it affects."""
 DAY_MILLIS = 86_400_000
@@ -45,7 +45,9 @@ Figure = int | float | str
 
 @dataclass(frozen=True)
 class Advice:
-    """`figures`: the evidence. `command`: what to run, '' where nothing needs to be done or only the user can know."""
+    """One piece of advice. `figures`: the evidence. `command`: what to run, '' if nothing is to be done or only the user can
+    know.
+    """
 
     topic: str
     severity: str
@@ -57,13 +59,13 @@ class Advice:
 
 
 class Case(Patient):
-    """What the rules look at, read once; `on_scenario` is told of the simulation's progress."""
+    """What the rules examine, read once; `on_scenario` is called with the simulation's progress."""
 
     on_scenario: Callable[[int, int], OnCommit] | None = None
 
     @cached_property
     def writes(self) -> list[Snapshot]:
-        """Of the recent commits those that brought rows, the newest first."""
+        """The recent commits that added rows, the newest first."""
         return [snapshot for snapshot in self.recent if snapshot.commit_kind in (APPEND, OVERWRITE)]
 
     @cached_property
@@ -75,12 +77,14 @@ class Case(Patient):
 
     @cached_property
     def good_bucket_count(self) -> int:
-        """Buckets that would give the biggest partition a good size of each."""
+        """The number of buckets that would give the biggest partition buckets of a good size."""
         return max(1, math.ceil(max(self.partition_sizes.values(), default=0) / GOOD_BUCKET))
 
 
 def bucket_size(case: Case) -> Iterator[Advice]:
-    """Bytes of a bucket against the guidance; the biggest partition decides, since all have the same number of buckets."""
+    """Bytes per bucket compared with the recommendation; the biggest partition decides, because all have the same number of
+    buckets.
+    """
     total = case.context.options.bucket
     if total < 1:
         kinds = {-2: "postponed: compaction chooses them", -1: "dynamic, or absent: their number follows the rows"}
@@ -119,7 +123,7 @@ def bucket_size(case: Case) -> Iterator[Advice]:
 
 
 def small_files(case: Case) -> Iterator[Advice]:
-    """How many files a commit makes, why, and what that comes to in a day."""
+    """How many files a commit writes, why, and how many that makes in a day."""
     files = [file for bucket in case.buckets for file in bucket.files]
     target = case.context.options.target_file_size
     small = [file for file in files if file.file_size < target // 10]
@@ -146,7 +150,7 @@ def small_files(case: Case) -> Iterator[Advice]:
 
 
 def _rhythm(case: Case) -> dict[str, Figure]:
-    """Files, buckets and partitions of a commit on average, and the median time between two."""
+    """Average number of files, buckets and partitions of a commit, and the median time between two commits."""
     added = [[e for e in case.context.manifests.delta_entries(s) if e.kind == ADD] for s in case.writes]
     if not added:
         return {}
@@ -167,7 +171,7 @@ def _rhythm(case: Case) -> dict[str, Figure]:
 
 
 def retention(case: Case) -> Iterator[Advice]:
-    """Snapshots that the options would let go, and nobody has removed."""
+    """Snapshots that the options would let expire, but that are still there."""
     latest = case.recent[0] if case.recent else None
     if latest is None:
         yield Advice(OPTIONS, OK, "retention", "the table has no snapshots", figures={"snapshots": 0})
@@ -193,7 +197,7 @@ def retention(case: Case) -> Iterator[Advice]:
 
 
 def manifests(case: Case) -> Iterator[Advice]:
-    """Many small manifests make every plan slow; they are merged when enough of them lie there, or enough bytes."""
+    """Many small manifests slow down every plan; they are merged once there are enough of them, or enough bytes."""
     if not case.recent:
         return
     metas = case.context.manifests.manifests_of(case.recent[0])
@@ -209,7 +213,7 @@ def manifests(case: Case) -> Iterator[Advice]:
 
 
 def triggers(case: Case) -> Iterator[Advice]:
-    """The table's own commits under other compaction options, one at a time."""
+    """The table's own commits replayed under other compaction options, one at a time."""
     if not case.context.schema.primary_keys:
         yield Advice(COMPACTION, OK, "triggers", "a table without a primary key has no sorted runs to compact")
         return
@@ -237,7 +241,7 @@ def triggers(case: Case) -> Iterator[Advice]:
 
 
 def _better(as_is: ScenarioRow, others: Sequence[ScenarioRow]) -> ScenarioRow | None:
-    """The one that writes least, of those that write clearly less and cost readers and space little; or reads clearly less."""
+    """The best scenario: one that writes clearly less at little cost in reads and space, or else one that reads clearly less."""
 
     def cheaper(row: ScenarioRow) -> bool:
         harmless = row.stalls <= as_is.stalls and row.space_amplification <= max(1.5, as_is.space_amplification * 1.2)
@@ -278,13 +282,13 @@ RULES: Mapping[str, Sequence[Callable[[Case], Iterator[Advice]]]] = {
 
 
 def advise(case: Case, topics: Sequence[str] = TOPICS) -> list[Advice]:
-    """All advice, by topic; within a topic, suggestions precede what is fine."""
+    """All advice, by topic; within a topic, suggestions come first."""
     found = [advice for topic in TOPICS if topic in topics for rule in RULES[topic] for advice in rule(case)]
     return sorted(found, key=lambda advice: (TOPICS.index(advice.topic), advice.severity == OK))
 
 
 def _size(count: int) -> str:
-    """A size in bytes as text, in the units of Paimon's options, powers of 1024."""
+    """A size in bytes as text, in the units of Paimon's options, which are powers of 1024."""
     for unit, name in ((1024 * MB, "GB"), (MB, "MB"), (1024, "kB")):
         if count >= unit:
             amount = count / unit

@@ -1,4 +1,4 @@
-"""Findings as documents that build servers read: JUnit XML and SARIF 2.1.0."""
+"""Findings in formats that build servers read: JUnit XML and SARIF 2.1.0."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JUNIT, SARIF = "junit", "sarif"
 
 
 class Finding(Protocol):
-    """What a check found."""
+    """One finding of a check."""
 
     @property
     def code(self) -> str: ...
@@ -26,12 +26,12 @@ class Finding(Protocol):
 
 
 def document(form: str, table: str, rules: Mapping[str, str], findings: Sequence[Finding], version: str) -> str:
-    """`form`: junit or sarif. `rules`: what must hold, by code: those that were looked at."""
+    """The report as text. `form`: junit or sarif. `rules`: the rules that were checked, by code."""
     return _junit(table, rules, findings) if form == JUNIT else _sarif(rules, findings, version)
 
 
 def _junit(table: str, rules: Mapping[str, str], findings: Sequence[Finding]) -> str:
-    """One test case for each rule; warnings are no failures."""
+    """One test case for each rule; warnings are not failures."""
     by_code: dict[str, list[Finding]] = {}
     for finding in findings:
         by_code.setdefault(finding.code, []).append(finding)
@@ -51,7 +51,7 @@ def _junit(table: str, rules: Mapping[str, str], findings: Sequence[Finding]) ->
 
 
 def _plain(text: str) -> str:
-    """XML has no place for most control characters."""
+    """The text without control characters, most of which XML cannot represent."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

@@ -1,4 +1,4 @@
-"""What a compaction, or a staged commit, would do to each bucket, at which cost, and why others are left alone."""
+"""What a compaction or a staged commit would do to each bucket, at what cost, and why it skips the others."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ LOOK_BACK = 20
 
 @dataclass(frozen=True)
 class DecisionRow:
-    """One bucket. Where nothing is done `output_level` is None and `reason` says why not.
+    """The decision about one bucket. If it is skipped, `output_level` is None and `reason` says why.
 
-    `read_bytes`: of files that are rewritten; `write_bytes`: an estimate (`lsm.merge_estimate`); `upgraded`: files that only
-    change their level; `write_amplification`: bytes written against bytes of level 0 picked, None without any.
+    `read_bytes`: size of the files that are rewritten; `write_bytes`: an estimate (`lsm.merge_estimate`); `upgraded`: files that
+    only change their level; `write_amplification`: bytes written per byte of level 0 picked, None without any.
     """
 
     partition: str
@@ -49,20 +49,20 @@ class DecisionRow:
 
 @dataclass(frozen=True)
 class Guards:
-    """What else may come in a compaction's way: writers that compact, and compactors seen in the last snapshots."""
+    """What could interfere with a compaction: writers that compact, and compactors seen in the last snapshots."""
 
     write_only: bool
     compactors: tuple[str, ...]
 
 
 def decision_rows(context: TableContext, decisions: Iterable[Decision]) -> list[DecisionRow]:
-    """By partition and bucket."""
+    """The decisions by partition and bucket."""
     rows = (_row(context, partition_text(context, decision.partition), decision) for decision in decisions)
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket))
 
 
 def guards(context: TableContext) -> Guards:
-    """Users of COMPACT snapshots among the newest."""
+    """Users of COMPACT snapshots among the newest snapshots."""
     newest = context.snapshots.newest_first(LOOK_BACK)
     users = {snapshot.commit_user for snapshot in newest if snapshot.commit_kind == COMPACT}
     return Guards(context.options.write_only, tuple(sorted(users)))
@@ -103,7 +103,7 @@ def _row(context: TableContext, partition: str, decision: Decision) -> DecisionR
 
 
 def percent_above(total: int, oldest: int) -> int:
-    """Space amplification in percent: bytes above the oldest run against that run's."""
+    """Space amplification in percent: bytes above the oldest run divided by the bytes of that run."""
     return 100 * (total - oldest) // oldest if oldest else 0
 
 
@@ -147,7 +147,7 @@ def _section_bytes(context: TableContext, task: CompactionTask, section: tuple[S
 
 @dataclass(frozen=True)
 class StagedBucket:
-    """One bucket's part. `rows`, `size` (bytes): of the data files to add."""
+    """What a staged commit does to one bucket. `rows`, `size` (bytes): of the data files to add."""
 
     partition: str
     bucket: int
@@ -161,7 +161,7 @@ class StagedBucket:
 
 @dataclass(frozen=True)
 class StagedDetails:
-    """The commit and its sums."""
+    """A staged commit and its totals."""
 
     file: str
     state: str
@@ -179,7 +179,7 @@ class StagedDetails:
 
 
 def staged_details(context: TableContext, file: str, staged: StagedCommit) -> StagedDetails:
-    """Buckets by partition and number."""
+    """The buckets of a staged commit by partition and number."""
     found = (_bucket(context, message) for message in staged.messages)
     buckets = sorted(found, key=lambda bucket: (bucket.partition, bucket.bucket))
     return StagedDetails(

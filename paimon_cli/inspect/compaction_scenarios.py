@@ -1,4 +1,4 @@
-"""A table's own history, or a synthetic workload, under several compaction options or strategies: what each costs."""
+"""What a table's own history, or a synthetic workload, costs under several compaction options or strategies."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ COMPARED: Sequence[tuple[str, str]] = (
     ("compaction.max-size-amplification-percent", "50"),
     ("compaction.max-size-amplification-percent", "800"),
 )
-"""Variants of a comparison, each on its own."""
+"""Variants of a comparison, each tried separately."""
 
 
 @dataclass(frozen=True)
 class ScenarioRow:
-    """One set of options and what came of it; the figures are those of `SimulationResult`."""
+    """A set of options and its result; the figures are those of `SimulationResult`."""
 
     scenario: str
     options: Mapping[str, str]
@@ -71,9 +71,9 @@ def scenarios(
     rounds_every: int,
     on_scenario: Callable[[int, int], OnCommit] | None = None,
 ) -> list[ScenarioRow]:
-    """The options as they are, with what is `changed`, and with each of `COMPARED` on top; each set of options once.
+    """The options as they are, with `changed`, and with each of `COMPARED` on top; each set of options once.
 
-    `on_scenario`: told the number of each and how many there are, gives what is to be told of its commits.
+    `on_scenario` is called with the number of the scenario and their count, and returns the callback for its commits.
     """
     refuse_unknown(changed)
     sets: list[dict[str, str]] = [{}, dict(changed)]
@@ -101,7 +101,9 @@ def _row(
 
 
 def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
-    """The commits left in the table's history, its compactions left out: level 0 of each, onto the oldest snapshot's files."""
+    """The commits in the table's history without its compactions: the level-0 files of each, on top of the oldest snapshot's
+    files.
+    """
     if not context.schema.primary_keys:
         raise UsageError(
             "the table has no primary key", "its files do not form an LSM tree", "describe a workload instead: --workload"
@@ -132,12 +134,12 @@ def history_workload(context: TableContext) -> SimulatedWorkload[RunModel]:
 
 
 def _runs_of(context: TableContext, files: Sequence[DataFileMeta]) -> list[RunModel]:
-    """Oldest first: so they were flushed."""
+    """Sorted runs, oldest first, which is the order in which they were flushed."""
     return [run_model(context, run.files) for run in reversed(sorted_runs(files, context.key_of))]
 
 
 def run_model(context: TableContext, files: Sequence[DataFileMeta]) -> RunModel:
-    """A sorted run by its files, in key order."""
+    """The model of a sorted run with these files, in key order."""
     run = SortedRun(0, tuple(files))
     return RunModel(run.row_count, run.size, context.key_of(files[0].min_key), context.key_of(files[-1].max_key))
 
@@ -147,7 +149,7 @@ def _merged(runs: Sequence[RunModel], buckets: int) -> RunModel:
 
 
 def workload_shape(document: Mapping[str, Any]) -> WorkloadShape:
-    """The shape that a JSON object describes; `UsageError` for unknown names and values out of range."""
+    """The workload that a JSON object describes; `UsageError` for unknown names and values out of range."""
     known = {field.name: type(field.default) for field in fields(WorkloadShape)}
     for name, value in document.items():
         if name not in known:
@@ -169,7 +171,9 @@ HISTORY, RUNS = "history", "runs"
 
 @dataclass(frozen=True)
 class StrategyRow:
-    """What one strategy makes of the commits; `rewritten_bytes`: by its compactions, `most_runs`: a reader ever had to merge."""
+    """The result of one strategy; `rewritten_bytes`: by its compactions, `most_runs`: the most runs that a reader had to
+    merge.
+    """
 
     strategy: str
     write_amplification: float
@@ -182,8 +186,9 @@ class StrategyRow:
 
 @dataclass(frozen=True)
 class LookupCost:
-    """One key in the biggest bucket: `files_read` at most, one a run whose range holds the key; `comparisons` of a binary search
-    in the first and last keys of each run's files, against `keys` without any order."""
+    """The cost of finding one key in the biggest bucket. `files_read` at most: one for each run whose range holds the key.
+    `comparisons`: of a binary search in the first and last keys of each run's files, compared with `keys` without any order.
+    """
 
     partition: str
     bucket: int
@@ -196,10 +201,11 @@ class LookupCost:
 
 @dataclass(frozen=True)
 class LsmExplanation:
-    """`replayed`: the commits of the history, or, where none are left, the runs of today as if each were a commit.
+    """Two strategies compared. `replayed`: the commits of the history or, if none are left, the current runs as if each were a
+    commit.
 
-    `level_1_bytes`, `levels`: the leveled tree's first limit, and how many levels the biggest bucket needs. `next_compaction`:
-    what universal compaction does in the biggest bucket now, `next_rewrites` the bytes that it reads for that.
+    `level_1_bytes`, `levels`: the first limit of the leveled tree, and the number of levels that the biggest bucket needs.
+    `next_compaction`: what universal compaction does in the biggest bucket now, `next_rewrites` the bytes that it reads for that.
     """
 
     snapshot_id: int
@@ -220,7 +226,7 @@ class LsmExplanation:
 
 
 def explain_lsm(context: TableContext, snapshot: Snapshot | None) -> LsmExplanation:
-    """UsageError for tables without a primary key, or without files."""
+    """Compare the strategies. `UsageError` for tables without a primary key or without files."""
     rows = lsm_rows(context, snapshot)
     if snapshot is None or not rows:
         raise UsageError("the table has no files", "there is nothing to explain yet", "write to it first")
@@ -267,7 +273,7 @@ def _workload(context: TableContext, states: Mapping[tuple[str, int], BucketFile
 
 
 def _leveled_rewrite(bucket: LsmRow, trigger: int, level_1: int) -> int:
-    """Level 0 with the share of level 1, once level 0 is full; the newest runs stand for level 0."""
+    """Bytes of level 0 and the overlapping share of level 1, once level 0 is full; the newest runs stand for level 0."""
     level_0 = [run for run in bucket.runs if run.level == 0]
     if len(level_0) < trigger:
         return 0

@@ -1,4 +1,4 @@
-"""Data files of a snapshot, decoded for people: partition, keys and statistics in canonical form."""
+"""Manifests and data files of a snapshot, decoded: partition, keys and statistics in canonical form."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ColumnRange:
 
 @dataclass(frozen=True)
 class FileDetails(FileRow):
-    """A file with its place and column statistics."""
+    """A data file with its partition, bucket and column statistics."""
 
     path: str
     total_buckets: int
@@ -64,7 +64,7 @@ class FileDetails(FileRow):
 
 @dataclass(frozen=True)
 class EntryRow(FileRow):
-    """One line of a manifest."""
+    """One entry of a manifest."""
 
     kind: str
     total_buckets: int
@@ -72,7 +72,7 @@ class EntryRow(FileRow):
 
 @dataclass(frozen=True)
 class FileFilter:
-    """Which files are shown; None means all."""
+    """Selects the files to show; None selects all."""
 
     partition: PartitionSpec | None = None
     buckets: Sequence[int] | None = None
@@ -97,7 +97,7 @@ def file_rows(context: TableContext, snapshot: Snapshot | None, chosen: FileFilt
 
 
 def file_details(context: TableContext, snapshot: Snapshot | None, name: str) -> FileDetails:
-    """One live file by name. NotFound when the snapshot does not hold it."""
+    """One live file by name. `NotFound` if the snapshot does not hold it."""
     live = [] if snapshot is None else context.manifests.live_entries(snapshot)
     entries = [entry for entry in live if entry.file.file_name == name]
     if snapshot is None or not entries:
@@ -114,7 +114,7 @@ def file_details(context: TableContext, snapshot: Snapshot | None, name: str) ->
 
 
 def manifest_entries(context: TableContext, name: str) -> list[EntryRow]:
-    """All lines of one manifest, in its order. NotFound when there is no such file."""
+    """All entries of one manifest, in its order. `NotFound` if there is no such file."""
     if not context.storage.exists(context.layout.manifest(name)):
         raise NotFound(f"no manifest {name}", hint=f"paimon-cli manifests ls {context.layout.argument}")
     kind_names = {ADD: "ADD"}
@@ -125,7 +125,7 @@ def manifest_entries(context: TableContext, name: str) -> list[EntryRow]:
 
 
 def key_values(context: TableContext) -> Callable[[bytes, str], list[Any]]:
-    """Decoder of serialised keys into canonical values; the second argument names the file for a DamagedFile."""
+    """A decoder of serialised keys into canonical values; its second argument names the file for `DamagedFile`."""
     types = context.schema.types_of(context.schema.trimmed_primary_keys)
 
     def decode(key: bytes, file_name: str) -> list[Any]:
@@ -157,7 +157,9 @@ def _columns(context: TableContext, entry: ManifestEntry, vectors: dict[str, int
 
 
 def _vector_cardinalities(context: TableContext, snapshot: Snapshot) -> dict[str, int]:
-    """Deleted positions of each data file that has a deletion vector; files of Java 0.9 do not say how many: left out."""
+    """Number of deleted positions of each data file with a deletion vector; files of Java 0.9 do not record it and are left
+    out.
+    """
     if snapshot.index_manifest is None:
         return {}
     return {
@@ -170,7 +172,7 @@ def _vector_cardinalities(context: TableContext, snapshot: Snapshot) -> dict[str
 
 
 def _column_ranges(context: TableContext, entry: ManifestEntry) -> tuple[ColumnRange, ...]:
-    """Decoded value statistics, by the schema that the file was written with."""
+    """Decoded value statistics, read with the schema that the file was written with."""
     file = entry.file
     schema = context.schemas.get(file.schema_id)
     names = file.value_stats_cols if file.value_stats_cols is not None else file.write_cols or schema.field_names

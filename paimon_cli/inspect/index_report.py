@@ -17,7 +17,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class IndexRow:
-    """One index file. `rows`: hashes of a hash index, vectors of a file of deletion vectors, as the index manifest says."""
+    """One index file. `rows`: the hashes of a hash index, or the vectors of a deletion vector file, by the index manifest."""
 
     partition: str
     bucket: int
@@ -31,9 +31,9 @@ class IndexRow:
 
 @dataclass(frozen=True)
 class VectorRow:
-    """The deletion vector of one data file: `deleted` of its `rows`, kept at bytes `offset` of `index_file`.
+    """The deletion vector of one data file: `deleted` of its `rows`, stored in `index_file` from byte `offset` on.
 
-    `level` and `rows` are None if the data file does not live, so that the vector dangles.
+    `level` and `rows` are None if the data file is not live, so that the vector dangles.
     """
 
     partition: str
@@ -50,7 +50,7 @@ class VectorRow:
 def index_rows(
     context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Sequence[int] | None
 ) -> list[IndexRow]:
-    """By partition, bucket and type."""
+    """Index files by partition, bucket and type."""
     return sorted(
         (_index_row(context, entry) for entry in _entries(context, snapshot, chosen, buckets)),
         key=lambda row: (natural_order(row.partition), row.bucket, row.type, row.file),
@@ -60,7 +60,9 @@ def index_rows(
 def vector_rows(
     context: TableContext, snapshot: Snapshot | None, chosen: PartitionSpec | None, buckets: Sequence[int] | None
 ) -> list[VectorRow]:
-    """By partition, bucket and data file. Index files are read only where their manifest does not count (Java 0.9)."""
+    """Deletion vectors by partition, bucket and data file. Index files are read only if their manifest has no counts (Java
+    0.9).
+    """
     entries = [e for e in _entries(context, snapshot, chosen, buckets) if e.index_file.index_type == DELETION_VECTORS]
     if snapshot is None or not entries:
         return []

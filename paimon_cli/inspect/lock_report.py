@@ -1,4 +1,4 @@
-"""What keeps two commits of a table apart, and who holds the commit lock, where there is one."""
+"""How concurrent commits of a table are kept apart, and who holds the commit lock, if there is one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ MEANING = {
     LOCK: "a writer publishes its snapshot while it holds a row of paimon_distributed_locks",
     UNSAFE: "the storage cannot create a file exclusively, and the catalog has no lock: commits are refused (exit 7)",
 }
-"""How commits are kept apart, and what that means."""
+"""Each mechanism and what it means."""
 
 
 @dataclass(frozen=True)
 class LockRow:
-    """A table, a warehouse (None if it has no name), or a row of the lock table. The fields from `holder` on are None where
-    nobody holds the lock; `holder` also where it left no name, as older Java does. Times by the database's clock."""
+    """A table, a warehouse (None if it has no name), or a row of the lock table. `holder` and the following fields are None if
+    the lock is free; `holder` also if it left no name, as older Java does. Times are by the database's clock.
+    """
 
     table: str | None
     mechanism: str
@@ -43,7 +44,7 @@ class LockRow:
 
 @dataclass(frozen=True)
 class LockReport:
-    """`has_lock_table`: whether the database has one; None without a database."""
+    """Locks. `has_lock_table`: whether the database has a lock table; None without a database."""
 
     mechanism: str
     rows: list[LockRow]
@@ -51,7 +52,7 @@ class LockReport:
 
 
 def table_lock(location: TableLocation, storage: Storage, root: str) -> LockReport:
-    """One row: the table, with the holder of its lock if it has any."""
+    """One row: the table, with the holder of its lock if it is held."""
     settings = lock_settings(location.storage_options)
     if settings is None:
         mechanism = _mechanism(storage)
@@ -63,7 +64,9 @@ def table_lock(location: TableLocation, storage: Storage, root: str) -> LockRepo
 
 
 def warehouse_locks(warehouse: Warehouse) -> LockReport:
-    """The locks that are held now in the catalog's database, other catalogs left out; if none, one row for the warehouse."""
+    """The locks held in the catalog's database, those of other catalogs left out; if there are none, one row for the
+    warehouse.
+    """
     settings = lock_settings(warehouse.storage_options)
     if settings is None:
         if warehouse.url is None:
@@ -79,9 +82,9 @@ def warehouse_locks(warehouse: Warehouse) -> LockReport:
 
 
 def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = False) -> tuple[LockSettings, HeldLock]:
-    """The lock of a table that somebody holds; `Refused` while it is valid, unless that is asked for.
+    """The held lock of a table; `Refused` while it is valid, unless `even_if_valid`.
 
-    UsageError when the table has no lock, NotFound when nobody holds it.
+    `UsageError` if the table has no lock, `NotFound` if the lock is free.
     """
     settings = lock_settings(location.storage_options)
     if settings is None:
@@ -101,14 +104,14 @@ def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = 
 
 
 def break_held_lock(location: TableLocation, settings: LockSettings, lock: HeldLock) -> LockRow:
-    """Remove the lock's row, if it is still that of the same holder; what was removed."""
+    """Remove the row of the lock if its holder is still the same; returns what was removed."""
     if not break_lock(settings, lock):
         raise NotFound(f"nobody holds the lock of {location.name} any more", "it was released or taken over just now")
     return _row(location.name, lock)
 
 
 def _mechanism(storage: Storage) -> str:
-    """Without a lock. Stores that have to be tried are tried."""
+    """The mechanism of a table without a lock. Stores that must be tested are tested."""
     if not isinstance(storage, GuardedStorage):
         return PUT_IF_ABSENT
     try:

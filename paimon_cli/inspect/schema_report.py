@@ -1,4 +1,4 @@
-"""Schemas and options of a table as they are shown."""
+"""Schemas and options of a table, as commands show them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SchemaRow:
 
 @dataclass(frozen=True)
 class FieldRow:
-    """One column; `type` as the schema file spells it, which `create --schema` takes back."""
+    """One column; `type` as the schema file spells it, which `create --schema` accepts."""
 
     id: int
     name: str
@@ -57,7 +57,7 @@ class SchemaDetails:
 class OptionRow:
     """One option: `value` is what the table sets, else the default; keys unknown to Paimon have no description.
 
-    `status`: what this version makes of it, `reason`: why that is so.
+    `status`: whether paimon-cli honours it, `reason`: why.
     """
 
     key: str
@@ -71,7 +71,7 @@ class OptionRow:
 
 
 def schema_rows(table: CatalogTable) -> list[SchemaRow]:
-    """The newest first."""
+    """The schemas, newest first."""
     return [_schema_row(table.schemas.get(schema_id)) for schema_id in reversed(table.schemas.ids())]
 
 
@@ -89,7 +89,7 @@ def schema_details(schema: TableSchema) -> SchemaDetails:
 
 
 def option_rows(options: Mapping[str, str], *, every: bool) -> list[OptionRow]:
-    """The options that a table sets, by key; with `every` also those that it does not."""
+    """The options that a table sets, by key; with `every` also those that it does not set."""
     listed = {option.key for option in (*OPTIONS, *OWN_OPTIONS) if option.group != OF_CATALOG} if every else set()
     return [_option_row(key, options.get(key)) for key in sorted(listed | set(options))]
 

@@ -1,4 +1,4 @@
-"""One table on one screen: columns, keys, options, what it holds, its versions, and whether anything should be done."""
+"""A summary of one table: columns, keys, options, contents, versions, and pending maintenance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 
 @dataclass(frozen=True)
 class ColumnRow:
-    """One column; `key`: its part in the keys (`primary`, `partition`, both, or empty)."""
+    """One column; `key`: its role in the keys (`primary`, `partition`, both, or empty)."""
 
     name: str
     type: str
@@ -37,7 +37,7 @@ class HealthFinding:
 class TableDescription:
     """A table at its latest snapshot. `records` are counted before merging, `size` in bytes, times in epoch millis.
 
-    `sorted_runs`: of the bucket that has most; None for tables without a primary key.
+    `sorted_runs`: the most of any bucket; None for tables without a primary key.
     """
 
     path: str
@@ -66,7 +66,7 @@ class TableDescription:
 
 
 def describe_table(table: CatalogTable) -> TableDescription:
-    """Reads the schema, the latest snapshot and its manifests; no data file is opened."""
+    """Read the schema, the latest snapshot and its manifests; no data file is opened."""
     schema, snapshot, ids = table.schemas.latest(), table.snapshots.latest(), table.snapshots.ids()
     buckets = bucket_rows(table.context, snapshot)
     return TableDescription(
@@ -113,7 +113,7 @@ def _most_runs(buckets: list[BucketRow]) -> int:
 
 
 def _health(table: CatalogTable) -> list[HealthFinding]:
-    """What `doctor` says of the table from its metadata; the search for orphans, which lists every directory, is left to it."""
+    """Findings of `doctor` from metadata alone; the search for orphans, which lists every directory, is left out."""
     patient = Patient(table.context, table.layout.argument)
     found = [finding for rule in RULES if rule is not no_file_is_left_over for finding in rule(patient)]
     return [HealthFinding(item.code, item.severity, item.message, item.command) for item in found]
