@@ -100,7 +100,7 @@ def _same(old: TableSchema, new: TableSchema) -> bool:
 def _warnings(old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
     """Warnings about the options that were set, and about what paimon-cli can no longer do with the table."""
     lost = [limit for limit in writing_limits(new) if limit not in writing_limits(old)]
-    return [*odd_options(_set_options(changes)), *(f"this version no longer writes the table:  {limit}" for limit in lost)]
+    return [*odd_options(_set_options(changes)), *(f"this version no longer writes the table: {limit}" for limit in lost)]
 
 
 def _set_options(changes: Sequence[SchemaChange]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How a conversion says which cells it cannot take: rows within the batch, values, reason."""
+"""Reports the cells that a conversion cannot take: rows within the batch, values, and the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BadCell(NamedTuple):
 
 
 class BadCells(Exception):
-    """All cells that one step of a conversion refuses, by ascending rows; later steps may refuse others."""
+    """All cells that one step of a conversion refuses, in ascending order of rows; later steps may refuse others."""
 
     def __init__(self, cells: Sequence[BadCell]) -> None:
         super().__init__(cells)
@@ -33,7 +33,7 @@ class BadCells(Exception):
 
 
 class WrongType(Exception):
-    """A whole column whose type does not convert; `found` names that type."""
+    """The type of a whole column does not convert; `found` names that type."""
 
     def __init__(self, found: str, why: str = "") -> None:
         super().__init__(found, why)
@@ -42,7 +42,7 @@ class WrongType(Exception):
 
 
 def shown(value: object) -> str:
-    """The value for a message, shortened; text in quotes so that blanks show."""
+    """The value for a message, shortened; text is quoted so that blanks are visible."""
     text = plain_text(value)
     if len(text) > SHOWN_LENGTH:
         text = text[: SHOWN_LENGTH - 1] + "…"
@@ -50,7 +50,7 @@ def shown(value: object) -> str:
 
 
 def plain_text(value: object) -> str:
-    """The value as text that every output takes; bytes as hex."""
+    """The value as text for any output format; bytes as hex."""
     text = "null" if value is None else value.hex() if isinstance(value, bytes) else str(value)
     return text.encode(errors="backslashreplace").decode()
 
@@ -60,7 +60,7 @@ def bad_cells(array: pa.Array, rows: Sequence[int] | np.ndarray, why: str) -> Ba
 
 
 def _python_value(scalar: pa.Scalar) -> Any:
-    """Nanoseconds and years beyond Python's calendar have no Python value; Arrow's own text shows them."""
+    """The value as a Python object. Nanoseconds and years outside of Python's calendar have none, and stay Arrow's text."""
     try:
         return scalar.as_py()
     except UnicodeDecodeError:
@@ -70,14 +70,14 @@ def _python_value(scalar: pa.Scalar) -> Any:
 
 
 def require(array: pa.Array, passes: pa.Array | np.ndarray, why: str) -> None:
-    """Raise BadCells for the rows whose mark is false; null marks pass (null cells are judged elsewhere)."""
+    """Raise `BadCells` for the rows whose mark is false. Null marks pass: null cells are checked elsewhere."""
     marks = passes if isinstance(passes, np.ndarray) else pc.fill_null(passes, True).to_numpy(zero_copy_only=False)
     if not marks.all():
         raise bad_cells(array, np.flatnonzero(~marks), why)
 
 
 def attempt(array: pa.Array, convert: Callable[[pa.Array], pa.Array], why: str) -> pa.Array:
-    """`convert(array)`; where Arrow refuses, BadCells of all rows that it refuses, found by halving."""
+    """Return `convert(array)`. If Arrow refuses it, raise `BadCells` for all refused rows, found by halving."""
     try:
         return convert(array)
     except pa.ArrowInvalid as problem:
@@ -85,7 +85,7 @@ def attempt(array: pa.Array, convert: Callable[[pa.Array], pa.Array], why: str) 
 
 
 def _refused(array: pa.Array, first: int, convert: Callable[[pa.Array], pa.Array]) -> list[int]:
-    """Rows, counted from `first`, that do not convert by themselves."""
+    """The rows, counted from `first`, whose values do not convert."""
     try:
         convert(array)
     except pa.ArrowInvalid:
@@ -97,7 +97,7 @@ def _refused(array: pa.Array, first: int, convert: Callable[[pa.Array], pa.Array
 
 
 def converted(array: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, list[BadCell]]:
-    """`convert(array)` with null in place of the cells that it refuses, and those cells by ascending rows."""
+    """The result of `convert(array)` with null for refused cells, and these cells in ascending order of rows."""
     cells: list[BadCell] = []
     while True:
         try:

@@ -1,6 +1,6 @@
 """Readers of CSV (RFC 4180 and its variants), Parquet and ORC input.
 
-CSV cells stay raw text, so that errors can name row and column. Of columnar files only the columns in question are read.
+CSV cells stay raw text, so that errors can name row and column. Of columnar files only the requested columns are read.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def csv_batches(
 ) -> Iterator[RawRows]:
     """Binary columns with the cells' UTF-8 text; an empty cell is null, a quoted empty one the empty text.
 
-    The first batch has no rows, so that the header is checked even if none follow; a file without any text has no batch at
-    all. `by_position`: the columns of a file without header, unless the form names them. `open_source` is called twice: for
-    the header and for the rows. Raises BadInput: no usable header. Faults of rows: too few or too many cells.
+    The first batch has no rows, so that the header is checked even if no rows follow; a file without any text gives no batch.
+    `by_position`: the columns of a file without header, unless the form names them. `open_source` is called twice: for the header
+    and for the rows. Raises `BadInput` if there is no usable header. Faults are rows with too few or too many cells.
     """
     delimiter = form.delimiter or DELIMITER_OF_EXTENSION.get(splitext(uncompressed_name(split.path))[1].lower(), ",")
     first, is_alone = _first_row(open_source, split, form, delimiter)
@@ -48,7 +48,7 @@ def csv_batches(
     names = _column_names(first, split, form, by_position)
     yield RawRows(pa.RecordBatch.from_arrays([pa.array([], pa.binary()) for _ in names], names=names), np.arange(0))
     if form.header and is_alone:
-        return  # Arrow wants a line end behind a header
+        return  # Arrow requires a line end after a header
     faulty: list[pacsv.InvalidRow] = []
     row = 0
     for batch in _parsed(open_source, split, form, delimiter, first, faulty):
@@ -64,13 +64,13 @@ def csv_batches(
 
 
 def _numbers(first: int, count: int, left_out: list[int]) -> np.ndarray:
-    """Row numbers of the next `count` sound rows."""
+    """Row numbers of the next `count` valid rows."""
     numbers = np.arange(first, first + count + len(left_out))
     return numbers[~np.isin(numbers, left_out)][:count] if left_out else numbers
 
 
 def _taken(faulty: list[pacsv.InvalidRow], split: SourceSplit, form: TextForm, before: int | None) -> list[Fault]:
-    """The faults of rows up to `before`, taken out of `faulty`, which may be ahead of the batches."""
+    """Remove from `faulty`, which may be ahead of the batches, the faults of rows up to `before`, and return them."""
     due = [fault for fault in faulty if before is None or _data_row(fault, form) < before]
     faulty[:] = faulty[len(due) :]
     return [split.fault(_data_row(fault, form), _cell_count(fault, form), value=fault.text) for fault in due]
@@ -82,17 +82,17 @@ def _cell_count(fault: pacsv.InvalidRow, form: TextForm) -> str:
 
 
 def _data_row(faulty: pacsv.InvalidRow, form: TextForm) -> int:
-    """0-based data row; pyarrow counts from 1 and takes the header for a row."""
+    """The 0-based data row; pyarrow counts from 1 and includes the header."""
     return int(faulty.number) - (2 if form.header else 1)
 
 
 def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: TextForm, delimiter: str) -> tuple[list[str], bool]:
-    """The cells of the first row that is not empty, and whether nothing follows it."""
+    """The cells of the first row that is not empty, and whether it is the last one."""
     csv.field_size_limit(BLOCK_BYTES)
     quoting = {"quotechar": form.quote} if form.quote else {"quoting": csv.QUOTE_NONE}
     try:
         with open_source() as stream:
-            # The text reader looks ahead: bytes of later rows that are not UTF-8 are told with their row.
+            # The text reader looks ahead: bytes of later rows that are not UTF-8 are reported with their row.
             recoded = _text(stream, split, form)
             text = io.TextIOWrapper(recoded, encoding="utf-8-sig", errors="surrogateescape", newline="")
             rows = csv.reader(text, delimiter=delimiter, escapechar=form.escape or None, **quoting)
@@ -141,14 +141,14 @@ def _column_names(first: list[str], split: SourceSplit, form: TextForm, by_posit
 
 
 def _separator_hint(first: list[str], form: TextForm) -> str:
-    """One cell that holds another separator is a row of that, unless the user has named the delimiter."""
+    """A hint if the only cell of the header holds another separator and the user has not set the delimiter."""
     found = next((c for c in ";\t|" if form.delimiter is None and len(first) == 1 and c in first[0]), None)
     typed = "tab" if found == "\t" else f"'{found}'"
     return "" if found is None else f"--delimiter {typed}, or --delimiter , if there is only one column"
 
 
 def _name_of_position(number: int) -> str:
-    """What a column without a name is called, such as the index that pandas and R write first."""
+    """The name of a column without a name, such as the index that pandas and R write first."""
     return f"c{number}"
 
 
@@ -160,7 +160,9 @@ def _parsed(
     first: list[str],
     faulty: list[pacsv.InvalidRow],
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with the right number of cells; the others are noted in `faulty`, at the latest with the batch they belong to."""
+    """Rows with the right number of cells. The others are recorded in `faulty`, at the latest with the batch that they belong
+    to.
+    """
 
     def note(row: pacsv.InvalidRow) -> str:
         faulty.append(row)
@@ -196,7 +198,7 @@ READ_BUFFER_BYTES = 1 << 20
 
 
 def columnar_batches(stream: BinaryIO, split: SourceSplit) -> Iterator[RawRows]:
-    """All columns of the split's rows in file order. Raises BadInput for a damaged file."""
+    """All columns of the split's rows in file order. Raises `BadInput` for a damaged file."""
     row = 0
     try:
         for batch in _parquet(stream, split) if split.format == "parquet" else _orc(stream):
@@ -225,5 +227,5 @@ def _orc(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch without rows shows the columns of an empty source, so that a wrong one is reported."""
+    """A batch without rows that shows the columns of an empty source, so that wrong ones are reported."""
     return pa.RecordBatch.from_pylist([], schema=schema)

@@ -1,4 +1,6 @@
-"""The columns of existing files: what `create --from-file` starts from. A write with the same options takes those files."""
+"""Infers the columns of a table from existing files, for `create --from-file`. A write with the same options accepts those
+files.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ MOST_FIELDS = 200
 
 @dataclass(frozen=True)
 class InferredColumns:
-    """The columns, how many rows were looked at (None: the file says its types), and what the user should know of the choice."""
+    """Inferred columns, the number of rows examined (None: the file states its types), and notes for the user."""
 
     fields: tuple[DataField, ...]
     rows: int | None = None
@@ -44,9 +46,9 @@ class InferredColumns:
 def columns_of_file(
     source: str, format: str | None = None, form: TextForm = PLAIN, storage_options: Mapping[str, str] | None = None
 ) -> InferredColumns:
-    """Columns with the files' own names; the types of text take all of its rows, so all are read.
+    """Infer columns, with the names in the files. All rows of text files are read, so that the types can hold each of them.
 
-    `source`: a file, glob or directory, as for a write. Raises NotFound, UsageError, BadInput.
+    `source`: a file, glob or directory, as for a write. Raises `NotFound`, `UsageError`, `BadInput`.
     """
     splits = plan_sources([source], format, storage_options, form)
     formats = {split.format for split in splits}
@@ -59,7 +61,7 @@ def columns_of_file(
 
 
 class _Reading:
-    """What was seen in the files so far."""
+    """What has been seen in the files so far."""
 
     def __init__(self, form: TextForm, storage_options: Mapping[str, str] | None) -> None:
         self._form = form
@@ -131,7 +133,7 @@ class _Reading:
         return InferredColumns(tuple(DataField(0, name, t) for name, t in named), self._rows, tuple(warnings))
 
     def _with_nanoseconds(self, name: str, t: DataType, times: list[str], warnings: list[str]) -> DataType:
-        """A parquet file has all of its timestamps with more than six digits, or none."""
+        """TIMESTAMP(9) for all timestamps with more than six digits, or for none: a parquet file stores them in one way."""
         if t.root not in TIMESTAMP_ROOTS:
             return t
         others = [other for other in times if not self._shapes[other].texts.takes_nanoseconds]
@@ -144,7 +146,7 @@ class _Reading:
 
 
 class Shape:
-    """What the values of a column, an element or a field are."""
+    """The values seen in a column, an element or a field."""
 
     def __init__(self, form: TextForm, candidates: tuple[DataType, ...]) -> None:
         self._form = form
@@ -155,7 +157,7 @@ class Shape:
         self._fields: dict[str, Shape] | None = None
 
     def add(self, values: list[Any]) -> None:
-        """Parsed JSON values. What is inside of lists and objects is read as text or as numbers, never as times."""
+        """Add parsed JSON values. Values inside lists and objects are read as text or numbers, never as times."""
         self._booleans |= any(isinstance(value, bool) for value in values)
         self.texts.add(pa.array([value for value in values if isinstance(value, str)], pa.string()))
         numbers = [_number_text(value) for value in values if isinstance(value, (int, Decimal)) and not isinstance(value, bool)]
@@ -175,7 +177,7 @@ class Shape:
                 self._fields.setdefault(key, Shape(self._form, ())).add(items)
 
     def conclusion(self, name: str, warnings: list[str], ids: count[int]) -> DataType:
-        """The type. Raises BadInput where values of several kinds have none in common."""
+        """The inferred type. Raises `BadInput` if values of several kinds have no type in common."""
         kinds = {
             "texts": self.texts.seen,
             "numbers": self._numbers.seen,
@@ -214,7 +216,7 @@ class Shape:
 
 
 def _number_text(number: int | Decimal) -> str:
-    """As it was written as far as it matters: a number with a fraction or an exponent is none of BIGINT."""
+    """The number as text. A number with a fraction or an exponent is no BIGINT."""
     text = str(number)
     return f"{text}.0" if isinstance(number, Decimal) and text.lstrip("-").isdigit() else text
 

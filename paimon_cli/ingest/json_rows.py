@@ -1,4 +1,4 @@
-"""JSON lines and arrays: the canonical form that `read -o ndjson` prints, and natural JSON; one object a row."""
+"""Reads JSON lines and arrays, one object per row: natural JSON, or the canonical form that `read -o ndjson` prints."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError, NotSupported)
 def json_batches(stream: BinaryIO, split: SourceSplit, fields: Sequence[DataField], needed: Needed) -> Iterator[RawRows]:
     """All `fields` as columns, a missing key as null; atomic types as text or as parsed numbers.
 
-    Faults of rows: malformed line, unknown key, a key of `needed` missing, value of another JSON kind.
+    Faults of rows: a malformed line, an unknown key, a missing key of `needed`, a value of another JSON type.
     """
     row = 0
     for block in json_blocks(stream, split):
@@ -68,7 +68,9 @@ def json_batches(stream: BinaryIO, split: SourceSplit, fields: Sequence[DataFiel
 
 @dataclass
 class Needed:
-    """Which keys rows must have (`strictly`), and which of the others some rows lacked (`lacked`, of those in `noticed`)."""
+    """The keys that rows must have (`strictly`); of those in `noticed`, `lacked` collects the ones that some rows did not
+    have.
+    """
 
     strictly: frozenset[str] = frozenset()
     noticed: frozenset[str] = frozenset()
@@ -76,7 +78,7 @@ class Needed:
 
 
 def _lacking(table: pa.Table, block: bytes, needed: Needed) -> set[str]:
-    """Columns whose key is not in every line. A text cannot look like a key: its quotes are escaped."""
+    """Columns whose key is not in every line. A text cannot look like a key, because its quotes are escaped."""
     wanted = (needed.strictly | needed.noticed) - needed.lacked
     return {
         name
@@ -94,7 +96,7 @@ def _key_count(block: bytes, name: str, rows: int) -> int:
 
 
 def json_blocks(stream: BinaryIO, split: SourceSplit) -> Iterator[bytes]:
-    """The split's bytes in pieces that end with a line."""
+    """The split's bytes in blocks that end at the end of a line."""
     try:
         if split.start:
             stream.seek(split.start)
@@ -116,11 +118,11 @@ def json_blocks(stream: BinaryIO, split: SourceSplit) -> Iterator[bytes]:
 
 
 def _parsed_by_arrow(block: bytes, starts: np.ndarray, ends: np.ndarray, fields: Sequence[DataField]) -> pa.Table | None:
-    """The fast way; None when anything is odd: the slow way then decides and words the error."""
+    """Parse the fast way. None if anything is unusual: the slow way then decides and reports the error."""
     if not len(starts) or any(field.type.root in NESTED_ROOTS for field in fields):
         return None
     text = np.frombuffer(block, np.uint8)
-    # pyarrow takes objects wherever they begin and end; only lines of the form {...} make its rows the file's lines.
+    # pyarrow accepts objects anywhere; only if all lines have the form {...} do its rows correspond to lines.
     if not (np.all(text[starts] == ord("{")) and np.all(text[ends - 1] == ord("}"))):
         return None
     schema = pa.schema([pa.field(f.name, ARROW_JSON_TYPES.get(f.type.root, pa.string())) for f in fields])
@@ -136,7 +138,7 @@ def _parsed_by_arrow(block: bytes, starts: np.ndarray, ends: np.ndarray, fields:
 
 
 def _parsed_by_line(lines: Sequence[bytes], split: SourceSplit, row: int, fields: Sequence[DataField], needed: Needed) -> RawRows:
-    """The exact way: Python's parser line by line, since maps as lists of pairs and numbers of any length need it."""
+    """Parse the exact way, with Python's parser line by line: maps as lists of pairs and numbers of any length need it."""
     known = {field.name for field in fields}
     objects: list[dict[str, Any]] = []
     rows: list[int] = []
@@ -159,7 +161,7 @@ def _parsed_by_line(lines: Sequence[bytes], split: SourceSplit, row: int, fields
 
 
 def _line_problem(line: bytes, known: set[str], needed: Needed, objects: list[dict[str, Any]]) -> str:
-    """Append the line's object to `objects`; '' or what is wrong with the line."""
+    """Append the line's object to `objects`; returns '' or what is wrong with the line."""
     parsed, problem = parsed_line(line)
     if problem:
         return problem
@@ -175,7 +177,7 @@ def _line_problem(line: bytes, known: set[str], needed: Needed, objects: list[di
 
 
 def parsed_line(line: bytes, parse_constant: Callable[[str], Any] = str) -> tuple[dict[str, Any], str]:
-    """The line's object, or what is wrong with the line. Fractions are Decimals, NaN and Infinity `parse_constant`."""
+    """The line's object, or what is wrong with the line. Fractions become Decimals, NaN and Infinity `parse_constant`."""
     try:
         text = line.decode("utf-8")
         parsed = json.loads(text, parse_float=Decimal, parse_constant=parse_constant, object_pairs_hook=_object)
@@ -192,9 +194,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _column(values: Sequence[Any], t: DataType, *, missing_are_null: bool) -> tuple[pa.Array, list[BadCell]]:
-    """Parsed JSON values as a column, atomic ones as the text that they stand for; null for the cells that do not fit.
+    """Parsed JSON values as a column, atomic ones as their text; cells that do not fit become null.
 
-    Values are taken one by one here: they are Python objects already, and nested values have no vectorised parser.
+    Values are converted one by one: they are Python objects already, and there is no vectorised parser for nested values.
     """
     if t.root in NESTED_ROOTS:
         return nested_column(values, t, missing_are_null=missing_are_null)
@@ -210,7 +212,7 @@ def _column(values: Sequence[Any], t: DataType, *, missing_are_null: bool) -> tu
 
 
 def _one_by_one(values: Sequence[Any], convert: Callable[[Any], Any]) -> tuple[list[Any], list[BadCell]]:
-    """Converted values, None for those that raise ValueError."""
+    """Converted values; None for those that raise `ValueError`."""
     made: list[Any] = []
     cells: list[BadCell] = []
     for row, value in enumerate(values):
@@ -232,7 +234,7 @@ def _text(value: Any, t: DataType) -> str:
 
 
 def nested_column(values: Sequence[Any], t: DataType, *, missing_are_null: bool = True) -> tuple[pa.Array, list[BadCell]]:
-    """ARRAY, MAP, MULTISET and ROW values; null for the cells that do not fit."""
+    """ARRAY, MAP, MULTISET and ROW values; cells that do not fit become null."""
     internal, cells = _one_by_one(values, lambda value: from_canonical(_canonical(value, t, missing_are_null), t))
     try:
         return values_to_arrow(internal, t), cells
@@ -247,7 +249,7 @@ def nested_column(values: Sequence[Any], t: DataType, *, missing_are_null: bool 
 
 
 def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:
-    """Natural JSON in the canonical form: numbers of DECIMAL as text, objects of MAP and MULTISET as lists of pairs."""
+    """Natural JSON in canonical form: numbers of DECIMAL as text, objects of MAP and MULTISET as lists of pairs."""
     if value is None:
         return None
     if t.root == "DECIMAL":
@@ -281,13 +283,13 @@ def _pairs(value: Any, t: DataType, missing_are_null: bool) -> Any:
 
 
 def _compact(value: Any) -> object:
-    """What messages show: texts and numbers as they are, anything else as JSON."""
+    """The value for messages: texts and numbers as they are, anything else as JSON."""
     plain = isinstance(value, (str, int, Decimal)) and not isinstance(value, bool)
     return value if plain else json.dumps(value, default=str, ensure_ascii=False)
 
 
 def nested_from_text(texts: pa.Array, t: DataType, form: TextForm, *, missing_are_null: bool = True) -> pa.Array:
-    """JSON text in CSV cells -> nested values. Raises BadCells."""
+    """Parse the JSON text of CSV cells into nested values. Raises `BadCells`."""
 
     def parse(text: str) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""What was found in an input: rows, columns that it lacks, and the rows that the table cannot take, each with its reason."""
+"""Records what was found in an input: rows, missing columns, and the rows that the table cannot take, with the reasons."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ USUAL_NULLS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", r"\n
 
 
 class Fault(NamedTuple):
-    """Why a row is not taken. `row` counts data rows of the source from 1; `column` is None where the row has no sound cells."""
+    """Why a row is rejected. `row` counts data rows of the source from 1; `column` is None if the row could not be split into
+    cells.
+    """
 
     source: str
     row: int
@@ -46,9 +48,9 @@ class Fault(NamedTuple):
 
 @dataclass
 class Tally:
-    """Counts of one split or, merged in the order of the splits, of the whole input; the first faults themselves.
+    """Counts of one split or, merged in the order of the splits, of the whole input; and the first faults.
 
-    `rows`: handed on. `lacking`: columns that some rows did not have, and that are null there.
+    `rows`: rows passed on. `lacking`: columns that some rows did not have, and that are null in these rows.
     """
 
     rows: int = 0
@@ -58,7 +60,7 @@ class Tally:
     lacking: set[str] = field(default_factory=set)
 
     def note(self, faults: Sequence[Fault]) -> None:
-        """Take down the faults of some rows, by ascending row."""
+        """Record the faults of some rows, in ascending order of rows."""
         self.bad_rows += len({fault.row for fault in faults})
         self.bad_cells += len(faults)
         self.first += faults[: MOST_SHOWN - len(self.first)]
@@ -75,7 +77,7 @@ class Tally:
         return total
 
     def error(self) -> BadInput:
-        """All of them in one error: the first in full, how many there are, and what would help."""
+        """One error for all faults: the first in full, the number of faults, and a hint."""
         first = self.first[0]
         otherwise = "correct the input and run again, or leave such rows out: --on-error skip"
         hint = f"nothing was committed; {cure(self.first) or otherwise}"
@@ -91,7 +93,7 @@ class Tally:
 
 
 def cure(faults: Sequence[Fault]) -> str:
-    """What of the command line would have taken these cells, or ''."""
+    """The options of the command line that would accept these cells, or ''."""
     texts = Counter(fault.value for fault in faults if isinstance(fault.value, str))
     usual = [text for text, _ in texts.most_common() if isinstance(text, str) and text.lower() in USUAL_NULLS]
     if usual:
@@ -108,7 +110,7 @@ def cure(faults: Sequence[Fault]) -> str:
 
 
 class RejectFile:
-    """The faults as a file, ndjson or csv by its ending. It appears under its name when all is in it, or not at all."""
+    """A file of faults, ndjson or csv by its extension. It appears under its name when it is complete, or not at all."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -117,7 +119,7 @@ class RejectFile:
         self._file: TextIO | None = None
 
     def check(self, sources: Iterable[str]) -> None:
-        """`UsageError` now, not after the work, where the file cannot be written or is one of the sources."""
+        """`UsageError` before any work if the file cannot be written or is one of the sources."""
         directory = os.path.dirname(self.path) or "."
         if "://" in self.path:
             raise UsageError(f"--on-error {self.path}", "bad cells are written to a local file", "name a local file")
@@ -156,7 +158,7 @@ class RejectFile:
 
 @dataclass
 class RejectingTally(Tally):
-    """Hands every fault on to a file while it counts."""
+    """A tally that also writes every fault to a file."""
 
     file: RejectFile | None = None
 

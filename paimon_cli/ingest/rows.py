@@ -1,4 +1,4 @@
-"""Rows of a source -> validated batches in the table's own columns, with row kinds and the order of arrival."""
+"""Turns the rows of a source into validated batches in the table's own columns, with row kinds and the order of arrival."""
 
 from __future__ import annotations
 
@@ -46,21 +46,23 @@ KIND_TYPE = DataType("VARCHAR", nullable=False, length=2147483647)
 
 @dataclass(frozen=True)
 class RowKindFilter:
-    """`dropped`: kinds that the table ignores; `refused`: why it takes none of a kind that it does not ignore."""
+    """Row kinds that are filtered. `dropped`: kinds that the table ignores; `refused`: row kind -> why the table refuses it."""
 
     dropped: frozenset[int] = frozenset()
     refused: tuple[tuple[int, BadInput], ...] = ()
 
     @staticmethod
     def of(schema: TableSchema, options: TableOptions) -> RowKindFilter:
-        """`ignore-delete` drops both kinds, `ignore-update-before` drops -U; the rest is for the merge engine to say."""
+        """The filter of a table: `ignore-delete` drops both kinds, `ignore-update-before` drops -U; the merge engine decides on
+        the rest.
+        """
         dropped = {UPDATE_BEFORE, DELETE} if options.ignore_delete else {UPDATE_BEFORE} if options.ignore_update_before else set()
         engine = merge_engine(schema, options)
         asked = [(kind, engine.refusal(kind)) for kind in (UPDATE_BEFORE, DELETE) if kind not in dropped]
         return RowKindFilter(frozenset(dropped), tuple((kind, refusal) for kind, refusal in asked if refusal is not None))
 
     def kept(self, rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
-        """The rows to write. BadInput that names `source` for a kind that the table does not take."""
+        """The rows to write. `BadInput` that names `source` for a kind that the table refuses."""
         kinds = rows.column(VALUE_KIND).to_numpy()
         if not (kinds & 1).any():
             return rows
@@ -75,10 +77,10 @@ class RowKindFilter:
 class IncomingRows:
     """How rows of a source become rows of `schema`; picklable, so that Spark tasks can read their splits.
 
-    `kind`: what every row is (0 upsert, 3 delete). `kind_column`: an input column, not one of the table, whose cells say
-    +I, +U, -U or -D instead. A table with option `rowkind.field` takes the kind from that column of its own.
-    `skips_bad_rows`: rows that the table cannot take are counted and left out; else the first is an error.
-    `missing_are_null`: a nullable column that the input lacks is null; else it is missing.
+    `kind`: the kind of every row (0 upsert, 3 delete). `kind_column`: an input column, not one of the table, that holds +I, +U,
+    -U or -D instead. A table with option `rowkind.field` takes the kind from that column. `skips_bad_rows`: rows that the table
+    cannot take are counted and left out; otherwise the first is an error. `missing_are_null`: a nullable column that the input
+    lacks is null; otherwise it is an error.
     """
 
     schema: TableSchema
@@ -105,9 +107,9 @@ class IncomingRows:
             raise UsageError("this table takes no deletes", "without a primary key no row can be identified")
 
     def read(self, split: SourceSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """The split's rows in `merge_schema(schema)`, at most ~64K a batch; `_SEQUENCE_NUMBER` is the order of arrival.
+        """The split's rows in `merge_schema(schema)`, about 64K per batch; `_SEQUENCE_NUMBER` is the order of arrival.
 
-        Raises BadInput that names source, row (from 1) and column of the first bad row, unless such rows are skipped.
+        Raises `BadInput` that names source, row (from 1) and column of the first bad row, unless such rows are skipped.
         """
         optional = frozenset(name for name in self.schema.field_names if self._is_optional(name))
         strictly, noticed = (frozenset(), optional) if self.missing_are_null else (optional, frozenset())
@@ -118,14 +120,14 @@ class IncomingRows:
                 yield rows
 
     def judge(self, split: SourceSplit, tally: Tally | None = None) -> Tally:
-        """What is in the split, and all that is wrong with it."""
+        """Check the whole split and record all that is wrong with it."""
         tally = Tally() if tally is None else tally
         for _ in replace(self, skips_bad_rows=True).read(split, tally):
             pass
         return tally
 
     def conform(self, raw: RawRows, split: SourceSplit, tally: Tally) -> pa.RecordBatch:
-        """The rows with exact types, validated, as `read` gives them."""
+        """The rows with exact types, validated; the columns are those that `read` returns."""
         batch, rows = raw.batch, raw.rows
         self._check_columns(batch.schema.names, split)
         if batch.num_rows:
@@ -189,7 +191,7 @@ class IncomingRows:
         return bool(self._why_needed(name)) and not (self._is_optional(name) and self.missing_are_null)
 
     def _why_needed(self, name: str) -> str:
-        """Why an input must have the column, '' if it need not."""
+        """Why an input must have the column; '' if it need not."""
         if name == self.kind_column or (name == self.schema.options.get("rowkind.field") and self.kind != DELETE):
             return "what says the kind of each row"
         if self._is_key(name):
@@ -199,14 +201,14 @@ class IncomingRows:
         return "nullable, but --missing-columns error asks for all" if self.schema.field(name).type.nullable else "NOT NULL"
 
     def _is_optional(self, name: str) -> bool:
-        """Whether the column is null where the input lacks it, for want of anything better."""
+        """Whether the column becomes null if the input lacks it."""
         return self._why_needed(name).startswith("nullable")
 
     def _is_key(self, name: str) -> bool:
         return name in self.schema.primary_keys or name in self.schema.partition_keys
 
     def _column(self, raw: pa.Array, column: DataField, split: SourceSplit, found: list[tuple[BadCell, str]]) -> pa.Array:
-        """The column in its exact type; cells that it cannot hold are null and go to `found`."""
+        """The column in its exact type; cells that it cannot hold become null and are added to `found`."""
         try:
             made, cells = converted(raw, lambda part: self._converted(part, column.type, split.format))
         except WrongType as problem:
@@ -218,7 +220,7 @@ class IncomingRows:
         if column.type.nullable and column.name not in self.schema.primary_keys:
             return made
         if self.kind == DELETE and self.kind_column is None and not self._is_key(column.name):
-            # A row that only deletes its key is never shown, but the file's NOT NULL column has to hold something.
+            # A retraction is never shown, but the file's NOT NULL column has to hold a value.
             return _filled(made, column.type)
         if made.null_count:
             missing = np.setdiff1d(np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)), [cell.row for cell in cells])
@@ -238,7 +240,7 @@ class IncomingRows:
         return cast_column(column, t, rules)
 
     def _kinds(self, batch: pa.RecordBatch, columns: list[pa.Array], found: list[tuple[BadCell, str]]) -> pa.Array:
-        """`_VALUE_KIND` of each row."""
+        """The `_VALUE_KIND` of each row."""
         own = self.schema.options.get("rowkind.field") if self.kind != DELETE else None
         source = self.kind_column or own
         if source is None:
@@ -267,7 +269,7 @@ def _nearest(name: str, candidates: list[str]) -> str | None:
 
 
 def check_writable(column: str, t: DataType) -> None:
-    """Raise NotSupported when the column's type, or a type inside it, cannot be written so that every reader reads it."""
+    """Raise `NotSupported` if the column's type, or a type inside it, cannot be written so that every reader reads it."""
     if t.root in NEWER_ROOTS:
         raise NotSupported(f"cannot write column '{column}'", f"only the newest versions of Paimon can read {t.root}")
     inner = [t.element, t.key, t.value, *(field.type for field in t.fields or ())]
@@ -277,7 +279,7 @@ def check_writable(column: str, t: DataType) -> None:
 
 
 def zero_value(t: DataType) -> Any:
-    """Some value of the type, as an internal value."""
+    """Any value of the type, as an internal value."""
     if t.root == "BOOLEAN":
         return False
     if t.root == "DECIMAL":

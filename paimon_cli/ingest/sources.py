@@ -1,4 +1,4 @@
-"""What the user names as input (files, globs, directories, URLs, '-') as single files of a known format, and their text."""
+"""Resolves inputs (files, globs, directories, URLs, '-') to single files of a known format, and opens their text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One input file: where it is, how messages call it, its format and size in bytes."""
+    """One input file: its location, its name in messages, its format, and its size in bytes."""
 
     path: str
     label: str
@@ -56,14 +56,14 @@ def compression_of(path: str) -> str | None:
 
 
 def uncompressed_name(path: str) -> str:
-    """`a.csv.gz` -> `a.csv`."""
+    """The name without a compression suffix: `a.csv.gz` -> `a.csv`."""
     return path if compression_of(path) is None else os.path.splitext(path)[0]
 
 
 def text_stream(stream: BinaryIO, path: str, label: str, encoding: str | None = None) -> BinaryIO:
-    """The file's text as bytes: unpacked as its ending says and, with an `encoding`, recoded from that to UTF-8.
+    """The file's text as bytes: decompressed by its extension and, with an `encoding`, recoded from that to UTF-8.
 
-    Reads raise OSError or EOFError for a damaged archive, BadInput for what is not text of the encoding.
+    Reads raise `OSError` or `EOFError` for a damaged archive, `BadInput` for bytes that are not text of the encoding.
     """
     compression = compression_of(path)
     if compression == "xz":
@@ -76,7 +76,7 @@ def text_stream(stream: BinaryIO, path: str, label: str, encoding: str | None = 
 
 
 class _Recoded(io.RawIOBase):
-    """Text of another encoding as UTF-8."""
+    """A stream that recodes text of another encoding to UTF-8."""
 
     def __init__(self, stream: BinaryIO, label: str, encoding: str) -> None:
         self._stream, self._label, self._encoding = stream, label, encoding
@@ -109,9 +109,9 @@ class _Recoded(io.RawIOBase):
 def source_files(
     sources: Sequence[str], format: str | None, storage_options: Mapping[str, str] | None, *, may_be_none: bool = False
 ) -> list[SourceFile]:
-    """The files in the given order, those of a glob or directory by name. NotFound, UsageError.
+    """The files in the given order, those of a glob or directory by name. Raises `NotFound`, `UsageError`.
 
-    `may_be_none`: a glob or directory in which there is nothing is no error, it just gives no files.
+    `may_be_none`: an empty glob or directory is not an error, and gives no files.
     """
     chosen = _chosen_format(format)
     files: list[SourceFile] = []
@@ -125,7 +125,7 @@ def source_files(
 
 
 class NoFiles(NotFound):
-    """A glob that matches nothing, or a directory without input files."""
+    """A glob without matches, or a directory without input files."""
 
 
 def _chosen_format(format: str | None) -> str | None:
@@ -167,12 +167,12 @@ def _source_file(storage: Storage, entry: FileStatus, chosen: str | None) -> Sou
     compression = compression_of(entry.name)
     if compression is not None and format not in TEXT:
         raise UsageError(f"{entry.path} is a {compression} file", f"{format} files compress inside", "unpack it first")
-    # A listing gives the size of a link itself, not of the file behind it.
+    # A listing gives the size of a link itself, not of the file that it points to.
     return SourceFile(entry.path, entry.path, format, storage.file_size(entry.path))
 
 
 def _files_inside(storage: Storage, directory: FileStatus, chosen: str | None) -> list[FileStatus]:
-    """Files below the directory that have the chosen format's extension (any known one without a choice)."""
+    """Files in the directory tree with the extension of the chosen format (of any known format without a choice)."""
     wanted = (chosen,) if chosen else tuple(FORMATS)
     inside = [f for f in _walk(storage, directory.path) if not f.is_directory and _format_of(f.name) in wanted]
     if not inside:
@@ -181,7 +181,7 @@ def _files_inside(storage: Storage, directory: FileStatus, chosen: str | None) -
 
 
 def _walk(storage: Storage, directory: str) -> Iterator[FileStatus]:
-    """Everything below; jobs leave markers and temporary files behind that begin with '.' or '_'."""
+    """All entries of the tree, except markers and temporary files of jobs, whose names begin with '.' or '_'."""
     for entry in storage.list_directory(directory):
         if not entry.name.startswith((".", "_")):
             yield entry
@@ -190,7 +190,7 @@ def _walk(storage: Storage, directory: str) -> Iterator[FileStatus]:
 
 
 def _status(storage: Storage, path: str) -> FileStatus | None:
-    """The file or directory at a path; links count as what they lead to. An empty directory counts as a file."""
+    """The file or directory at a path; links are followed. An empty directory counts as a file."""
     name = path.rpartition("/")[2]
     if storage.list_directory(path):
         return FileStatus(path, name, 0, True, 0)
@@ -198,7 +198,7 @@ def _status(storage: Storage, path: str) -> FileStatus | None:
 
 
 def _matches(storage: Storage, pattern: str) -> list[FileStatus]:
-    """Entries that a path with `*`, `?`, `[..]` or `**` names; a leading '.' must be spelled out as in a shell."""
+    """Entries that match a path with `*`, `?`, `[..]` or `**`; as in a shell, a leading '.' must be given literally."""
     parts = pattern.split("/")
     fixed = next(i for i, part in enumerate(parts) if any(c in part for c in "*?["))
     directories = ["/".join(parts[:fixed])]
@@ -222,7 +222,7 @@ _spools: list[ScratchDirectory] = []
 
 
 def _spooled_stdin(chosen: str | None) -> SourceFile:
-    """Standard input as a temporary file, because it is read twice (planning, then a task); removed when the process ends."""
+    """Copy standard input to a temporary file, because it is read twice; the file is removed when the process ends."""
     if chosen not in TEXT:
         raise UsageError("standard input needs --format csv or --format json", "it has no file name to derive the format from")
     directory = ScratchDirectory("stdin")

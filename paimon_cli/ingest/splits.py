@@ -1,4 +1,4 @@
-"""Cuts input files into splits that tasks read on their own; each row keeps its place in the order of arrival.
+"""Cuts input files into splits that tasks read independently; each row keeps its place in the order of arrival.
 
 JSON text is cut into lines: those of JSON lines, or the elements of an array.
 """
@@ -29,7 +29,7 @@ BLANKS = b" \t\r\n"
 
 
 class NotAnArray(ValueError):
-    """The text of an array does not end as one."""
+    """The text of an array does not end like an array."""
 
 
 def begins_array(beginning: bytes) -> bool:
@@ -37,10 +37,10 @@ def begins_array(beginning: bytes) -> bool:
 
 
 def array_blocks(source: BinaryIO, beginning: bytes, block_bytes: int) -> Iterator[bytes]:
-    """The elements of one array as JSON lines. `beginning`: what was read of it already. Raises NotAnArray.
+    """The elements of one array as JSON lines. `beginning`: the text that has been read already. Raises `NotAnArray`.
 
-    Line ends between the parts of an element become blanks. Only whole elements are looked for here, by quotes and
-    brackets; whether each is sound JSON is for the parser of its line to say.
+    Line ends between the parts of an element become blanks. Elements are delimited by quotes and brackets; whether each is valid
+    JSON is checked when its line is parsed.
     """
     held = beginning.removeprefix(BYTE_ORDER_MARK).lstrip(BLANKS)[1:]
     begun = False
@@ -68,7 +68,7 @@ def array_blocks(source: BinaryIO, beginning: bytes, block_bytes: int) -> Iterat
 
 
 def _elements(text: np.ndarray, outside: np.ndarray, separators: np.ndarray) -> list[bytes]:
-    """What stands before each separator, on one line."""
+    """The elements before each separator, each on one line."""
     lines = text[: separators[-1]].copy()
     lines[outside[: len(lines)] & ((lines == NEWLINE) | (lines == RETURN))] = SPACE
     flat = lines.tobytes()
@@ -76,7 +76,9 @@ def _elements(text: np.ndarray, outside: np.ndarray, separators: np.ndarray) -> 
 
 
 def _structure(held: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The bytes, how deep each is nested (a closing bracket as what follows it), and whether it is outside of texts."""
+    """The bytes, the nesting depth of each (a closing bracket has the depth of what follows it), and whether it is outside of
+    texts.
+    """
     text = np.frombuffer(held, np.uint8)
     inside = np.cumsum((text == QUOTE) & ~_escaped(text), dtype=np.int32) & 1
     outside = inside == 0
@@ -85,7 +87,7 @@ def _structure(held: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _escaped(text: np.ndarray) -> np.ndarray:
-    """Bytes behind an odd number of backslashes."""
+    """Bytes after an odd number of backslashes."""
     escaped = np.zeros(len(text), bool)
     slashes = np.flatnonzero(text == BACKSLASH)
     if len(slashes):
@@ -97,7 +99,7 @@ def _escaped(text: np.ndarray) -> np.ndarray:
 
 
 def line_bounds(block: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """First byte and end of every line that holds something, without its line end; empty lines are no rows."""
+    """The first byte and the end of every line that is not empty, without its line end; empty lines are no rows."""
     text = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(text == NEWLINE)
     if len(text) and text[-1] != NEWLINE:
@@ -124,11 +126,11 @@ ROWS_OF_ANY_ARCHIVE = 1 << 32
 
 @dataclass(frozen=True)
 class SourceSplit:
-    """A piece of one input file. `start`, `length`: row groups of parquet, bytes of JSON lines (None: to the end).
+    """A part of one input file. `start`, `length`: row groups of parquet, bytes of JSON lines (None: to the end).
 
-    `first_row` is the 0-based number of its first row in the file; `order_base` + row number within the split is the order
-    of arrival, unique and increasing over all splits of a job; `arrivals` numbers are there for it. `size`: its share of the
-    file's bytes.
+    `first_row` is the 0-based number of its first row in the file; `order_base` + row number within the split is the order of
+    arrival, unique and increasing over all splits of a job; `arrivals` numbers are reserved for the split. `size`: its share of
+    the file's bytes.
     """
 
     path: str
@@ -143,15 +145,17 @@ class SourceSplit:
 
     @property
     def name(self) -> str:
-        """What messages call the file."""
+        """The name of the file in messages."""
         return self.label or self.path
 
     def fault(self, row: int, why: str, column: str | None = None, value: object = None) -> Fault:
-        """What is wrong with a row of this split (0-based); faults count data rows of the file from 1."""
+        """A fault of a row of this split (0-based); faults count data rows of the file from 1."""
         return Fault(self.name, self.first_row + row + 1, column, value, why)
 
     def check_room(self, rows: int) -> None:
-        """BadInput where a split has more rows than numbers of arrival: those of two sources would mix."""
+        """`BadInput` if a split has more rows than reserved numbers of arrival, since its rows would mix with those of the next
+        split.
+        """
         if rows > self.arrivals:
             raise BadInput(
                 f"{self.name} holds more rows than its size allows", "its compression ratio is implausible", "unpack it first"
@@ -159,7 +163,7 @@ class SourceSplit:
 
 
 class RawRows(NamedTuple):
-    """Rows as a reader of a format gives them: the numbers of the batch's rows within the split, and what is wrong with rows.
+    """Rows as the reader of a format returns them: their numbers within the split, and the faults found.
 
     Faults may concern rows of the batch, whose bad cells are null there, and rows that could not be read at all.
     """
@@ -179,8 +183,8 @@ def plan_sources(
 ) -> list[SourceSplit]:
     """Splits of all sources in the given order.
 
-    A source is a file, a directory, a glob or '-'; format comes from the extension unless given.
-    Raises NotFound, UsageError, BadInput (a file that is not of its format).
+    A source is a file, a directory, a glob or '-'; its format comes from the extension unless given. Raises `NotFound`,
+    `UsageError`, `BadInput` (a file that is not of its format).
     """
     splits: list[SourceSplit] = []
     order_base = 0
@@ -192,7 +196,7 @@ def plan_sources(
         try:
             with storage.open_input(path) as stream:
                 pieces = list(_pieces(file, stream, form))
-        except DamagedFile as problem:  # an empty directory: one with files in it is replaced by them
+        except DamagedFile as problem:  # such as an empty directory
             raise BadInput(f"{file.label} cannot be read", problem.why, source=file.label) from problem
         for start, length, first_row, arrivals in pieces:
             share = file.size // len(pieces)
@@ -203,11 +207,11 @@ def plan_sources(
 
 
 def _pieces(file: SourceFile, stream: BinaryIO, form: TextForm) -> Iterator[tuple[int, int | None, int, int]]:
-    """(start, length, first row, numbers of arrival to reserve). Text reserves a number per byte: no row is shorter."""
+    """(start, length, first row, reserved numbers of arrival). Text reserves one number per byte, because no row is shorter."""
     if file.format == "parquet":
         yield from _row_group_pieces(file, stream)
     elif file.format == "orc":
-        # pyarrow tells the rows of an ORC file only as a whole, so its stripes cannot be numbered apart.
+        # pyarrow reports the row count of an ORC file only as a whole, so its stripes cannot be numbered separately.
         yield 0, None, 0, _opened(file, lambda: OrcFile(stream)).nrows
     elif file.compressed:
         least = 0 if compression_of(file.path) == "gzip" else ROWS_OF_ANY_ARCHIVE
@@ -215,7 +219,7 @@ def _pieces(file: SourceFile, stream: BinaryIO, form: TextForm) -> Iterator[tupl
     elif file.format == "json" and file.size > JSON_SPLIT_BYTES and form.is_utf8 and not _is_array(stream):
         yield from _line_pieces(stream)
     else:
-        # A newline may stand inside quotes, so only a reader from the beginning knows where a CSV row starts.
+        # A newline may be inside quotes, so only a reader from the beginning knows where a CSV row starts.
         yield 0, None, 0, file.size
 
 
@@ -227,7 +231,7 @@ def _opened(file: SourceFile, open_file: Callable[[], T]) -> T:
 
 
 def _row_group_pieces(file: SourceFile, stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]:
-    """Neighbouring row groups together until they reach the size that is worth a task."""
+    """Neighbouring row groups, combined until they reach the size that is worth a task."""
     metadata = _opened(file, lambda: pq.ParquetFile(stream)).metadata
     start = first_row = rows = size = 0
     for number in range(metadata.num_row_groups):
@@ -240,14 +244,14 @@ def _row_group_pieces(file: SourceFile, stream: BinaryIO) -> Iterator[tuple[int,
 
 
 def _is_array(stream: BinaryIO) -> bool:
-    """Whether a JSON file is one array, whose elements are not lines; the stream goes back to its beginning."""
+    """Whether a JSON file is one array, whose elements are not lines; the stream is reset to its beginning."""
     found = begins_array(stream.read(BEGINNING_BYTES))
     stream.seek(0)
     return found
 
 
 def _line_pieces(stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]:
-    """Byte ranges that end behind a newline. Reads the file once: only so are row numbers of messages exact."""
+    """Byte ranges that end after a newline. The file is read once, because messages must give exact row numbers."""
     start = first_row = 0
     while block := stream.read(JSON_SPLIT_BYTES):
         if not block.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""Which type the texts of a column are: every type that takes all of them, by the very functions that a write reads them with."""
+"""Infers the type of a column of texts: the types that can hold all of them, checked by the functions that a write uses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_ODD = 3
 
 
 class TextEvidence:
-    """What was seen in the texts of one column so far."""
+    """What has been seen in the texts of one column so far."""
 
     def __init__(self, form: TextForm, candidates: Sequence[DataType]) -> None:
         self._form = form
@@ -65,7 +65,7 @@ class TextEvidence:
         form = replace(self._form, timezone=None) if t.root == "TIMESTAMP" else self._form
         spelled = SPELLED_AS.get(t)
         try:
-            parse_text(texts.slice(0, 1), t, form)  # most types fall at the first text
+            parse_text(texts.slice(0, 1), t, form)  # most types are ruled out by the first text
             if spelled is not None and not pc.all(pc.match_substring_regex(texts, spelled)).as_py():
                 return False
             parse_text(texts, t, form)
@@ -74,7 +74,7 @@ class TextEvidence:
         return True
 
     def _measure(self, texts: pa.Array) -> None:
-        """How many digits the numbers have, and whether a DOUBLE keeps them."""
+        """Record how many digits the numbers have, and whether a DOUBLE preserves them."""
         parts = pc.extract_regex(texts, r"^-?(?P<whole>[0-9]*)\.?(?P<fraction>[0-9]*)$").drop_null()
         self._in_exact_form &= len(parts) == len(texts)
         if len(parts):
@@ -89,7 +89,7 @@ class TextEvidence:
                 break
 
     def _look(self, texts: pa.Array) -> None:
-        """What explains to the user why a column is text."""
+        """Record what explains to the user why a column is text."""
         if self._all_times:
             self._all_times = bool(pc.all(pc.match_substring_regex(texts, TIMESTAMP)).as_py())
         if len(self._odd) <= MOST_ODD:
@@ -101,7 +101,7 @@ class TextEvidence:
             self._odd |= set(odd.to_pylist())
 
     def conclusion(self) -> tuple[DataType, str]:
-        """The type, and what the user should know of that choice, or ''."""
+        """The inferred type, and what the user should know about it, or ''."""
         if not self.seen:
             return STRING, "it has no values"
         if not self._left:
@@ -113,7 +113,7 @@ class TextEvidence:
 
     @property
     def takes_nanoseconds(self) -> bool:
-        """Whether the times are of a column with nine digits, too."""
+        """Whether all times fit a column with nine digits, too."""
         return not self.seen or any(t.precision == 9 for t in self._left if t.root == self._left[0].root)
 
     def _exact_number(self) -> tuple[DataType, str]:
@@ -135,7 +135,7 @@ class TextEvidence:
 
 
 def _rounded(text: str) -> bool:
-    """Whether a DOUBLE cannot give the number back."""
+    """Whether a DOUBLE cannot represent the number."""
     return Decimal(repr(float(text))) != Decimal(text)
 
 

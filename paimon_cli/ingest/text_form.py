@@ -1,7 +1,4 @@
-"""How text input is written: what separates cells, what a null looks like, how times are spelled.
-
-`create --from-file` and `write` take the same form, so that a table takes the file it was made from.
-"""
+"""The syntax of text input: separators, nulls, and time formats, which are converted to ISO form column by column."""
 
 from __future__ import annotations
 
@@ -38,11 +35,12 @@ FLAG_OF = {"header": "--header", "null_values": "--null-value", "timestamp_forma
 
 @dataclass(frozen=True)
 class TextForm:
-    """`quote`, `escape`: '' for none. `delimiter`: None for what the file's ending says. `columns`: names over the header's.
+    """The syntax of text input. `quote`, `escape`: '' for none. `delimiter`: None for the one of the file's extension. `columns`:
+    names that replace the header's.
 
-    `null_values`: texts that stand for null, beside the empty CSV cell. `timestamp_formats`: of strptime, tried in order before
-    the ISO form. `timezone`: of times without an offset where the column is an instant, and for columns without zone the zone
-    in which times with an offset are shown; None: neither is guessed.
+    `null_values`: texts that mean null, besides the empty CSV cell. `timestamp_formats`: strptime formats, tried in order before
+    the ISO form. `timezone`: of times without an offset in columns that hold instants, and the zone of the wall clock that
+    columns without zone get for times with an offset; None: neither is guessed.
     """
 
     delimiter: str | None = None
@@ -60,7 +58,7 @@ class TextForm:
         return self.encoding == UTF_8
 
     def check_used_by(self, formats: set[str]) -> None:
-        """`UsageError` for a setting that means nothing for any of these formats: it would be ignored."""
+        """`UsageError` for a setting that means nothing for any of these formats, because it would be ignored."""
         for setting in fields(self):
             users = FORMATS_OF[setting.name]
             if getattr(self, setting.name) != setting.default and formats.isdisjoint(users):
@@ -83,7 +81,7 @@ def text_form(
     timezone: str | None = None,
     encoding: str | None = None,
 ) -> TextForm:
-    """The form as a user gives it. Raises UsageError."""
+    """The form from the user's options. Raises `UsageError`."""
     form = TextForm(
         delimiter=None if delimiter is None else _character("--delimiter", delimiter),
         quote='"' if quote is None else _character("--quote", quote, may_be_none=True),
@@ -109,7 +107,7 @@ def _character(flag: str, typed: str, *, may_be_none: bool = False) -> str:
 
 
 def null_value_flag(text: str) -> str:
-    """The option that makes this text null, to be pasted."""
+    """The option that makes this text null, ready to be pasted."""
     return f"--null-value {shlex.quote(text)}" if "'" in text else f"--null-value '{text}'"
 
 

@@ -1,4 +1,4 @@
-"""Text -> values of atomic types, a column at a time: CSV cells and the strings of JSON lines (forms of `design/cli.md`)."""
+"""Converts text to values of atomic types, column by column: CSV cells and the strings of JSON lines."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ EMPTY = ("",)
 
 
 def parse_text(array: pa.Array, t: DataType, form: TextForm = PLAIN) -> pa.Array:
-    """A string array as `arrow_type(t)`. Raises BadCells for texts that are no value of the type.
+    """A string array as `arrow_type(t)`. Raises `BadCells` for texts that are no value of the type.
 
-    Texts that stand for null are null in all columns but those of text, where it matters whether they were in quotes.
+    Texts that mean null are null in all columns except text columns, where it matters whether they were quoted.
     """
     if t.root in STRING_ROOTS:
         return cast_atomic(array, t)
@@ -83,7 +83,7 @@ def _formatted(array: pa.Array, t: DataType, form: TextForm) -> pa.Array:
 
 
 def with_nulls(array: pa.Array, texts: Sequence[str]) -> pa.Array:
-    """Null in place of these texts."""
+    """The array with null in place of these texts."""
     shortest, longest = min(map(len, texts)), max(len(text.encode()) for text in texts)
     lengths = pc.min_max(pc.binary_length(array)).as_py()
     if lengths["min"] is None or lengths["min"] > longest or lengths["max"] < shortest:
@@ -120,7 +120,7 @@ def _bytes_of_hex(array: pa.Array, t: DataType) -> pa.Array:
     _require_form(array, HEX, "binary values are written as pairs of hex digits")
     longest = t.length if t.length is not None else MAX_LENGTH
     require(array, pc.less_equal(pc.binary_length(array), 2 * longest), f"it is longer than {longest} bytes")
-    # Arrow has no hex decoder; a comprehension over one text column costs less than the parsing around it.
+    # Arrow has no hex decoder; a comprehension over one text column costs less than the parsing before it.
     return pa.array([None if text is None else bytes.fromhex(text) for text in array.to_pylist()], pa.binary())
 
 
@@ -162,7 +162,7 @@ def _timestamps(array: pa.Array, t: DataType, timezone: str | None) -> pa.Array:
 
 
 def _as_arrow_reads(array: pa.Array, t: DataType, step: int) -> pa.Array | None:
-    """Timestamps that need no zone, in multiples of `step` units; None where one text is of another kind."""
+    """Timestamps that need no zone, in multiples of `step` units; None if a text has another form."""
     if not _all(pc.match_substring_regex(array, INSTANT if t.root == "TIMESTAMP_LTZ" else LOCAL_TIME)):
         return None
     try:
@@ -176,7 +176,7 @@ def _as_arrow_reads(array: pa.Array, t: DataType, step: int) -> pa.Array | None:
 def _in_zone(
     array: pa.Array, written: np.ndarray, utc: np.ndarray, has_zone: pa.Array, t: DataType, timezone: str | None
 ) -> np.ndarray:
-    """Seconds that the column holds: of instants in UTC, else of the clock of `timezone`."""
+    """The seconds that the column holds: of instants in UTC, else of the wall clock of `timezone`."""
     instant = t.root == "TIMESTAMP_LTZ"
     if timezone is None:
         return utc if instant else written
@@ -191,7 +191,7 @@ def _in_zone(
 
 
 def _in_texts(array: pa.Array, problem: BadCells) -> BadCells:
-    """The same cells with the text that they were made from."""
+    """The same bad cells, with the original text as their values."""
     return BadCells([BadCell(cell.row, array[cell.row].as_py(), cell.why) for cell in problem.cells])
 
 
@@ -202,7 +202,7 @@ def _parts(array: pa.Array, pattern: str, why: str) -> pa.StructArray:
 
 
 def _part(parts: pa.StructArray, name: str, missing: str) -> pa.Array:
-    """A named group of each row; `missing` where it is empty and for null rows."""
+    """A named group of each row; `missing` if it is empty, and for null rows."""
     found = parts.field(name)
     filled = pc.and_(parts.is_valid(), pc.not_equal(pc.fill_null(found, ""), ""))
     return pc.if_else(filled, found, missing)
@@ -219,14 +219,14 @@ def _seconds(array: pa.Array, days: pa.Array, clocks: pa.Array) -> np.ndarray:
 
 
 def _fraction(array: pa.Array, parts: pa.StructArray, precision: int, digits: int) -> np.ndarray:
-    """The fraction in units of 10^-digits seconds; digits behind `precision` must be zero."""
+    """The fraction in units of 10^-digits seconds; digits after `precision` must be zero."""
     nanos = pc.utf8_rpad(_part(parts, "fraction", "0"), 9, "0").cast(pa.int64()).to_numpy()
     require(array, nanos % 10 ** (9 - precision) == 0, f"it has more than {precision} digits after the second")
     return nanos // 10 ** (9 - digits)
 
 
 def _zone_seconds(parts: pa.StructArray) -> np.ndarray:
-    """Offset from UTC in seconds; 0 for 'Z' and none."""
+    """The offset from UTC in seconds; 0 for 'Z' and none."""
     zones = _part(parts, "zone", "Z")
     zones = pc.if_else(pc.equal(pc.utf8_upper(zones), "Z"), "+00:00", zones)
     split = pc.extract_regex(zones, r"^(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})?$")
@@ -244,7 +244,7 @@ def _nulls(array: pa.Array) -> np.ndarray:
 
 
 def _has_far_years(array: pa.Array) -> bool:
-    """Whether a year is outside 0000..9999, which Arrow's parsers do not read."""
+    """Whether a year is outside 0000..9999, which Arrow's parsers cannot read."""
     return bool(pc.any(pc.match_substring_regex(array, FAR_YEAR)).as_py())
 
 
@@ -270,7 +270,7 @@ def _as_column(texts: pa.Array, t: DataType) -> pa.Array:
 
 
 def check_calendar_text(text: str, t: DataType) -> None:
-    """What `from_canonical` lets pass: raise ValueError for digits behind the precision, or a zone where none belongs."""
+    """Check what `from_canonical` accepts: `ValueError` for digits after the precision, or a zone that the type does not have."""
     fraction = re.search(r"\.([0-9]+)", text)
     stored = 3 if t.root == "TIME" else 9
     if fraction and len(fraction[1].rstrip("0")) > min(t.precision or 0, stored):
@@ -280,7 +280,7 @@ def check_calendar_text(text: str, t: DataType) -> None:
 
 
 def text_of_cells(raw: pa.Array) -> pa.Array:
-    """CSV cells come as bytes: checked only here, so that a bad one is told with its row."""
+    """CSV cells as text. They arrive as bytes and are checked only here, so that a bad one is reported with its row."""
     if pa.types.is_binary(raw.type):
         try:
             return attempt(raw, lambda part: part.cast(pa.string()), NOT_UTF_8)

@@ -1,4 +1,4 @@
-"""Typed input columns (parquet, ORC, typed JSON) as the table's exact Arrow types; nothing is ever lost on the way."""
+"""Converts typed input columns (parquet, ORC, typed JSON) to the table's exact Arrow types, without any loss."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS = 3, 6, 9
 
 @dataclass(frozen=True)
 class CastRules:
-    """What a cast may do beyond taking values as they are.
+    """What a cast may do beyond converting equal values.
 
-    `may_round`: doubles may become the nearest FLOAT, because text does not say how wide its numbers are. `timezone`: where
-    times without zone were taken, and where those of columns without zone are shown. `missing_are_null`: a nullable field
-    that rows lack is null.
+    `may_round`: doubles may become the nearest FLOAT, because text does not say how wide its numbers are. `timezone`: the zone of
+    times without zone, and of the wall clock in columns without zone. `missing_are_null`: a nullable field that rows lack is
+    null.
     """
 
     may_round: bool = False
@@ -43,7 +43,7 @@ EXACT = CastRules()
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The same values without dictionary, run-length, large or view encoding."""
+    """The values without dictionary, run-length, large or view encoding."""
     t = array.type
     if pa.types.is_dictionary(t):
         return plain(array.dictionary_decode())
@@ -57,7 +57,7 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def cast_atomic(array: pa.Array, t: DataType, rules: CastRules = EXACT) -> pa.Array:
-    """A `plain` array as `arrow_type(t)`. Raises WrongType, or BadCells for the values that do not fit."""
+    """A `plain` array as `arrow_type(t)`. Raises `WrongType`, or `BadCells` for the values that do not fit."""
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), arrow_type(t))
     if t.root in INTEGER_ROOTS:
@@ -102,7 +102,7 @@ def _floats(array: pa.Array, t: DataType, may_round: bool) -> pa.Array:
 def _decimals(array: pa.Array, t: DataType) -> pa.Array:
     target, why = arrow_type(t), f"it does not fit {type_to_sql(t.with_nullable(True))} without loss"
     if pa.types.is_integer(array.type):
-        # Arrow asks for room for every value of the integer type, so the way leads through a wider decimal.
+        # Arrow reserves digits for every value of the integer type, so the cast goes through a wider decimal.
         wide = pa.decimal256(20 + (t.scale or 0), t.scale or 0)
         return attempt(array, lambda part: part.cast(wide).cast(target), why)
     return _cast(array, t, pa.types.is_decimal(array.type), why)
@@ -156,18 +156,20 @@ def _timestamps(array: pa.Array, t: DataType, timezone: str | None) -> pa.Array:
 
 
 def instants(array: pa.Array, timezone: str) -> pa.Array:
-    """Local times of a zone as instants. What a clock shows twice means the first time, what it leaves out is a bad cell."""
+    """Local times of a zone as instants. A time that occurs twice means the first one; a time that the clock skips is a bad
+    cell.
+    """
     why = f"there is no such time in {timezone}"
     return attempt(array, lambda part: pc.assume_timezone(part, timezone, ambiguous="earliest"), why)
 
 
 def local_times(array: pa.Array, timezone: str) -> pa.Array:
-    """What clocks of the zone show at these instants."""
+    """The local times of the zone at these instants."""
     return pc.local_timestamp(array.cast(pa.timestamp(array.type.unit, timezone)))
 
 
 def require_digits(array: pa.Array, units: pa.Array, precision: int, stored: int, why: str) -> None:
-    """Of the `stored` decimal digits after the second only `precision` may be other than zero."""
+    """Raise `BadCells` unless all of the `stored` decimal digits after the first `precision` are zero."""
     if precision < stored:
         step = 10 ** (stored - precision)
         numbers = pc.fill_null(units, 0).to_numpy(zero_copy_only=False)
@@ -178,9 +180,9 @@ COUNT = DataType("INT", nullable=False)
 
 
 def cast_column(array: pa.Array, t: DataType, rules: CastRules = EXACT) -> pa.Array:
-    """The column as `arrow_type(t)`, nothing lost. Raises WrongType, or BadCells for the rows that do not fit.
+    """The column as `arrow_type(t)`, without loss. Raises `WrongType`, or `BadCells` for the rows that do not fit.
 
-    Nulls of the column itself are the caller's; nulls inside nested values are judged here.
+    Nulls of the column itself are checked by the caller, nulls inside nested values here.
     """
     values = plain(array)
     if pa.types.is_null(values.type):
@@ -207,7 +209,7 @@ def _cast_list(array: pa.Array, t: DataType, element: DataType, rules: CastRules
 def _cast_map(array: pa.Array, t: DataType, key: DataType, value: DataType, rules: CastRules) -> pa.Array:
     if not pa.types.is_map(array.type):
         raise WrongType(str(array.type))
-    # Arrow's list functions take no maps.
+    # Arrow's list functions do not accept maps.
     lists = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
     offsets, entries = _offsets(lists), lists.flatten()
     keys = _inner(array, entries.field(0), key.with_nullable(False), offsets, rules)
@@ -235,7 +237,7 @@ def _cast_struct(array: pa.Array, t: DataType, rules: CastRules) -> pa.Array:
 
 
 def _inner(array: pa.Array, values: pa.Array, t: DataType, offsets: np.ndarray, rules: CastRules) -> pa.Array:
-    """Elements, keys or map values; their faults are told by the row that holds them."""
+    """Convert elements, keys or map values; their faults are reported by the row that holds them."""
 
     def row_of(position: int) -> int:
         return int(np.searchsorted(offsets, position, side="right")) - 1
@@ -254,7 +256,7 @@ def _require_present(array: pa.Array, missing: pa.Array, row_of: Callable[[int],
 
 
 def _offsets(array: pa.Array) -> np.ndarray:
-    """Offsets into `array.flatten()`, which leaves out what lies under null rows."""
+    """Offsets into `array.flatten()`, which omits the values under null rows."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
 
@@ -264,7 +266,7 @@ def _null_mask(array: pa.Array) -> pa.Array | None:
 
 
 class _rows_of:
-    """Turns the position of an inner fault into the row of the outer array."""
+    """A function that maps the position of an inner fault to the row of the outer array."""
 
     def __init__(self, array: pa.Array, row_of: Callable[[int], int]) -> None:
         self.array = array
