@@ -1,4 +1,4 @@
-"""The cases by name, in the order of the documents."""
+"""The cases of `lab run` by name, in the order of `lab ls`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ MODELLED = (OFF, PARTITION, BUCKET)
 
 @dataclass(frozen=True)
 class Case:
-    """`anomaly`: what goes wrong without the check. `writers`, `rounds`: how many there are by default, None if that is fixed;
-    `is_seeded`: whether chance decides anything; `has_table`: whether options and all granularities mean something."""
+    """A case. `anomaly`: what goes wrong without the check. `writers`, `rounds`: their defaults, None if the number is fixed;
+    `is_seeded`: whether it depends on the seed; `has_table`: whether table options and all granularities apply.
+    """
 
     name: str
     title: str
@@ -33,7 +34,7 @@ class Case:
 
     @property
     def honours(self) -> list[str]:
-        """Options of `lab run` that mean something to this case."""
+        """Options of `lab run` that apply to this case."""
         choices = {
             "--writers": self.writers is not None,
             "--rounds": self.rounds is not None,
@@ -132,7 +133,7 @@ CASES = (
 
 
 def find_case(name: str) -> Case:
-    """Names do without their hyphens, too: topology2. UsageError lists the names if there is no such case."""
+    """Find a case by name, with or without hyphens: topology2. `UsageError` lists the names if there is no such case."""
     for case in CASES:
         if case.name.replace("-", "") == name.replace("-", ""):
             return case
@@ -147,9 +148,9 @@ def run_case(
     rounds: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> list[Story]:
-    """The case under each granularity, told once where that makes no difference; the same stories for the same choices.
+    """Run the case under each granularity, or once if that makes no difference. The same choices give the same stories.
 
-    UsageError for a choice that the case cannot honour.
+    `UsageError` for a choice that does not apply to the case.
     """
     case = find_case(name)
     chosen = {"--seed": seed, "--writers": writers, "--rounds": rounds, "--option": options or None}

@@ -1,4 +1,4 @@
-"""The cases of `lab run`: lost races, contradicting compactions, crashes, and who may write to which bucket."""
+"""The cases of `lab run`: lost races, conflicting compactions, crashes, and which writer may write to which bucket."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _ended(table: LabTable, expected: dict[int, str], good: str, bad: str) -> St
 
 
 def snapshot_conflict(setting: LabSetting) -> list[Story]:
-    """Writers of different buckets reach for the same snapshot number: each gets in between the other's check and its put."""
+    """Writers of different buckets try the same snapshot number: each commits between the check and the put of the other."""
     options = {"bucket": str(setting.writers)}
     table = LabTable(Story("snapshot-conflict", (setting.check,)), setting, COLUMNS, "k", options)
     writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
@@ -58,7 +58,7 @@ def snapshot_conflict(setting: LabSetting) -> list[Story]:
 
 
 def files_conflict(setting: LabSetting) -> list[Story]:
-    """Two full compactions of one bucket begin at the same snapshot."""
+    """Two full compactions of one bucket start at the same snapshot."""
     table = LabTable(Story("files-conflict", (setting.check,)), setting, COLUMNS, "k")
     writer = Writer(table, "writer")
     writer.write(_rows(range(3), "old"))
@@ -75,7 +75,7 @@ def files_conflict(setting: LabSetting) -> list[Story]:
 
 
 def single_committer(setting: LabSetting) -> list[Story]:
-    """Concurrent write, serial commit: a writer per bucket, one committer for all."""
+    """Concurrent writes, serial commits: one writer per bucket, one committer for all of them."""
     options = {"bucket": str(setting.writers)}
     table = LabTable(Story("single-committer", (setting.check,)), setting, COLUMNS, "k", options)
     writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
@@ -91,7 +91,9 @@ def single_committer(setting: LabSetting) -> list[Story]:
 
 
 def write_only(setting: LabSetting) -> list[Story]:
-    """Writers only add level-0 files (write-only), one dedicated job compacts: nobody deletes what another one needs."""
+    """Writers only add level-0 files (write-only), and one dedicated job compacts, so that no job deletes files that another one
+    needs.
+    """
     table = LabTable(Story("write-only", (setting.check,)), setting, COLUMNS, "k", {"write-only": "true"})
     writer, compactor = Writer(table, "writer"), Compactor(table, "compactor")
     expected: dict[int, str] = {}
@@ -124,7 +126,7 @@ def crash(setting: LabSetting) -> list[Story]:
 
 
 def _crash(table: LabTable, call: int, story: Story, whole: list[bool]) -> bool:
-    """Die behind so many calls of the commit, then repeat the job; False if the commit makes no more calls than that."""
+    """Die after this number of calls of the commit, then repeat the job; False if the commit makes no further calls."""
     writer, identity = Writer(table, "writer"), CommitIdentity("job", 1)
     writer.prepare([{"k": 1, "v": "new"}])
     writer.storage.calls.clear()
@@ -148,7 +150,7 @@ def _crash(table: LabTable, call: int, story: Story, whole: list[bool]) -> bool:
 
 
 def unsafe_rename(setting: LabSetting) -> list[Story]:
-    """An object store whose rename is a look and an overwrite, against one with a conditional put."""
+    """An object store whose rename is a check and an overwrite, compared with one that has a conditional put."""
     stories = []
     for store in (RENAMING, CONDITIONAL):
         table = LabTable(Story("unsafe-rename", (setting.check,), store), setting, COLUMNS, "k", {"bucket": "2"})
@@ -168,7 +170,7 @@ SHARED_KEYS, SHARED_BUCKETS = 8, 2
 
 
 def topology_1(setting: LabSetting) -> list[Story]:
-    """Each writer has a bucket of its own and commits by itself; the seed decides who interrupts whom."""
+    """Each writer has a bucket of its own and commits on its own; the seed decides which writers interrupt each other."""
     chance = random.Random(setting.seed or 0)
     table = LabTable(Story("topology-1", (setting.check,)), setting, COLUMNS, "k", {"bucket": str(setting.writers)})
     writers, keys = writers_of(table, setting.writers), table.keys_of_buckets()
@@ -180,7 +182,7 @@ def topology_1(setting: LabSetting) -> list[Story]:
             writers[number].prepare([{"k": keys[number], "v": value}])
             expected[keys[number]] = value
         committed = _commit_in_pairs([writers[number] for number in order])
-        while len(committed) < len(writers):  # a check of whole partitions refuses writers of other buckets, too
+        while len(committed) < len(writers):  # a check of whole partitions also refuses writers of other buckets
             for number in (n for n in order if writers[n] not in committed):
                 writers[number].prepare([{"k": keys[number], "v": expected[keys[number]]}])
                 if writers[number].commit():
@@ -194,7 +196,9 @@ def topology_1(setting: LabSetting) -> list[Story]:
 
 
 def topology_2(setting: LabSetting) -> list[Story]:
-    """Any writer writes any bucket and commits by itself; the seed decides what they write and who interrupts whom."""
+    """Any writer writes to any bucket and commits on its own; the seed decides what they write and which writers interrupt each
+    other.
+    """
     chance = random.Random(setting.seed or 0)
     table = LabTable(Story("topology-2", (setting.check,)), setting, COLUMNS, "k", {"bucket": str(SHARED_BUCKETS)})
     writers = writers_of(table, setting.writers)
@@ -204,7 +208,7 @@ def topology_2(setting: LabSetting) -> list[Story]:
         order = chance.sample(writers, setting.writers)
         values: dict[str, dict[int, str]] = {}
         for writer in order:
-            # a row's sequence number is its place among the rows that its writer brings to the bucket
+            # the sequence number of a row is its position among the rows of its writer in the bucket
             chosen = chance.sample(range(SHARED_KEYS), chance.randint(2, SHARED_KEYS))
             values[writer.name] = dict.fromkeys(chosen, f"{writer.name[-1]}{round_number}")
             writer.prepare([{"k": key, "v": value} for key, value in values[writer.name].items()])
@@ -226,7 +230,7 @@ def topology_2(setting: LabSetting) -> list[Story]:
 
 
 def _commit_in_pairs(order: Sequence[Writer]) -> list[Writer]:
-    """The second of two gets in between the first one's check and its put; who has committed."""
+    """The second of two writers commits between the check and the put of the first one; returns who committed."""
     committed = []
 
     def commit(writer: Writer) -> None:
@@ -242,7 +246,7 @@ def _commit_in_pairs(order: Sequence[Writer]) -> list[Writer]:
 
 
 def merge_disorder(setting: LabSetting) -> list[Story]:
-    """Topology 2: writers number their rows without knowing of each other, and a later commit loses."""
+    """Topology 2: writers number their rows without knowing of each other, and a later commit does not win."""
     table = LabTable(Story("merge-disorder", (setting.check,)), setting, {"k": "INT NOT NULL", "v": "INT"}, "k")
     writers = setting.ordered(writers_of(table, setting.writers))
     written: dict[int, Writer] = {}
@@ -250,7 +254,7 @@ def merge_disorder(setting: LabSetting) -> list[Story]:
     for _ in range(setting.rounds):
         values = range(newest + 1, newest + 1 + len(writers))
         for place, (writer, value) in enumerate(zip(writers, values, strict=True)):
-            # each has fewer rows before the shared one than the writer before it, hence a lower number
+            # each has fewer rows before the shared one than the previous writer, hence a lower number
             before = [{"k": 5 + number, "v": 0} for number in range(2 * (len(writers) - 1 - place))]
             writer.prepare([*before, {"k": 1, "v": value}])
         for writer, value in zip(writers, values, strict=True):
@@ -285,7 +289,7 @@ def lost_update_columns(setting: LabSetting) -> list[Story]:
 
 
 def lost_update_counter(setting: LabSetting) -> list[Story]:
-    """Increments of one counter: in each round all writers read it, then each writes it back, one higher."""
+    """Increments of one counter: in each round all writers read it, then each writes it back, raised by one."""
     columns = {"name": "STRING NOT NULL", "points": "INT"}
     add_one: list[tuple[str, Callable[[Any], Any]]] = [("points", lambda old: old + 1)] * setting.writers
     table = LabTable(Story("lost-update-counter", (setting.check,)), setting, columns, "name")
@@ -298,7 +302,9 @@ def lost_update_counter(setting: LabSetting) -> list[Story]:
 def _changes(
     table: LabTable, setting: LabSetting, row: dict[str, Any], changes: Sequence[tuple[str, Callable[[Any], Any]]]
 ) -> int:
-    """All read the same snapshot before any of them commits; who is refused reads and tries again. How often that was."""
+    """All writers read the same snapshot before any of them commits; a refused one reads and tries again. Returns the number of
+    refusals.
+    """
     Writer(table, "setup").write([row])
     refused = 0
     actors = list(zip(writers_of(table, len(changes)), changes, strict=True))

@@ -15,11 +15,11 @@ WRITE, COMPACT = "write", "compaction"
 
 
 class Check(enum.Enum):
-    """What a compaction must find before it is published. That the files that it replaces are there is always checked.
+    """What a compaction checks before it is published. It always checks that the files that it replaces are live.
 
-    FILES: nothing more (Java, for tables with a primary key). INDEX: if it replaces the bucket's vectors, those that it had
-    read. VECTORS: those that it had read in any case, and every file whose rows it marks. BUCKET: no compaction of the
-    bucket since it was read; writers then look for other writers in the same way (the data conflict check).
+    FILES: nothing else (Java, for tables with a primary key). INDEX: if it replaces the vectors of the bucket, they are those
+    that it read. VECTORS: they are those that it read in any case, and every file that it marks is live. BUCKET: no other
+    compaction of the bucket since it was read; writers check for other writers in the same way (the data conflict check).
     """
 
     FILES = "files"
@@ -29,7 +29,7 @@ class Check(enum.Enum):
 
 
 class Row(NamedTuple):
-    """`born`: the write that made it, counted over all writers; `sequence`: what its writer numbered it."""
+    """A row. `born`: the write that created it, counted over all writers; `sequence`: the number that its writer gave it."""
 
     key: int
     sequence: int
@@ -43,14 +43,16 @@ class File(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A bit of a deletion vector."""
+    """One position of a deletion vector."""
 
     file: str
     key: int
 
 
 class Bucket(NamedTuple):
-    """`replaced` counts how often the vectors were replaced; `expected` holds, per key, the row that readers must see."""
+    """The state of a bucket. `replaced` counts how often its vectors were replaced; `expected` is the row that readers must see,
+    by key.
+    """
 
     files: frozenset[File] = frozenset()
     vectors: frozenset[Mark] = frozenset()
@@ -62,7 +64,7 @@ EMPTY = Bucket()
 
 
 class Change(NamedTuple):
-    """What a job wants to commit. `vectors` are all of the bucket's after it, None if it leaves them alone."""
+    """What a job wants to commit. `vectors` are all vectors of the bucket afterwards, None if they stay as they are."""
 
     kind: str
     bucket: int
@@ -75,14 +77,14 @@ class Change(NamedTuple):
 
 
 class Job(NamedTuple):
-    """An actor at work: `prepared_on` is the snapshot that its prepared commit follows, -1 before it is prepared."""
+    """An actor at work. `prepared_on` is the snapshot on which its commit was prepared, -1 before that."""
 
     change: Change
     prepared_on: int = -1
 
 
 class State(NamedTuple):
-    """`log`: kind and bucket of each snapshot, oldest first; `jobs` has one place per actor."""
+    """A state of the model. `log`: commit kind and bucket of each snapshot, oldest first; `jobs` has one entry per actor."""
 
     log: tuple[tuple[str, int], ...]
     buckets: tuple[Bucket, ...]
@@ -94,7 +96,9 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class DvModel:
-    """The constants. `own_buckets`: actor i of each kind works in bucket i only (topology 1); else all share one bucket."""
+    """The parameters of the model. `own_buckets`: actor i of each kind works in bucket i only (topology 1); else all share one
+    bucket.
+    """
 
     writers: int = 1
     compactors: int = 2
@@ -132,7 +136,7 @@ class DvModel:
             return 0
         return actor if actor < self.writers else actor - self.writers
 
-    # starting a job: read the table, write data files
+    # start of a job: read the table, write data files
 
     def _starts(self, state: State, actor: int) -> Iterator[tuple[str, State]]:
         number = self.bucket_of(actor)
@@ -156,7 +160,7 @@ class DvModel:
         return label, _with_job(state, actor, Job(change))._replace(writes=state.writes - 1)
 
     def _compaction(self, state: State, actor: int, number: int, bucket: Bucket, level: int, target: int) -> tuple[str, State]:
-        """Merge levels `level` to `target` into `target`; a level alone is rewritten without its marked rows."""
+        """Merge the levels from `level` to `target` into `target`; a single level is rewritten without its deleted rows."""
         merged = {file.name: file for file in bucket.files if level <= file.level <= target}
         newest: dict[int, Row] = {}
         for file in merged.values():
@@ -189,7 +193,7 @@ class DvModel:
         label = f"{self.name(actor)}: reads snapshot {len(state.log)}, {done}"
         return label, _with_job(state, actor, Job(change))._replace(compactions=state.compactions - 1)
 
-    # committing
+    # commit
 
     def _prepared(self, state: State, actor: int, job: Job) -> tuple[str, State]:
         why = self._conflict(state, job.change)
@@ -242,7 +246,7 @@ def _with_job(state: State, actor: int, job: Job | None) -> State:
 
 
 def _applied(bucket: Bucket, change: Change) -> Bucket:
-    """Files by their difference, vectors as a whole: the last commit's are the bucket's."""
+    """The bucket after the change: files by their difference, vectors as a whole, so that the last commit determines them."""
     settled = [row for file in bucket.files if file.level == 0 and file.name in change.removed for row in file.rows]
     expected = dict(bucket.expected)
     for row in settled:
@@ -263,7 +267,9 @@ DAMAGES = {
 
 @dataclass
 class Exploration:
-    """`traces`: for each damage found, the steps that lead to it. `complete`: every reachable state was seen."""
+    """The result of a search. `traces`: the steps that lead to each kind of damage. `complete`: all reachable states were
+    visited.
+    """
 
     states: int = 0
     complete: bool = False
@@ -271,7 +277,7 @@ class Exploration:
 
 
 def damages_of(bucket: Bucket) -> Iterator[str]:
-    """What a reader of the latest snapshot suffers."""
+    """The damage that a reader of the latest snapshot sees."""
     alive = {file.name for file in bucket.files}
     if any(mark.file not in alive for mark in bucket.vectors):
         yield DANGLING
@@ -287,7 +293,7 @@ def damages_of(bucket: Bucket) -> Iterator[str]:
 
 
 def explore(model: DvModel, *, most_states: int | None = None, until: frozenset[str] = frozenset()) -> Exploration:
-    """All states, or until every damage of `until` was found. Damaged states are not followed: what comes next is their fault."""
+    """Visit all states, or stop when every damage of `until` was found. Damaged states are not followed any further."""
     begin = model.begin()
     parents: dict[State, tuple[State, str] | None] = {begin: None}
     level, result = [begin], Exploration()
@@ -320,13 +326,13 @@ def _trace(parents: dict[State, tuple[State, str] | None], state: State) -> list
 
 
 def lost_vectors(setting: LabSetting) -> list[Story]:
-    """One compactor marks rows while another one rewrites marked files; the vectors of the last commit win."""
+    """One compactor marks rows while another one rewrites marked files; the vectors of the last commit replace the others."""
     model = DvModel(writers=1, compactors=2, writes=1, compactions=2, check=_check(setting.check), beginning=TWO_LEVELS)
     return [_told("lost-deletion-vectors", setting.check, explore(model), TWO_ROWS)]
 
 
 def dangling_vectors(setting: LabSetting) -> list[Story]:
-    """One compactor marks rows of a file while another one merges that file away."""
+    """One compactor marks rows of a file while another one removes that file by a merge."""
     model = DvModel(writers=1, compactors=2, writes=2, compactions=3, highest_level=3, check=_check(setting.check))
     return [_told("dangling-deletion-vectors", setting.check, explore(model), DANGLING)]
 

@@ -1,8 +1,8 @@
-"""What each granularity of the data conflict check costs and saves: the same read-modify-writes under all of them.
+"""What each granularity of the data conflict check costs and prevents: the same read-modify-writes under all of them.
 
-In each round every writer reads the latest snapshot and prepares an increment of a few counters; then they commit, one after
-the other, and whoever is refused gives up until the next round. Without the check increments are lost; the coarser the check,
-the more commits are refused that had no counter in common with anybody.
+In each round every writer reads the latest snapshot and prepares an increment of a few counters. Then they commit one after the
+other; a writer whose commit is refused waits for the next round. Without the check, increments are lost; the coarser the check,
+the more commits are refused although no other commit changed their counters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ NEARBY = 3
 
 @dataclass(frozen=True)
 class GranularityShape:
-    """`keys`: counters in all; `touched`: how many of them a commit raises, near each other in one partition."""
+    """The workload. `keys`: number of counters; `touched`: how many of them a commit raises, next to each other in one
+    partition.
+    """
 
     writers: int = 4
     rounds: int = 10
@@ -35,8 +37,9 @@ class GranularityShape:
 
 @dataclass(frozen=True)
 class GranularityRow:
-    """One granularity. `needless`: commits refused although nobody had changed a counter of theirs since they read;
-    `lost_updates`: increments that were acknowledged and are not in the counters."""
+    """The result of one granularity. `needless`: commits refused although none of their counters had changed since they read;
+    `lost_updates`: acknowledged increments that the counters do not contain.
+    """
 
     granularity: str
     commits: int
@@ -49,7 +52,7 @@ class GranularityRow:
 def compare_granularities(
     shape: GranularityShape, setting: LabSetting, on_round: Callable[[], None] = lambda: None
 ) -> list[GranularityRow]:
-    """By granularity, off first; the seed decides who writes what, the same under each."""
+    """One row per granularity, `off` first. The seed decides what each writer changes, and is the same for all."""
     if shape.keys < shape.touched * PARTITIONS:
         raise UsageError(
             f"{shape.touched} keys a commit of {shape.keys} keys", f"there are {PARTITIONS} partitions", "raise --keys"

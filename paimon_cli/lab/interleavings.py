@@ -1,7 +1,7 @@
-"""`lab check`: what may happen when these actors work on one table at the same time, by carrying out the orders of their calls.
+"""`lab check`: explores what can happen when actors work on one table at the same time, by running the orders of their calls.
 
-The actors run the shipped jobs and the shipped commit on a simulated storage; only the rows inside of data files are simple.
-An oracle knows what every commit was to bring, and looks after each change that a reader could notice.
+The actors run the shipped jobs and the shipped commit on a simulated storage; only the rows inside data files are simplified. An
+oracle knows what each commit should add, and checks every change that a reader could notice.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ _NEED_HISTORY = {"expirer", "tagger", "cleaner"}
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """`depth`: how often an actor is interrupted at most in the middle of its work, None: any number. `seed`: draw schedules at
-    random instead of going through all of them. `faults`: crashes and lost answers in one schedule at most."""
+    """The request of `lab check`. `depth`: how often actors may be interrupted in the middle of their work, None: any number.
+    `seed`: draw random schedules instead of trying all. `faults`: the most crashes and lost answers in one schedule.
+    """
 
     actors: tuple[str, ...] = ("writer", "writer", "compactor")
     rounds: int = 1
@@ -74,12 +75,14 @@ class CheckRequest:
 
     @property
     def is_safe(self) -> bool:
-        """Whether nothing may be found: commits are kept apart, and whoever shares rows is under the data conflict check."""
+        """Whether nothing should be found: commits are kept apart, and actors that share rows run under the data conflict
+        check.
+        """
         sharing = sum(kind in _SHARING for kind in self.actors)
         return self.store != UNSAFE and (self.data_conflict_check != OFF or sharing < 2)
 
     def replay_line(self, schedule: str) -> str:
-        """The command that carries out this schedule again."""
+        """The command that replays this schedule."""
         words = ["paimon-cli", "lab", "check", "--actors", ",".join(self.actors), "--store", self.store]
         words += ["--data-conflict-check", self.data_conflict_check]
         words += ["--rounds", str(self.rounds)] if self.rounds != 1 else []
@@ -91,7 +94,7 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class Find:
-    """A schedule that went wrong: what was violated, and the command that shows it again."""
+    """A schedule with violations, and the command that shows it again."""
 
     schedule: str
     violations: list[str]
@@ -100,7 +103,9 @@ class Find:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """`is_complete`: no order of calls (within `depth` and `faults`) is left. `states`: how many different ones were reached."""
+    """The result of `lab check`. `is_complete`: all orders of calls (within `depth` and `faults`) were tried. `states`: the
+    number of different states reached.
+    """
 
     actors: tuple[str, ...]
     store: str
@@ -115,7 +120,7 @@ class CheckReport:
 
 @dataclass(frozen=True)
 class ReplayedStep:
-    """One step of a replayed schedule: the storage call that the actor makes, and what befalls it, '' if nothing."""
+    """One step of a replayed schedule: the storage call of the actor, and the fault that affects it, '' if there is none."""
 
     step: str
     actor: str
@@ -126,14 +131,14 @@ class ReplayedStep:
 
 @dataclass(frozen=True)
 class Replay:
-    """A schedule as it was carried out, and what was violated."""
+    """A replayed schedule, and its violations."""
 
     steps: list[ReplayedStep]
     violations: list[str]
 
 
 def check_interleavings(request: CheckRequest, go_on: GoOn) -> CheckReport:
-    """Carry out schedules until all are done, or `go_on` says no. The same request finds the same in the same order."""
+    """Run schedules until all are done, or `go_on` returns False. The same request gives the same finds in the same order."""
     scenario = scenario_of(request)
     if request.seed is not None:
         count = RANDOM_SCHEDULES if request.schedules is None else request.schedules
@@ -175,7 +180,7 @@ def _report(request: CheckRequest, result: Result) -> CheckReport:
 
 
 def replay_schedule(request: CheckRequest, schedule: str) -> Replay:
-    """Carry out one schedule. UsageError for text that is none."""
+    """Run one schedule. `UsageError` for text that is none."""
     try:
         steps: list[Step] = parse_schedule(schedule)
     except ValueError as error:
@@ -188,7 +193,7 @@ def replay_schedule(request: CheckRequest, schedule: str) -> Replay:
 
 
 def actor_names(kinds: Sequence[str]) -> list[str]:
-    """`writer 1`, `writer 2`, `compactor`: numbered where there are several of a kind."""
+    """Names of the actors, numbered if there are several of a kind: `writer 1`, `writer 2`, `compactor`."""
     seen: Counter[str] = Counter()
     names = []
     for kind in kinds:
@@ -198,7 +203,7 @@ def actor_names(kinds: Sequence[str]) -> list[str]:
 
 
 def scenario_of(request: CheckRequest) -> Scenario:
-    """The table at its beginning, and the jobs of the actors. UsageError for what is not supported here."""
+    """The table at the beginning, and the jobs of the actors. `UsageError` for what is not supported here."""
     _validate(request)
     options = {**request.options, "bucket": str(_bucket_count(request)), DATA_CONFLICT_CHECK: request.data_conflict_check}
     scenario = Scenario(
@@ -208,14 +213,16 @@ def scenario_of(request: CheckRequest) -> Scenario:
         files_vanish=bool({"expirer", "cleaner"} & set(request.actors)),
         faults=(CRASH, *PUT_FAULTS) if request.faults else (),
         most_faults=request.faults,
-        tolerates=frozenset({"PV023"}),  # overlapping sequence numbers are a risk; what readers see of it is judged
+        tolerates=frozenset({"PV023"}),  # overlapping sequence numbers are only a risk; the oracle checks what readers see of it
         store=request.store,
     )
     return after(scenario, [_beginning(request)])
 
 
 def _beginning(request: CheckRequest) -> Job:
-    """Two level-0 files of the shared bucket; a compaction, an old tag's snapshot and litter for those who clear away."""
+    """Two level-0 files of the shared bucket; a compaction, the snapshot of an old tag, and orphans for the actors that clean
+    up.
+    """
     first = writer("first", rows(SHARED_BUCKET, COUNTER, 2, value="0"), rows(SHARED_BUCKET, 2, 3))
     if not _NEED_HISTORY & set(request.actors):
         return first
@@ -235,7 +242,7 @@ def _jobs(request: CheckRequest) -> Iterator[Job]:
             own_bucket += 1
             yield writer(user, *batches)
         elif kind == "rival":
-            # different counts of rows give the rivals different sequence numbers
+            # different row counts give the rivals different sequence numbers
             keys = range(2, 2 + len(request.actors) - number)
             yield writer(user, *(rows(SHARED_BUCKET, *reversed(keys), value=f"{value}{r}") for r in range(request.rounds)))
         elif kind == "twin":

@@ -1,4 +1,4 @@
-"""A small table in memory whose clocks and names are the same in every run, and the writers and compactors that work on it."""
+"""A small table in memory with the same clocks and names in every run, and the writers and compactors that work on it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _BEGIN_MILLIS = 1_700_000_000_000
 
 
 class LabClock:
-    """Time passes only when somebody sleeps."""
+    """A clock on which time passes only when an actor sleeps."""
 
     def __init__(self) -> None:
         self._now = _BEGIN_MILLIS
@@ -64,7 +64,7 @@ class LabClock:
 
 
 class LabNames:
-    """UUIDs that count; `number` keeps those of two actors apart."""
+    """UUIDs that count; `number` keeps those of different actors apart."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -80,7 +80,7 @@ class LabNames:
 
 @dataclass(frozen=True)
 class LabSetting:
-    """What the user chose for a case. `options`: of the table, over those of the case."""
+    """The user's choices for a case. `options` of the table override those of the case."""
 
     check: str = OFF
     seed: int | None = None
@@ -89,7 +89,7 @@ class LabSetting:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def ordered(self, actors: Sequence[A]) -> list[A]:
-        """Who goes first: as the seed decides, or as they are without one."""
+        """The actors in the order that the seed decides, or unchanged without a seed."""
         return list(actors) if self.seed is None else random.Random(self.seed).sample(actors, len(actors))
 
 
@@ -100,7 +100,7 @@ _MORE_READ_KEYS = {"num-levels", "num-sorted-run.stop-trigger", "lookup-compact.
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """UsageError for what would change nothing in a case: options that no write, merge, compaction or commit reads."""
+    """`UsageError` for options that would change nothing in a case: options that no write, merge, compaction or commit reads."""
     for key in options:
         is_read = key in _READ_KEYS | _MORE_READ_KEYS or key.startswith("fields.")
         if key.startswith(_IDLE) or not is_read:
@@ -111,7 +111,9 @@ def check_options(options: Mapping[str, str]) -> None:
 
 
 class LabTable:
-    """`key` is the table's primary key, `partition` its partition key. Rows go where the shipped router sends them."""
+    """A table of the lab. `key` is its primary key, `partition` its partition key. The shipped router chooses the buckets of
+    rows.
+    """
 
     def __init__(
         self,
@@ -142,12 +144,12 @@ class LabTable:
 
     @functools.cached_property
     def context(self) -> TableContext:
-        """The table as an onlooker sees it."""
+        """The table as an observer sees it."""
         options = TableOptions(self._schema.options)
         return TableContext(self._layout.root, self._memory, self._schema, options, self._clock, LabNames(0), read_threads=1)
 
     def rows(self, snapshot: Snapshot | None = None, context: TableContext | None = None) -> list[dict[str, Any]]:
-        """What readers see, in key order of each bucket; at the latest snapshot unless told."""
+        """The rows that readers see, in key order of each bucket; by default at the latest snapshot."""
         seen = context or self.context
         names = seen.schema.field_names
         found: list[dict[str, Any]] = []
@@ -157,7 +159,7 @@ class LabTable:
         return sorted(found, key=lambda row: json.dumps([row[name] for name in self._schema.primary_keys]))
 
     def keys_of_buckets(self) -> list[int]:
-        """A key for each bucket of a table whose key is one INT, by the shipped hash."""
+        """One key for each bucket of a table whose key is one INT, by the shipped hash."""
         count = self.context.options.bucket
         hashes = hash_rows([pa.array(range(100 * count), pa.int32())], list(self.context.key_types))
         buckets = bucket_of(hashes, count).tolist()
@@ -175,7 +177,7 @@ class LabTable:
         return found - named
 
     def end(self) -> list[Violation]:
-        """Write down what readers see and what a check of the table says; then forget the table."""
+        """Record what readers see and what a check of the table finds; then drop the table."""
         found = list(check_table(self.context, rows=True))
         self.story.rows = [row_text(row) for row in self.rows()]
         self.story.violations = [self.story.named(f"{v.code} {v.severity}: {v.message}") for v in found]
@@ -205,8 +207,9 @@ class Actor:
         self._table.story.tell(self.name, what, outcome)
 
     def commit(self) -> bool:
-        """Commit as the jobs do; False after a conflict, which is told, and which leaves no file of ours. If only the compaction
-        behind the rows contradicts another one, the rows are committed all the same."""
+        """Commit as the jobs do; False after a conflict, which is recorded and leaves none of its files. If only the compaction
+        conflicts with another one, the rows are committed all the same.
+        """
         try:
             with removed_on_refusal(self.context, self.messages):
                 result = Committer(self.context).commit(self.messages, CommitIdentity(self.name))
@@ -231,7 +234,7 @@ class Writer(Actor):
         self._rows: list[dict[str, Any]] = []
 
     def read(self) -> None:
-        """Read the latest snapshot; what `change` writes is made from it."""
+        """Read the latest snapshot, which `change` starts from."""
         self.storage.is_quiet = True
         self._read = self.context.snapshots.latest()
         self._rows = self._table.rows(self._read, self.context)
@@ -253,20 +256,21 @@ class Writer(Actor):
         self.tell(f"wrote {row_texts(rows)}", f"numbered {numbers}; nobody can see it yet")
 
     def change(self, key: str, value: Any, column: str, new_value: Callable[[Any], Any]) -> None:
-        """The write phase of a read-modify-write: the row as it was read, with one column changed; partial-update needs no more
-        than that column."""
+        """The write phase of a read-modify-write: the row as it was read, with one column changed; partial-update needs only that
+        column.
+        """
         row = next(row for row in self._rows if row[key] == value)
         kept = {key: value} if self.context.options.merge_engine == "partial-update" else row
         self.prepare([{**kept, column: new_value(row[column])}], self.read_id)
 
     @property
     def read_id(self) -> int:
-        """The snapshot that was read, 0 for the empty table."""
+        """The id of the snapshot that was read, 0 for an empty table."""
         return self._read.id if self._read else 0
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """What was read."""
+        """The rows that were read."""
         return self._rows
 
     def write(self, rows: Sequence[Row]) -> bool:
@@ -280,10 +284,10 @@ def writers_of(table: LabTable, count: int) -> list[Writer]:
 
 
 class Compactor(Actor):
-    """Merges every bucket to the top level."""
+    """Compacts every bucket to the top level."""
 
     def prepare(self) -> int:
-        """Plan at the latest snapshot and write the merged files; how many buckets there were to compact."""
+        """Plan at the latest snapshot and write the merged files; returns the number of buckets to compact."""
         stamp = self.context.names.uuid().replace("-", "")[:16]
         plan = plan_compaction(self.context, CompactRequest("full"), stamp)
         files = [file.file_name for task in plan.tasks for file in task.files]

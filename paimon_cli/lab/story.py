@@ -1,4 +1,4 @@
-"""What happened in a case, step by step, for a person to follow; actors tell it through their storage."""
+"""The story of a case, step by step; actors record it through their storage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
 
 @dataclass(frozen=True)
 class StoryStep:
-    """`who` did `what`, and how that came out; numbered from 1."""
+    """One step of a story: the actor, what it did, and the outcome; numbered from 1."""
 
     step: int
     who: str
@@ -23,10 +23,10 @@ class StoryStep:
 
 @dataclass
 class Story:
-    """One run of a case on one kind of store. `checks`: the granularities of the data conflict check that it is true for.
+    """One run of a case on one kind of store. `checks`: the granularities of the data conflict check that it holds for.
 
-    `rows`: what readers see in the end, as text. `violations`: what a check of the table finds. `is_correct`: whether every
-    acknowledged change is there and nothing is broken.
+    `rows`: what readers see in the end, as text. `violations`: findings of the checks of the table. `is_correct`: every
+    acknowledged change is there and nothing is damaged.
     """
 
     case: str
@@ -46,7 +46,7 @@ class Story:
         self.steps.append(StoryStep(len(self.steps) + 1, who, self.named(what), self.named(outcome)))
 
     def name_file(self, file_name: str, owner: str) -> None:
-        """Data files get short names: A1 is the first of writer A, C1 the first of a compactor."""
+        """Give data files short names: A1 is the first of writer A, C1 the first of a compactor."""
         last = owner.rpartition(" ")[2]
         initial = last if last.isalpha() and len(last) == 1 else owner[0].upper()
         count = sum(label.startswith(initial) for label in self._labels.values())
@@ -69,11 +69,13 @@ _UNIQUE_PART = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]+")
 
 
 class ActorCrashed(BaseException):
-    """The process is gone: whatever it would still do has no effect."""
+    """The process died: whatever it would still do has no effect."""
 
 
 class NarratedStorage:
-    """`before_put` is called once, before the next snapshot is put; `calls_left` are made before the actor dies."""
+    """A storage that records the calls of one actor. `before_put` is called once, before the next snapshot is put; `calls_left`
+    calls are made before the actor dies.
+    """
 
     def __init__(self, inner: Storage, story: Story, actor: str, store: str = CONDITIONAL) -> None:
         self._inner = inner
@@ -106,7 +108,7 @@ class NarratedStorage:
         return outcome
 
     def _put_by_renaming(self, path: str, data: bytes, name: str) -> PutOutcome:
-        """What a rename on an object store is: two steps."""
+        """Create a file the way a rename on an object store does: in two steps."""
         taken = self._inner.exists(path)
         self._tell(f"looks for {name}", "the number is taken" if taken else "the number is free")
         if taken:

@@ -38,7 +38,7 @@ SKEW_MILLIS = 5_000
 
 
 class Actor:
-    """`history` folds everything that the actor has seen: with the same history it will do the same."""
+    """An actor. `history` is a digest of everything that it has seen: with the same history it continues in the same way."""
 
     def __init__(self, disk: SimDisk, lock: LockRow, oracle: Oracle, number: int, job: Job) -> None:
         self.disk = disk
@@ -54,7 +54,7 @@ class Actor:
         self.begin()
 
     def begin(self) -> None:
-        """A new life: a fresh process knows nothing of the one that crashed."""
+        """Start a new life: a fresh process knows nothing of the one that crashed."""
         self.life += 1
         self.dead = self.finished = self.had_outage = self.was_unsure = self.lost_answer = False
         self.outage = 0
@@ -86,7 +86,7 @@ class Actor:
             self.oracle.failed(self.number, error)
         self.finished = True
 
-    # called from the scheduler
+    # called by the scheduler
 
     def resume(self, fault: str = GO, place: int = 0) -> None:
         """Run to the next call that waits, or to the end."""
@@ -96,7 +96,7 @@ class Actor:
         if self.greenlet:
             self.greenlet.switch(GO if place else fault)
         else:
-            self.greenlet.switch()  # the first time: its function takes nothing
+            self.greenlet.switch()  # the function of a new greenlet takes no argument
 
     def discard(self) -> None:
         """End a greenlet that is still waiting, without any effect."""
@@ -106,7 +106,7 @@ class Actor:
 
     @property
     def waits(self) -> bool:
-        """Whether it can be let go on."""
+        """Whether it can continue."""
         return self.is_on_its_way and (self.ready is None or self.ready())
 
     @property
@@ -115,17 +115,17 @@ class Actor:
 
     @property
     def gave_up(self) -> bool:
-        """Crashed, ended without knowing what it had done, or had to put twice because an answer was lost."""
+        """Whether it crashed, ended without knowing the outcome, or had to repeat a put because an answer was lost."""
         return self.dead or self.life > 1 or self.was_unsure or self.lost_answer
 
     @property
     def state(self) -> Any:
         return "dead" if self.dead else (self.history, self.outage)
 
-    # called from the actor's own storage
+    # called by the actor's own storage
 
     def wait(self, operation: str, path: str, ready: Callable[[], bool] | None = None) -> str:
-        """Stop before a call; `ready` says when it can be made. What befalls it."""
+        """Stop before a call that can be made once `ready` returns True; returns the fault that affects it."""
         self.pending, self.ready = (operation, path), ready
         return getcurrent().parent.switch()
 
@@ -147,7 +147,7 @@ class Actor:
 
 
 class ActorClock:
-    """Time that passes only when the actor sleeps."""
+    """A clock on which time passes only when the actor sleeps."""
 
     def __init__(self, number: int) -> None:
         self._now = BEGIN_MILLIS + number * SKEW_MILLIS
@@ -160,9 +160,9 @@ class ActorClock:
 
 
 class ActorNames:
-    """UUIDs that tell actor, count and life in their first digits, so that a name in a message can be read.
+    """UUIDs with actor, count and life in their first digits, so that names in messages can be read.
 
-    The count ends them, too: files of one job have their first half in common.
+    The last digits are the count too, because files of one job share the first half of their UUID.
     """
 
     def __init__(self, number: int, life: int) -> None:
@@ -182,12 +182,14 @@ MOST_INCREMENT_TRIES = 10
 
 
 def rows(bucket: int, *keys: int, value: str = "", kind: int = INSERT) -> BucketRows:
-    """Rows of one bucket; the value defaults to the key's own text."""
+    """Rows of one bucket; the default value is the text of the key."""
     return {bucket: [(key, kind, value or f"v{key}") for key in keys]}
 
 
 def writer(user: str, *batches: BucketRows, repeatable: bool = False) -> Job:
-    """One `write` after the other. `repeatable`: under one user with identifiers, so that a restart goes on where it was."""
+    """One `write` after the other. `repeatable`: under one user with identifiers, so that a restart continues where it
+    stopped.
+    """
 
     def run(actor: Actor) -> None:
         for number, batch in enumerate(batches, 1):
@@ -200,7 +202,7 @@ def writer(user: str, *batches: BucketRows, repeatable: bool = False) -> Job:
 
 
 def overwriter(user: str, batch: BucketRows) -> Job:
-    """Put these rows in the place of all others."""
+    """Replace all rows with these."""
 
     def run(actor: Actor) -> None:
         write(actor, batch, WriteRequest(FileRows(), commit_user=user, overwrite=True))
@@ -209,7 +211,7 @@ def overwriter(user: str, batch: BucketRows) -> Job:
 
 
 def write(actor: Actor, batch: BucketRows, request: WriteRequest) -> str:
-    """`write` as asked; how it ended."""
+    """Run `write`; returns how it ended."""
     user, identifier = str(request.commit_user), request.commit_id or BATCH_IDENTIFIER
 
     def job() -> None:
@@ -227,7 +229,7 @@ def settled(
     identifier: int = BATCH_IDENTIFIER,
     overwrites: bool = False,
 ) -> str:
-    """Run a job that is to commit these rows; the oracle hears of it before and after."""
+    """Run a job that is to commit these rows; the oracle is notified before and after."""
     actor.oracle.wants(user, identifier, batch, overwrites)
     end = end_of(actor, job)
     actor.oracle.ended(user, identifier, end)
@@ -235,7 +237,7 @@ def settled(
 
 
 def compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
-    """`compact`; a conflict makes it plan again."""
+    """Run `compact`; after a conflict it plans again."""
 
     def run(actor: Actor) -> None:
         request = CompactRequest(strategy=strategy, buckets=buckets)
@@ -245,7 +247,7 @@ def compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
 
 
 def end_of(actor: Actor, job: Callable[[], object]) -> str:
-    """Run and tell how it ended. Errors that only an expiry or an outage explains are refusals there, else failures."""
+    """Run and return how it ended. Errors that only an expiry or an outage explains count as refusals there, else as failures."""
     oracle, scenario = actor.oracle, actor.scenario
     try:
         job()
@@ -278,7 +280,7 @@ def expirer(keep: int = 1, limit: int | None = None) -> Job:
 
 
 def tagger(name: str, snapshot_id: int) -> Job:
-    """Tag a snapshot; it may be gone, or go while we do."""
+    """Tag a snapshot, which may be gone, or be deleted at the same time."""
 
     def run(actor: Actor) -> None:
         end_of(actor, lambda: create_tag(actor.context, name, snapshot_id))
@@ -290,7 +292,7 @@ LITTER = ("bucket-0/data-litter.paper", "manifest/manifest-litter-0")
 
 
 def litterer() -> Job:
-    """What a writer leaves that dies before its commit."""
+    """Leave the files of a writer that dies before its commit."""
 
     def run(actor: Actor) -> None:
         for path in LITTER:
@@ -300,7 +302,7 @@ def litterer() -> Job:
 
 
 def orphan_remover() -> Job:
-    """Delete what is as old as the beginning and no version names; nothing of the litter may be left by one that finished."""
+    """Delete files as old as the beginning that no version names; if this finishes, none of the orphans may be left."""
 
     def run(actor: Actor) -> None:
         def clean() -> None:
@@ -316,7 +318,7 @@ def orphan_remover() -> Job:
 
 
 def in_turn(*jobs: Job) -> Job:
-    """One actor that does several things."""
+    """One actor that runs several jobs in turn."""
 
     def run(actor: Actor) -> None:
         for job in jobs:
@@ -326,9 +328,9 @@ def in_turn(*jobs: Job) -> Job:
 
 
 def read_modify_write(user: str, bucket: int, key: int) -> Job:
-    """Add one to a counter: read it at the latest snapshot, write it as a job that has read that snapshot.
+    """Raise a counter by one: read it at the latest snapshot, write it as a job that has read that snapshot.
 
-    A data conflict starts it again, as `update` does; the oracle counts the increments that were acknowledged.
+    After a data conflict it starts again, as `update` does; the oracle counts the acknowledged increments.
     """
 
     def run(actor: Actor) -> None:
@@ -345,7 +347,7 @@ def read_modify_write(user: str, bucket: int, key: int) -> Job:
 
 
 def _value(actor: Actor, version: Version, bucket: int, key: int) -> str:
-    """What a reader sees of one key, through the actor's own storage."""
+    """The value that a reader sees of one key, through the actor's own storage."""
     storage = actor.context.storage
     entries = version.buckets[BucketId(EMPTY_ROW, bucket)]
     found = merged((entry.file, paper_rows(storage.read_bytes(version.file_path(entry)))) for entry in entries)

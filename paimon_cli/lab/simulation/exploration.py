@@ -1,8 +1,7 @@
-"""Searches through schedules: all of them, up to states that were seen before; or a random sample by seed.
+"""Searches through schedules: all of them, up to states that were visited before, or a random sample by seed.
 
-Two prefixes that lead to the same disk and in which every actor has seen the same answers can only go on alike: the
-second is not followed further. So a complete search is complete over all orders of all calls, although it does not list
-each of them.
+Two prefixes that lead to the same disk, and in which every actor has received the same answers, have the same continuations: the
+second one is not followed. So a complete search covers all orders of all calls, although it does not run each of them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ GoOn = Callable[[], bool]
 
 @dataclass(frozen=True)
 class Finding:
-    """A schedule that went wrong, and how."""
+    """A schedule with violations."""
 
     scenario: str
     schedule: str
@@ -35,7 +34,9 @@ class Finding:
 
 @dataclass
 class Result:
-    """`schedules` were carried out, all different; `ended` of them to the end, the others up to a known state."""
+    """The result of a search. `schedules`: the number of different schedules run; `ended` of them to the end, the others up to a
+    known state.
+    """
 
     scenario: str
     schedules: int = 0
@@ -65,10 +66,10 @@ def explore(
     on_end: OnEnd = lambda run: None,
     go_on: GoOn = lambda: True,
 ) -> Result:
-    """Depth-first through all states, without recursion.
+    """Depth-first search through all states, without recursion.
 
-    `most_switches`: only schedules in which actors are interrupted so often; most bugs need one or two interruptions.
-    `private_crashes`: crash also between calls that others notice. `on_end` gets every run that comes to its end.
+    `most_switches`: only schedules in which actors are interrupted at most this often; most bugs need one or two interruptions.
+    `private_crashes`: also crash between calls that no other actor can notice. `on_end` is called with every run that ends.
     """
     result = Result(scenario.name)
     seen: set[int] = set()
@@ -92,7 +93,7 @@ def _follow(
     private_crashes: bool,
     on_end: OnEnd,
 ) -> None:
-    """Carry out the prefix, then go on with the first choice until a state is known; its other choices stay open."""
+    """Run the prefix, then follow the first choice until a state is known; the other choices of that run stay open."""
     for step in prefix:
         run.take(step)
     while not run.violations:
@@ -129,7 +130,7 @@ def sample(
     on_end: OnEnd = lambda run: None,
     go_on: GoOn = lambda: True,
 ) -> Result:
-    """Schedules drawn at random, each to its end; equal ones are counted once."""
+    """Random schedules, each run to its end; equal ones are counted once."""
     result = Result(scenario.name)
     drawn: set[str] = set()
     chance = random.Random(seed)

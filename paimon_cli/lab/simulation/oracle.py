@@ -1,7 +1,7 @@
-"""Knows what must be in the table, and looks after every change that a reader could notice.
+"""Knows what the table must contain, and checks every change that a reader could notice.
 
-The dict of the acknowledged rows is folded along the published snapshots; the checks of one version are the shipped
-invariants, those of a schedule's end all of them on the whole table.
+The acknowledged rows are folded along the published snapshots. Each version is checked by the shipped invariants, the final table
+by all of them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
 
 
 def incremented(before: Rows) -> Rows:
-    """What a commit makes that announced no rows: the counter, key 1, goes up by one."""
+    """The rows after a commit that did not announce any: the counter, key 1, is raised by one."""
     return {key: str(int(value) + 1) if key == COUNTER else value for key, value in before.items()}
 
 
 def real_rows(version: Version) -> Rows:
-    """Rows of real data files, by the shipped reader."""
+    """Rows of real data files, read by the shipped reader."""
     found: dict[int, str] = {}
     for place, entries in version.buckets.items():
         bucket = BucketFiles(*place, entries[-1].total_buckets, tuple(entry.file for entry in entries))
@@ -41,18 +41,20 @@ def real_rows(version: Version) -> Rows:
 
 
 class Suspect(Protocol):
-    """Whoever changed a file."""
+    """The actor that changed a file."""
 
     number: int
 
     @property
     def gave_up(self) -> bool:
-        """Whether it crashed, or knew too little to clean up behind itself."""
+        """Whether it crashed, or knew too little to clean up after itself."""
         ...
 
 
 class Oracle:
-    """`violations` fills as soon as something is wrong. `digest` is equal for disks that no reader can tell apart."""
+    """Checks a run. `violations` gets an entry as soon as something is wrong. `digest` is equal for disks that no reader can
+    distinguish.
+    """
 
     def __init__(self, scenario: Scenario, disk: SimDisk) -> None:
         self.scenario = scenario
@@ -79,10 +81,10 @@ class Oracle:
         s = self.scenario
         return TableContext(s.layout.root, DiskStorage(disk or self._disk), s.schema, s.options, read_threads=1)
 
-    # what jobs tell
+    # reports of jobs
 
     def wants(self, user: str, identifier: int, rows: BucketRows, overwrites: bool = False) -> None:
-        """A job begins that is to commit these rows."""
+        """A job starts that is to commit these rows."""
         self.memory.wanted[user, identifier] = Wanted(rows, overwrites)
         self.memory.tries[user, identifier] = self.memory.tries.get((user, identifier), 0) + 1
 
@@ -96,7 +98,7 @@ class Oracle:
             self._object(f"commit of {user} was refused and is in the table")
 
     def incremented(self, key: int) -> None:
-        """A read-modify-write that added one to a counter was acknowledged."""
+        """A read-modify-write that raised a counter by one was acknowledged."""
         self.memory.increments[key] = self.memory.increments.get(key, 0) + 1
         self.digest ^= hash((key, self.memory.increments[key]))
 
@@ -109,7 +111,7 @@ class Oracle:
     def _object(self, message: str) -> None:
         self.violations.append(message)
 
-    # what the storage shows
+    # changes of the storage
 
     def changed(self, actor: Suspect, path: str) -> None:
         """A file was written or deleted."""
@@ -155,7 +157,7 @@ class Oracle:
             self._object(f"{path} says {data!r}, the newest snapshot is {newest}")
 
     def _tagged(self, path: str, data: bytes | None) -> None:
-        """A tag protects once its snapshot is seen to be there: `tagger` looks, and takes the tag back if it is not."""
+        """A tag protects its snapshot once `tagger` has seen that the snapshot exists; otherwise it deletes the tag again."""
         self._tags.pop(path, None)
         if data is not None:
             number = Snapshot.from_json(data, path).id
@@ -214,7 +216,7 @@ class Oracle:
         self.violations += self._wrong_rows(version, f"snapshot {snapshot.id}")
 
     def _wrong_rows(self, version: Version, name: str) -> Iterator[str]:
-        """Whether a reader sees what the dict says."""
+        """Whether a reader sees other rows than the acknowledged ones."""
         expected = self.memory.rows.get(version.snapshot.id)
         try:
             actual = self._rows_at(version)
@@ -240,13 +242,15 @@ class Oracle:
         manifests = [meta.file_name for name in lists for meta in self._context.manifests.manifest_list(name)]
         return frozenset([*map(layout.manifest, (*lists, *manifests)), *(version.file_path(entry) for entry in version.live)])
 
-    # the end
+    # the end of a run
 
     def look_at_the_end(self) -> None:
         self.violations += self._at_the_end()
 
     def _context_of_the_end(self) -> TableContext:
-        """Without the undead snapshots of writers that crashed or knew too little to take them back: a known limit."""
+        """The table without the resurrected snapshots of writers that crashed or knew too little to withdraw them, a known
+        limit.
+        """
         left = {self._layout.snapshot(number) for number, actor in self._undead.items() if actor.gave_up}
         if not left:
             return self._fresh_context()

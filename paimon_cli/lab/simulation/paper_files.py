@@ -1,7 +1,7 @@
-"""Data files on paper: a few rows as JSON, written and merged without Parquet, so that thousands of schedules are cheap.
+"""Simplified data files: a few rows as JSON, written and merged without Parquet, so that thousands of schedules are cheap.
 
-`PaperEngine` stands where Spark or the local engine stands: jobs, plans, conflicts and commits are the shipped code, only
-the rows inside of files are ours. `real_files` has the same actors with real Parquet.
+`PaperEngine` replaces Spark or the local engine: jobs, plans, conflicts and commits are the shipped code, only the rows inside
+files are simplified. With `real_files` the same actors write real Parquet.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def paper_rows(content: bytes) -> tuple[PaperRow, ...]:
 def write_paper_file(
     context: TableContext, bucket: int, name: str, level: int, source: int, rows: Sequence[PaperRow]
 ) -> DataFileMeta:
-    """`rows` ascend by key."""
+    """Write a file of `rows`, which are sorted by key."""
     content = _content(tuple(rows))
     context.storage.write_new(context.data_file_path_of(EMPTY_ROW, bucket, name), content)
     sequences = [row[1] for row in rows]
@@ -76,7 +76,9 @@ def _content(rows: tuple[PaperRow, ...]) -> bytes:
 
 
 def merged(files: Iterable[tuple[DataFileMeta, tuple[PaperRow, ...]]]) -> list[PaperRow]:
-    """The newest row of each key, retractions kept, by key; of equal numbers that of the newer run, as shipped merges do."""
+    """The newest row of each key, retractions kept, by key; of equal numbers the row of the newer run wins, as in shipped
+    merges.
+    """
     newest: dict[int, PaperRow] = {}
     for _, rows in sorted(files, key=lambda item: item[0].max_sequence_number):
         for row in rows:
@@ -87,7 +89,7 @@ def merged(files: Iterable[tuple[DataFileMeta, tuple[PaperRow, ...]]]) -> list[P
 
 
 def _compacted(context: TableContext, task: CompactionTask) -> CommitMessage:
-    """What `run_compaction` does, step by step as it does, on paper rows."""
+    """Compact a bucket in the same steps as `run_compaction`."""
     before: list[DataFileMeta] = []
     after: list[DataFileMeta] = []
     stamp = f"{task.file_stamp[:8]}-{task.file_stamp[8:12]}-{task.file_stamp[12:]}"
@@ -119,7 +121,7 @@ def _read(context: TableContext, bucket: int, file: DataFileMeta) -> tuple[Paper
 
 
 class PaperEngine:
-    """An `Engine` whose tasks write paper."""
+    """An `Engine` whose tasks write simplified files."""
 
     name = "paper"
     reason = ""
@@ -130,7 +132,7 @@ class PaperEngine:
         self._rows = rows or {}
 
     def prepare(self, work: Work, progress: Progress) -> None:
-        """Paper is ready."""
+        """Needs no preparation."""
 
     def run_tasks(
         self, function: Callable[[Any], Any], tasks: Sequence[Any], on_done: Callable[[Any], None] | None = None
@@ -150,4 +152,4 @@ class PaperEngine:
         return Written(tuple(written))
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Holds no resources."""

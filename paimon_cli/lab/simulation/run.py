@@ -1,4 +1,4 @@
-"""One schedule, carried out: actors take their steps in its order, the oracle looks on."""
+"""Runs one schedule: actors take their steps in its order, and the oracle checks them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_STEPS = 2_000
 
 
 class Run:
-    """The state of one schedule: take steps until `choices` is empty. `most_switches` bounds the choices."""
+    """The state of one schedule: steps are taken until `choices` is empty. `most_switches` limits the choices."""
 
     def __init__(self, scenario: Scenario, most_switches: int | None = None) -> None:
         self.scenario = scenario
@@ -39,13 +39,13 @@ class Run:
 
     @property
     def key(self) -> int:
-        """Equal for states that can only go on in the same way."""
+        """A key that is equal for states with the same continuations."""
         states = tuple(actor.state if actor.is_on_its_way or actor.dead else "done" for actor in self.actors)
         bounded = (self.switches, self.last) if self._most_switches is not None else None
         return hash((self.oracle.digest, self.faults, self.restarts, states, bounded))
 
     def choices(self) -> Iterator[Step]:
-        """All steps that can come next, the last actor's own first; but for crashes between two steps."""
+        """All possible next steps, those of the last actor first, without crashes between two steps."""
         going = [actor.number for actor in self.actors if actor.waits]
         if self.last in going:
             yield Step(self.last)
@@ -76,7 +76,7 @@ class Run:
         return actor.waits and (is_put or step.fault not in PUT_FAULTS)
 
     def take(self, step: Step) -> int:
-        """Carry out a step; how many calls the actor made behind it that nobody else can notice."""
+        """Run a step; returns the number of calls that the actor made afterwards without any other actor noticing."""
         actor = self.actors[step.actor]
         self.steps.append(step)
         if len(self.steps) > MOST_STEPS:
@@ -102,7 +102,7 @@ class Run:
         return self.oracle.violations
 
     def finish(self) -> list[str]:
-        """At the end of a schedule: the thorough look."""
+        """The thorough check at the end of a schedule."""
         if not self.violations:
             self.oracle.look_at_the_end()
         return self.violations
@@ -116,7 +116,7 @@ class Run:
 
 
 class ToldStep(NamedTuple):
-    """A step for people: the call, what befell it, and how many calls the actor made next that nobody else can notice."""
+    """A step as text: the call, its fault, and how many calls the actor made afterwards that no other actor can notice."""
 
     step: str
     actor: int
@@ -126,7 +126,7 @@ class ToldStep(NamedTuple):
 
 
 def narrate(run: Run, steps: Sequence[Step]) -> Iterator[ToldStep]:
-    """Take the steps, those that are impossible left out, and go on to the end; each is told as it was taken."""
+    """Take the steps, without impossible ones, and go on to the end; each is reported as it was taken."""
     root = run.scenario.layout.root + "/"
 
     def told(step: Step) -> ToldStep:
@@ -146,7 +146,7 @@ def narrate(run: Run, steps: Sequence[Step]) -> Iterator[ToldStep]:
 
 
 def replay(scenario: Scenario, steps: Sequence[Step]) -> Run:
-    """The given steps, without those that are impossible (of a schedule of other code), then whoever can, to the end."""
+    """Take the given steps, without impossible ones (of a schedule of other code), then any possible steps, to the end."""
     run = Run(scenario)
     for _ in narrate(run, steps):
         pass
@@ -155,7 +155,7 @@ def replay(scenario: Scenario, steps: Sequence[Step]) -> Run:
 
 
 def after(scenario: Scenario, setup: Sequence[Job]) -> Scenario:
-    """The same scenario on a table to which these jobs were done before, one after the other."""
+    """The same scenario on a table on which these jobs were run before, one after the other."""
     run = Run(replace(scenario, jobs=tuple(setup), faults=(), most_faults=0, first_name=900))
     for actor in run.actors:
         while actor.waits:

@@ -1,4 +1,4 @@
-"""What a simulation explores: a table as it is at the beginning, jobs that run at once, and what may befall them."""
+"""What a simulation explores: the table at the beginning, concurrent jobs, and the possible faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rows = Mapping[int, str]
 
 @dataclass(frozen=True)
 class Wanted:
-    """The rows that a commit is to bring; an overwrite puts them in the place of all others."""
+    """The rows that a commit is to add; an overwrite replaces all others with them."""
 
     rows: BucketRows
     overwrites: bool = False
@@ -42,7 +42,7 @@ class Wanted:
 
 @dataclass
 class Memory:
-    """What is known of the past: snapshots, rows at each, commits that were announced and how they ended."""
+    """The known past: snapshots, the rows at each, announced commits and how they ended."""
 
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     rows: dict[int, Rows] = field(default_factory=dict)
@@ -71,7 +71,9 @@ class Memory:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`jobs[i]` is what actor i does. `files_vanish`: there is an expiry, so reads of any file must be interleaved."""
+    """A scenario. `jobs[i]` is the job of actor i. `files_vanish`: there is an expiry, so reads of any file must be
+    interleaved.
+    """
 
     name: str
     jobs: tuple[Callable[[Any], None], ...]

@@ -1,12 +1,12 @@
-"""Schedules as text: `0,1,1c,0c3,1u` says which actor goes next and what befalls it.
+"""Schedules as text: `0,1,1c,0c3,1u` says which actor takes the next step, and which fault affects it.
 
-3     actor 3 makes the call that it waits with, and goes on to its next call that others can notice
+3     actor 3 makes its pending call, and continues to its next call that other actors can notice
 3c    it crashes instead of making the call
-3c2   it makes the call and crashes at the second call after it, one that nobody else can notice
+3c2   it makes the call and crashes at the second call after it, one that no other actor can notice
 3u    (a put) it takes effect, the answer is lost
-3n    (a put) it takes no effect, and no answer comes
-3o    (a put) it takes effect, the answer is lost, and so are the actor's next calls: an outage
-3e    (a put) it fails without effect, and says so
+3n    (a put) it has no effect, and there is no answer
+3o    (a put) it takes effect, the answer is lost, and the actor's next calls fail: an outage
+3e    (a put) it fails without effect, and reports that
 3r    a crashed actor comes back and runs its job again
 """
 
@@ -49,7 +49,7 @@ class Step(NamedTuple):
 
 
 def parse_schedule(text: str) -> list[Step]:
-    """The steps of a replay line; ValueError names what is none."""
+    """Parse a replay line; `ValueError` names the part that is no step."""
     steps = []
     for word in filter(None, text.split(",")):
         found = _STEP.fullmatch(word.strip())

@@ -1,8 +1,8 @@
-"""Stores without a primitive: the shipped guard around the simulated storage, and the shipped lock on a simulated database.
+"""Stores without put-if-absent: the shipped guard on the simulated storage, and the shipped lock on a simulated database.
 
-Only the statements on the lock's row are simulated. A waiting actor goes on as soon as the row is free, so that schedules do
-not differ in how often it looked. The row of a holder that died expires at once, that of a living one never: what a holder can
-still do that is stopped for longer than its lock lives is no lock's business (`storage.commit_lock`).
+Only the statements on the row of the lock are simulated. A waiting actor continues as soon as the row is free, so that schedules
+do not differ in the number of attempts. The row of a dead holder expires at once, that of a live one never: a lock cannot prevent
+what a holder does that was paused for longer than its lock is valid (`storage.commit_lock`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Holder(Protocol):
 
 
 class LockRow:
-    """The row of one table in `paimon_distributed_locks`; which life of which actor holds it, under which name."""
+    """The row of one table in `paimon_distributed_locks`: its holder, the life of that actor, and the name of the lock."""
 
     def __init__(self) -> None:
         self._holder: tuple[Holder, int, str] | None = None
@@ -52,7 +52,7 @@ class LockRow:
 
 
 class UnprovenStorage(GuardedStorage):
-    """A store whose `put_if_absent` cannot be relied on."""
+    """A store whose `put_if_absent` is not reliable."""
 
     @property
     def _has_primitive(self) -> bool:
@@ -60,7 +60,7 @@ class UnprovenStorage(GuardedStorage):
 
 
 class SimulatedLock(CommitLock):
-    """The shipped lock, whose database is one row in memory."""
+    """The shipped lock, with a database of one row in memory."""
 
     def __init__(self, actor: Holder, row: LockRow, root: str, clock: Any, names: Any) -> None:
         super().__init__(SETTINGS, root, clock, names)
@@ -71,17 +71,17 @@ class SimulatedLock(CommitLock):
 
 
 class _Statements:
-    """What `LockTable` and a connection are to the lock; each statement that others notice waits for the scheduler."""
+    """Stands for `LockTable` and its connection; each statement that others can notice waits for the scheduler."""
 
     def __init__(self, actor: Holder, row: LockRow) -> None:
         self._actor = actor
         self._row = row
 
     def close(self) -> None:
-        """Nothing is open."""
+        """There is no connection to close."""
 
     def remove_expired(self, connection: Any, lock_id: str) -> None:
-        """Whoever died has lost its row already."""
+        """A dead holder has lost its row already."""
 
     def insert(self, connection: Any, lock_id: str, owner: str, expiry_seconds: int) -> bool:
         self._step("lock", lock_id, lambda: self._row.is_free)

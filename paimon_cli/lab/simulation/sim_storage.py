@@ -1,4 +1,4 @@
-"""A simulated store and its disk: every call may be the last one, and may be lost, late or only half done."""
+"""A simulated store and its disk: every call may be the last one, and may be lost, late or half done."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SimDisk:
         entries[name] = is_directory
 
     def remove(self, path: str) -> bool:
-        """Whether there was such a file."""
+        """Remove a file; returns whether it existed."""
         if self.files.pop(path, None) is None:
             return False
         parent, _, name = path.rpartition("/")
@@ -69,7 +69,7 @@ class SimDisk:
             yield FileStatus(path, name, 0 if is_directory else len(self.files[path]), is_directory, modified)
 
     def image(self) -> str:
-        """A digest of every byte: equal for equal disks, also between processes."""
+        """A digest of every byte, the same for equal disks in all processes."""
         digest = hashlib.blake2b(digest_size=16)
         for path, data in sorted(self.files.items()):
             digest.update(f"{path}\0{len(data)}\0".encode() + data)
@@ -77,7 +77,7 @@ class SimDisk:
 
 
 class DiskStorage:
-    """The disk as an onlooker sees it: a read-only `Storage` outside of the schedule, whose reads disturb nobody."""
+    """The disk as an observer sees it: a read-only `Storage` outside of the schedule, whose reads are not steps."""
 
     def __init__(self, disk: SimDisk) -> None:
         self._disk = disk
@@ -127,7 +127,7 @@ class Crash(BaseException):
 
 
 class Caller(Protocol):
-    """The actor whose storage this is."""
+    """The actor to which a storage belongs."""
 
     number: int
     dead: bool
@@ -136,11 +136,11 @@ class Caller(Protocol):
     lost_answer: bool
 
     def wait(self, operation: str, path: str) -> str:
-        """Before a call that others can notice: let the scheduler decide; the fault that befalls it."""
+        """Wait for the scheduler before a call that others can notice; returns the fault that affects it."""
         ...
 
     def pass_by(self) -> str:
-        """Before a call that nobody else can notice."""
+        """Continue before a call that no other actor can notice."""
         ...
 
     def saw(self, operation: str, path: str, result: Any) -> None: ...
@@ -149,7 +149,7 @@ class Caller(Protocol):
 
 
 class SimStorage:
-    """`Storage` of one actor, with the reduction that the scenario allows."""
+    """The `Storage` of one actor, with the reduction that the scenario allows."""
 
     def __init__(self, disk: SimDisk, scenario: Scenario, actor: Caller) -> None:
         layout = scenario.layout
@@ -210,7 +210,7 @@ class SimStorage:
         self._actor.saw("put_if_absent", path, fault)
         return PutOutcome.UNKNOWN
 
-    # the protocol
+    # the storage protocol
 
     def read_bytes(self, path: str) -> bytes:
         return self._call("read_bytes", path, self._disk.read)
@@ -246,7 +246,7 @@ class SimStorage:
         for inside in self._disk.below(path):
             self.delete(inside)
 
-    # effects
+    # effects on the disk
 
     def _write_new(self, path: str, data: bytes) -> None:
         if path in self._disk.files:
@@ -272,7 +272,7 @@ def _no_answer(operation: str) -> PutOutcome:
 
 
 class _NewFile(io.BytesIO):
-    """Appears on the disk when it is closed; a writer that dies leaves nothing (half files are the fault tests' business)."""
+    """A file that appears on the disk when it is closed; a dying writer leaves nothing (the fault tests cover partial files)."""
 
     def __init__(self, storage: SimStorage, path: str) -> None:
         super().__init__()
