@@ -1,3 +1,25 @@
-"""paimon-cli: a table manager for Apache Paimon tables with a storage engine of its own."""
+"""paimon-cli: a table manager for Apache Paimon tables with a storage engine of its own.
+
+`from paimon_cli import Table` is the library. Nothing else is loaded until it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paimon_cli.api.opened_table import Runtime
+    from paimon_cli.api.table import Table
 
 __version__ = "0.1.0"
+__all__ = ["Runtime", "Table", "__version__"]
+
+_MODULES = {"Table": "paimon_cli.api.table", "Runtime": "paimon_cli.api.opened_table"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_MODULES[name]), name)

@@ -16,7 +16,7 @@ from paimon_cli.maintain.parallel_calls import DeleteFiles
 from paimon_cli.maintain.retention import Retention, expire_consumers, expired_consumers, expiring_range
 from paimon_cli.maintain.tags import doomed_with, expired_tags, plan_removal, remove_tags
 
-SNAPSHOTS, PARTITIONS, CHANGELOGS, TAGS, CONSUMERS = "snapshots", "partitions", "changelogs", "tags", "consumers"
+KINDS = SNAPSHOTS, PARTITIONS, CHANGELOGS, TAGS, CONSUMERS = "snapshots", "partitions", "changelogs", "tags", "consumers"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
@@ -29,6 +30,9 @@ from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
+
+if TYPE_CHECKING:
+    from paimon_cli.jobs.compact_job import CompactSummary
 
 NO_COMPACTION, INLINE_COMPACTION, ASYNC_COMPACTION = "none", "inline", "async"
 
@@ -70,6 +74,7 @@ class WriteSummary:
     `compacted`: buckets that were compacted; `compaction_lost`: why compactions were dropped, or that half of the commit was
     refused, while the rows were committed. `stalls`: how often buckets had to wait for a compaction before they could take more
     runs, `stall_seconds` in all; `compaction_wait_seconds`: how long they waited for compactions in the end, before the commit.
+    `compaction`: the job that followed the commit, if one was asked for.
     The rest tells how the write buffers of the tasks were used, as in `BufferUse`.
     """
 
@@ -100,6 +105,7 @@ class WriteSummary:
     skipped_rows: int = 0
     bad_cells: int = 0
     missing_columns: tuple[str, ...] = ()
+    compaction: CompactSummary | None = field(default=None, repr=False)
 
 
 def run_write(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:

@@ -1,0 +1,281 @@
+"""Defining a table: its columns, keys and options when it is created, and their changes afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from paimon_cli.api.opened_table import OpenedTable
+from paimon_cli.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from paimon_cli.catalog.alter_table import AlteredTable
+    from paimon_cli.catalog.column_changes import Position, SchemaChange
+    from paimon_cli.catalog.table_definition import TableDefinition
+    from paimon_cli.catalog.table_location import TableLocation
+    from paimon_cli.ingest.inference import InferredColumns
+    from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.metadata.table_schema import TableSchema
+
+Names = str | Sequence[str]
+"""Column names, as a list or separated by commas."""
+
+
+@dataclass(frozen=True)
+class Created:
+    """`created` is False if the table existed and that was allowed; `inferred`: the columns of `from_file`."""
+
+    schema: TableSchema
+    created: bool
+    warnings: tuple[str, ...] = ()
+    inferred: InferredColumns | None = None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where the columns of a new table come from: exactly one of these.
+
+    `columns` are definitions in SQL (`id BIGINT NOT NULL`), `schema` an Arrow schema or a file with Paimon's schema JSON, `ddl` a
+    file with a CREATE TABLE statement, `from_file` a data file in `format`, whose text is written as `form` says.
+    """
+
+    columns: Sequence[str] | None = None
+    schema: pa.Schema | str | None = None
+    ddl: str | None = None
+    from_file: str | None = None
+    format: str | None = None
+    form: TextForm | None = None
+
+
+def create_table(
+    location: TableLocation,
+    source: Columns,
+    *,
+    primary_key: Names | None = None,
+    partition_by: Names | None = None,
+    bucket: int | None = None,
+    options: Mapping[str, str] | None = None,
+    comment: str | None = None,
+    if_not_exists: bool = False,
+    strict_options: bool = False,
+) -> Created:
+    """Create the table. Keys, options and comment given here take precedence over those of the source."""
+    from paimon_cli.catalog import create_table as creation
+    from paimon_cli.catalog.option_values import refuse_unknown
+
+    given = {key: str(value) for key, value in (options or {}).items()}
+    inferred = _inferred(source, location.storage_options)
+    definition = _definition(source, inferred)
+    merged = {**definition.options, **given}
+    if bucket is not None:
+        if given.get("bucket", str(bucket)).strip() != str(bucket):
+            raise UsageError(f"--bucket {bucket} and --option bucket={given['bucket']} contradict each other")
+        merged["bucket"] = str(bucket)
+    definition = replace(
+        definition,
+        primary_keys=definition.primary_keys if primary_key is None else _names(primary_key),
+        partition_keys=definition.partition_keys if partition_by is None else _names(partition_by),
+        comment=definition.comment if comment is None else comment,
+        options=merged,
+        if_not_exists=definition.if_not_exists or if_not_exists,
+    )
+    if strict_options:
+        refuse_unknown(merged)
+    made = creation.create_table(location, definition)
+    doubts = inferred.warnings if inferred is not None and made.created else ()
+    return Created(made.schema, made.created, (*made.warnings, *doubts), inferred)
+
+
+def _inferred(source: Columns, storage_options: Mapping[str, str]) -> InferredColumns | None:
+    """The columns of `from_file`."""
+    from paimon_cli.ingest.text_form import TextForm
+
+    form = source.form or TextForm()
+    if source.from_file is None:
+        if form != TextForm() or source.format is not None:
+            raise UsageError("options for input files without --from-file", "there is no file to read", "pass them to `write`")
+        return None
+    from paimon_cli.ingest.inference import columns_of_file
+
+    return columns_of_file(source.from_file, source.format, form, storage_options)
+
+
+def _definition(source: Columns, inferred: InferredColumns | None) -> TableDefinition:
+    """The table definition, from exactly one of the four sources of columns."""
+    flags = {"-C": source.columns, "--schema": source.schema, "--ddl": source.ddl, "--from-file": source.from_file}
+    given = [flag for flag, value in flags.items() if value]
+    if len(given) != 1:
+        why = f"{' and '.join(given)} were given" if given else "the table has no columns"
+        raise UsageError(
+            "the columns must come from a single source", why, "use -C 'id BIGINT NOT NULL', --schema, --ddl or --from-file"
+        )
+    if isinstance(source.schema, str):
+        from paimon_cli.catalog.table_definition import parse_schema_document
+
+        return parse_schema_document(_text(source.schema), source.schema)
+    if source.schema is not None:
+        return _of_arrow(source.schema)
+    if source.ddl:
+        from paimon_cli.catalog.ddl import parse_create_table
+
+        return parse_create_table(_text(source.ddl), source.ddl)
+    if inferred is not None:
+        from paimon_cli.catalog.table_definition import TableDefinition
+
+        return TableDefinition(inferred.fields)
+    from paimon_cli.catalog.ddl import definition_of
+    from paimon_cli.sql.column_definitions import parse_column
+
+    return definition_of([parse_column(column) for column in source.columns or ()], "the columns")
+
+
+def _of_arrow(schema: pa.Schema) -> TableDefinition:
+    """Columns of the narrowest Paimon types that hold the values of an Arrow schema."""
+    from paimon_cli.catalog.table_definition import TableDefinition
+    from paimon_cli.datatypes.arrow_types import type_from_arrow
+    from paimon_cli.datatypes.data_type import DataField
+
+    return TableDefinition(tuple(DataField(0, field.name, type_from_arrow(field.type, field.nullable)) for field in schema))
+
+
+def _names(names: Names) -> tuple[str, ...]:
+    from paimon_cli.catalog.table_definition import split_names
+
+    return split_names(names) if isinstance(names, str) else tuple(names)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except FileNotFoundError as error:
+        raise NotFound(f"no file {path}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}", str(error)) from error
+
+
+class Alter:
+    """Changes of the options and columns of a table; data files are not rewritten, they are read under the new schema.
+
+    A column is named as in SQL: `a.b` is a field of a nested column, `a.element` that of a list, `a.value` that of a map. Each
+    call makes one new schema; `changed` of the result is False if the table was like that already.
+
+    >>> table = example_table()
+    >>> table.alter.add_column("note STRING", after="id").schema.field_names
+    ('id', 'note', 'name', 'price')
+    >>> table.alter.set({"snapshot.num-retained.max": "20"}).schema.id
+    2
+    >>> table.options["snapshot.num-retained.max"]
+    '20'
+    """
+
+    def __init__(self, table: OpenedTable) -> None:
+        self._table = table
+
+    def set(self, options: Mapping[str, str], *, strict_options: bool = False) -> AlteredTable:
+        """Set options. `strict_options` refuses unknown ones."""
+        from paimon_cli.catalog.column_changes import SetOption
+        from paimon_cli.catalog.option_values import refuse_unknown
+
+        if strict_options:
+            refuse_unknown(options)
+        return self._change([SetOption(key, str(value)) for key, value in options.items()])
+
+    def unset(self, *keys: str) -> AlteredTable:
+        """Remove options, so that their defaults apply again."""
+        from paimon_cli.catalog.column_changes import UnsetOption
+
+        return self._change([UnsetOption(key) for key in keys])
+
+    def comment(self, text: str | None) -> AlteredTable:
+        """Set the comment of the table; an empty one, or None, removes it."""
+        from paimon_cli.catalog.column_changes import SetComment
+
+        return self._change([SetComment(text or None)])
+
+    def add_column(
+        self, column: str, *, first: bool = False, after: str | None = None, comment: str | None = None
+    ) -> AlteredTable:
+        """Add a column, such as `price DECIMAL(10, 2) DEFAULT 0`; existing rows read null in it."""
+        from paimon_cli.catalog.column_changes import AddColumn
+        from paimon_cli.sql.column_definitions import parse_nested_column
+
+        path, declared = parse_nested_column(column)
+        if declared.is_key:
+            raise UsageError(
+                f"new column '{declared.field.name}' cannot be a primary key", "the primary key of a table cannot be changed"
+            )
+        field = declared.field
+        text = field.description if comment is None else comment or None
+        return self._change([AddColumn(path, field.type, text, field.default_value, _position(first, after))])
+
+    def drop_column(self, column: str) -> AlteredTable:
+        """Drop a column. Adding a column of the same name later does not bring its values back."""
+        from paimon_cli.catalog.column_changes import DropColumn
+        from paimon_cli.sql.column_definitions import parse_path
+
+        return self._change([DropColumn(parse_path(column))])
+
+    def rename_column(self, column: str, name: str) -> AlteredTable:
+        """Rename a column, also in the options that name it."""
+        from paimon_cli.catalog.column_changes import RenameColumn
+        from paimon_cli.sql.column_definitions import parse_path
+
+        return self._change([RenameColumn(parse_path(column), name)])
+
+    def alter_column(
+        self,
+        column: str,
+        type: str | None = None,
+        *,
+        nullable: bool | None = None,
+        comment: str | None = None,
+        default: str | None = None,
+        drop_default: bool = False,
+        first: bool = False,
+        after: str | None = None,
+    ) -> AlteredTable:
+        """Change the type, nullability, comment, default or position of a column; values in old files are cast on read.
+
+        `type` is in SQL: `BIGINT`, `INT NOT NULL DEFAULT 5`.
+        """
+        from paimon_cli.catalog.column_changes import AlterColumn
+        from paimon_cli.sql.column_definitions import parse_declaration, parse_path
+
+        if default is not None and drop_default:
+            raise UsageError("--default and --drop-default contradict each other")
+        path = parse_path(column)
+        declared = None if type is None else parse_declaration(type, path[-1])
+        if declared is not None:
+            nullable = declared.nullable if nullable is None else nullable
+            comment = declared.field.description if comment is None else comment
+            default = declared.field.default_value if default is None else default
+        changed = AlterColumn(
+            path, declared.field.type if declared else None, nullable, comment, default, drop_default, _position(first, after)
+        )
+        if changed == AlterColumn(path):
+            raise UsageError(
+                "nothing to change", "neither a type nor an option is given", "paimon-cli alter TABLE alter-column --help"
+            )
+        return self._change([changed])
+
+    def _change(self, changes: Sequence[SchemaChange]) -> AlteredTable:
+        from paimon_cli.catalog.alter_table import alter_table
+
+        self._table.check_commit()
+        altered = alter_table(self._table.catalog_table, changes)
+        for warning in altered.warnings:
+            self._table.runtime.warn(warning)
+        self._table.refresh()
+        return altered
+
+
+def _position(first: bool, after: str | None) -> Position | None:
+    from paimon_cli.catalog.column_changes import Position
+
+    if first and after is not None:
+        raise UsageError("--first and --after contradict each other")
+    return Position(after) if first or after is not None else None

@@ -1,0 +1,200 @@
+"""Looking at a table: its snapshots, schemas, manifests, files, buckets, sorted runs, and what to do about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from paimon_cli.api.opened_table import OpenedTable, Partitions
+
+if TYPE_CHECKING:
+    from paimon_cli.inspect.advice_rules import Advice
+    from paimon_cli.inspect.compaction_scenarios import LsmExplanation
+    from paimon_cli.inspect.doctor_rules import Diagnosis
+    from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow
+    from paimon_cli.inspect.index_report import IndexRow, VectorRow
+    from paimon_cli.inspect.lsm_report import BucketRow, LsmRow, PartitionRow
+    from paimon_cli.inspect.manifest_report import ManifestRow
+    from paimon_cli.inspect.schema_report import OptionRow, SchemaDetails, SchemaRow
+    from paimon_cli.inspect.table_description import TableDescription
+    from paimon_cli.inspect.version_report import SnapshotDetails, SnapshotRow
+    from paimon_cli.jobs.doctor_job import Fact
+    from paimon_cli.lsm.compaction_simulation import OnCommit
+    from paimon_cli.read.key_history import KeyVersion
+    from paimon_cli.read.snapshot_diff import FileChange, RowChange
+
+
+class Inspection(OpenedTable):
+    """The methods of `Table` that change nothing. Methods in the plural list, those in the singular show one thing.
+
+    Sizes are bytes and times epoch millis. Without `snapshot` (an id) they show the latest one; `NotFound` if it is gone.
+    """
+
+    def describe(self) -> TableDescription:
+        """The table on one screen: columns, keys, options, contents, versions and pending maintenance."""
+        from paimon_cli.inspect.table_description import describe_table
+
+        return describe_table(self.catalog_table)
+
+    def snapshots(self, *, limit: int | None = None, kind: str | None = None, user: str | None = None) -> list[SnapshotRow]:
+        """Snapshots, the newest first: at most `limit`, only of a `kind` (APPEND, COMPACT, OVERWRITE, ANALYZE) or `user`."""
+        from paimon_cli.inspect.version_report import snapshot_rows
+
+        return snapshot_rows(self.catalog_table, limit, kind, user)
+
+    def snapshot(self, snapshot: int | str = "latest") -> SnapshotDetails:
+        """All fields of one snapshot: an id, `latest` or `earliest`. `NotFound`."""
+        from paimon_cli.inspect.version_report import snapshot_details
+
+        return snapshot_details(self.catalog_table, self.catalog_table.named_snapshot(str(snapshot)))
+
+    def snapshot_ids(self) -> Sequence[int]:
+        """The ids of all snapshots, ascending."""
+        return self.catalog_table.snapshots.ids()
+
+    def file_changes(self, before: int | str, after: int | str = "latest") -> list[FileChange]:
+        """The data files that two snapshots do not share: `snapshots diff --files`."""
+        from paimon_cli.read.snapshot_diff import file_changes
+
+        return file_changes(self.context, *map(self.catalog_table.named_snapshot, (str(before), str(after))))
+
+    def row_changes(self, before: int | str, after: int | str = "latest", *, limit: int | None = None) -> Iterator[RowChange]:
+        """The rows that read differently at two snapshots, lazily: `snapshots diff --rows`."""
+        from paimon_cli.read.snapshot_diff import row_changes
+
+        one, other = (self.catalog_table.named_snapshot(str(name)) for name in (before, after))
+        return islice(row_changes(self.context, one, other), limit)
+
+    def schemas(self) -> list[SchemaRow]:
+        """Schemas, the newest first: one for each change of the table."""
+        from paimon_cli.inspect.schema_report import schema_rows
+
+        return schema_rows(self.catalog_table)
+
+    def schema(self, schema: int | str = "latest") -> SchemaDetails:
+        """The columns, keys and options of one schema: an id or `latest`. `NotFound`."""
+        from paimon_cli.inspect.schema_report import schema_details
+
+        return schema_details(self.catalog_table.named_schema(str(schema)))
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The options set in the latest schema."""
+        return dict(self.catalog_table.schemas.latest().options)
+
+    def option_rows(self, *, every: bool = False) -> list[OptionRow]:
+        """Options with their meaning and default; `every`: also those that are not set (`options ls --all`)."""
+        from paimon_cli.inspect.schema_report import option_rows
+
+        return option_rows(self.catalog_table.schemas.latest().options, every=every)
+
+    def manifests(self, *, snapshot: int | None = None, lists: Sequence[str] | None = None) -> list[ManifestRow]:
+        """Manifests of a snapshot, list by list; `lists`: some of base, delta, changelog and index."""
+        from paimon_cli.inspect.manifest_report import LISTS, manifest_rows
+
+        return manifest_rows(self.catalog_table, self._snapshot(snapshot), list(lists) if lists else LISTS)
+
+    def manifest(self, name: str) -> list[EntryRow]:
+        """The entries of one manifest: files added and deleted."""
+        from paimon_cli.inspect.file_report import manifest_entries
+
+        return manifest_entries(self.context, name)
+
+    def files(
+        self,
+        *,
+        snapshot: int | None = None,
+        partition: Partitions | None = None,
+        bucket: Sequence[int] | None = None,
+        level: int | None = None,
+    ) -> list[FileRow]:
+        """Live data files by partition, bucket and level."""
+        from paimon_cli.inspect.file_report import FileFilter, file_rows
+
+        found = self._snapshot(snapshot)
+        return file_rows(self.context, found, FileFilter(self._partitions(partition), bucket, level))
+
+    def file(self, name: str, *, snapshot: int | None = None) -> FileDetails:
+        """One data file with its column statistics. `NotFound` if the snapshot does not hold it."""
+        from paimon_cli.inspect.file_report import file_details
+
+        return file_details(self.context, self._snapshot(snapshot), name)
+
+    def partitions(self, *, snapshot: int | None = None) -> list[PartitionRow]:
+        """Partitions with their files, rows and bytes."""
+        from paimon_cli.inspect.lsm_report import partition_rows
+
+        return partition_rows(self.context, self._snapshot(snapshot))
+
+    def buckets(self, *, snapshot: int | None = None, partition: Partitions | None = None) -> list[BucketRow]:
+        """Buckets with their files, sorted runs, rows and bytes."""
+        from paimon_cli.inspect.lsm_report import bucket_rows
+
+        return bucket_rows(self.context, self._snapshot(snapshot), self._partitions(partition))
+
+    def lsm(
+        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Sequence[int] | None = None
+    ) -> list[LsmRow]:
+        """The sorted runs of each bucket, the newest first, and what compaction would do: `lsm show`."""
+        from paimon_cli.inspect.lsm_report import lsm_rows
+
+        return lsm_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket)
+
+    def explain_lsm(self, *, snapshot: int | None = None) -> LsmExplanation:
+        """Universal and leveled compaction compared on the table's own figures, by simulation: `lsm explain`."""
+        from paimon_cli.inspect.compaction_scenarios import explain_lsm
+
+        return explain_lsm(self.context, self._snapshot(snapshot))
+
+    def indexes(
+        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Sequence[int] | None = None
+    ) -> list[IndexRow]:
+        """The index files of a snapshot by partition and bucket."""
+        from paimon_cli.inspect.index_report import index_rows
+
+        return index_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket)
+
+    def dv(
+        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Sequence[int] | None = None
+    ) -> list[VectorRow]:
+        """The deletion vectors of a snapshot: deleted rows per data file, and the index file that holds them."""
+        from paimon_cli.inspect.index_report import vector_rows
+
+        return vector_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket)
+
+    def blame(self, key: Mapping[str, Any]) -> list[KeyVersion]:
+        """Every stored version of a key, or of a part of it: commit, file, level, sequence number, kind and values."""
+        from paimon_cli.read.key_history import key_history, key_predicate
+
+        return key_history(self.context, key_predicate(self.context, {name: str(value) for name, value in key.items()}))
+
+    def doctor(self, *, argument: str | None = None) -> list[Fact | Diagnosis]:
+        """Facts and findings about the table and its storage.
+
+        Safe commits are tested on the storage itself: writers race for probe files in the table's directory, which are then
+        removed. `argument` names the table in the commands of the findings.
+        """
+        from paimon_cli.jobs.doctor_job import examine_table
+
+        return list(examine_table(self.context, argument or self.catalog_table.layout.argument))
+
+    def advise(self, *, only: Sequence[str] | None = None, argument: str | None = None) -> list[Advice]:
+        """Suggestions from the table's own history; `only`: some of buckets, small-files, options and compaction.
+
+        `argument` names the table in the commands that carry a suggestion out.
+        """
+        from paimon_cli.inspect.advice_rules import TOPICS, Case, advise
+
+        progress = self.runtime.new_progress()
+
+        def on_scenario(number: int, count: int) -> OnCommit:
+            progress.start(f"Simulating compaction options, {number} of {count}", None)
+            return progress.advance
+
+        case = Case(self.context, argument or self.catalog_table.layout.argument)
+        case.on_scenario = on_scenario
+        try:
+            return advise(case, list(only) if only else TOPICS)
+        finally:
+            progress.finish()

@@ -1,0 +1,202 @@
+"""A scan: rows of a table that were planned and are read when they are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from paimon_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from paimon_cli.api.opened_table import OpenedTable
+    from paimon_cli.jobs.export_job import ExportSummary, FileForm
+    from paimon_cli.jobs.row_scan import Increment, RowScan
+
+FILE_SIZE = "128 mb"
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """What a scan reads and what it skips, for which reason: `levels` (all, or the top level of `$ro`), counts, bytes."""
+
+    snapshot_id: int | None
+    levels: str
+    order_by: str | None
+    splits: int
+    splits_to_merge: int
+    rows: int
+    size: int
+    manifests: int
+    manifests_skipped: int
+    partitions: int
+    partitions_skipped: int
+    buckets: int
+    buckets_skipped: int
+    files: int
+    files_skipped_by_partition: int
+    files_skipped_by_bucket: int
+    files_skipped_by_level: int
+    rows_skipped_by_level: int
+    files_skipped_by_key: int
+    files_skipped_by_value: int
+    files_skipped_by_index: int
+    files_skipped_as_unchanged: int
+
+
+class Scan:
+    """Rows of a table at one snapshot, planned when `Table.scan` made it and read by each of its methods.
+
+    >>> scan = example_table().scan(["id", "price"], where="price > 10", order_by="price DESC")
+    >>> scan.to_arrow().to_pydict()
+    {'id': [3, 2], 'price': [30.0, 20.0]}
+    >>> scan.count()
+    2
+    >>> sum(batch.num_rows for batch in scan.to_batches())
+    2
+    >>> scan.explain().files
+    1
+    """
+
+    def __init__(self, table: OpenedTable, rows: RowScan) -> None:
+        self._table = table
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return f"Scan({self._table.name!r}, columns={[field.name for field in self.rows.fields]})"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the result: the chosen columns, after `rowkind` if row kinds were asked for."""
+        import pyarrow as pa
+
+        from paimon_cli.datatypes.arrow_types import arrow_field
+
+        return pa.schema([arrow_field(field) for field in self.rows.fields])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about the condition, such as a comparison that no value can match."""
+        return tuple(self.rows.predicate.warnings) if self.rows.predicate else ()
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The rows as a reader that yields them batch by batch: memory holds a few batches at a time, except with `order_by`.
+
+        Errors are raised while it is read: `DamagedFile`, `NotFound` if the snapshot expires meanwhile, `StorageUnavailable`.
+        """
+        import pyarrow as pa
+
+        schema = self.schema
+        return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in self.rows.rows()))
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        return self.to_batches().read_all()
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All rows as a pandas DataFrame; `options` are those of `pyarrow.Table.to_pandas`."""
+        return self.to_arrow().to_pandas(**options)
+
+    def count(self) -> int:
+        """The number of rows; reads as little as possible, often metadata alone."""
+        return self.rows.count()
+
+    def explain(self) -> ScanPlan:
+        """Which files would be read and which are skipped, and why."""
+        plan = self.rows.plan
+        return ScanPlan(
+            snapshot_id=None if plan.snapshot is None else plan.snapshot.id,
+            levels=plan.levels,
+            order_by=self.rows.request.order_by,
+            splits=len(plan.splits),
+            splits_to_merge=plan.splits_to_merge,
+            rows=plan.row_count,
+            size=plan.size,
+            **vars(plan.counts),
+        )
+
+    def write_file(
+        self, path: str, *, format: str | None = None, file_size: str | None = None, force: bool = False
+    ) -> ExportSummary:
+        """Write the rows, in their order, into a file (`read --output`).
+
+        `format` is parquet, csv, arrow or ndjson, by default that of the extension. A `path` that ends in `/`, or is a
+        directory, gets files of `file_size` each. `force` replaces a file that exists. If this fails, no file is left.
+        """
+        from paimon_cli.jobs.export_job import OutputRequest, write_rows
+
+        form, size = file_form(path, format, file_size)
+        return write_rows(self.rows, OutputRequest(path, form, size, force, self._table.catalog_table.store_options))
+
+    def export(self, output_path: str) -> ExportSummary:
+        """Write parquet files into a new or empty directory, one per split, in parallel on the engine (`read --output-path`)."""
+        from paimon_cli.jobs.export_job import ExportRequest, run_export
+
+        scan, runtime = self.rows, self._table.runtime
+        if scan.request.limit is not None:
+            raise UsageError(
+                "--limit cannot be combined with --output-path", "tasks write their parts independently", "use --where"
+            )
+        options = self._table.catalog_table.store_options
+        request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.keep_kinds, options)
+        with runtime.engine_running() as engine:
+            return run_export(scan.context, scan.plan, request, engine, runtime.new_progress())
+
+
+def plan_scan(
+    table: OpenedTable,
+    columns: str | Sequence[str] | None,
+    where: str | None,
+    limit: int | None,
+    order_by: str | None,
+    snapshot: int | None,
+    tag: str | None,
+    as_of: str | None,
+    increment: Increment | None,
+    row_kind: bool,
+) -> Scan:
+    """Find the snapshot, check columns and condition against its schema, plan."""
+    from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
+
+    select = columns if columns is None or isinstance(columns, str) else ",".join(map(_selected, columns))
+    request = ReadRequest(select, where, limit, snapshot, tag, as_of, row_kind, increment, order_by)
+    scan = Scan(table, plan_rows(table.catalog_table, request))
+    for warning in scan.warnings:
+        table.runtime.warn(warning)
+    return scan
+
+
+def _selected(name: str) -> str:
+    """A name as `--select` takes it. Fields (`a.b`) and quoted names stay as they are."""
+    plain = name.replace(".", "").replace("_", "").isalnum()
+    return name if plain or name[:1] in ('"', "`") else "`" + name.replace("`", "``") + "`"
+
+
+def increment_of(text: str, mode: str) -> Increment:
+    """`A..B` with ids, tags or times, B by default the latest."""
+    from paimon_cli.jobs.row_scan import Increment
+
+    begin, dots, end = text.partition("..")
+    if not dots or not begin:
+        raise UsageError(f"--incremental {text}", "two snapshots are expected", "write them as 3..7")
+    return Increment(begin, end, mode)
+
+
+def file_form(path: str, file_format: str | None, file_size: str | None) -> tuple[FileForm, int | None]:
+    """The format of an output and, for a directory, the size of its files in bytes."""
+    from paimon_cli.jobs.export_job import LEAST_FILE_SIZE, FileForm
+    from paimon_cli.options.size_and_duration import human_size, parse_size
+
+    if file_size is None and not path.endswith("/") and not os.path.isdir(path):
+        return FileForm.of(path, file_format), None
+    size = parse_size(file_size or FILE_SIZE)
+    if size < LEAST_FILE_SIZE:
+        raise UsageError(f"--file-size {file_size}", f"the minimum is {human_size(LEAST_FILE_SIZE)}")
+    if not path.endswith("/") and FileForm.is_told_by(path):
+        raise UsageError(
+            f"--output {path} is one file", "--file-size applies only to a directory of files", f"write --output {path}/"
+        )
+    return FileForm(file_format or "parquet"), size

@@ -1,0 +1,268 @@
+"""A table as an object. Each command of the command line is one of its methods, with the same name and options."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from paimon_cli.api.inspection import Inspection
+from paimon_cli.api.maintenance import Maintenance, Planned
+from paimon_cli.api.opened_table import Runtime, check_choice, check_positive
+from paimon_cli.api.writing import Writing
+from paimon_cli.catalog.table import CatalogTable
+from paimon_cli.catalog.table_location import TableLocation, locate_table
+from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.storage.catalog_options import split_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from paimon_cli.api.definition import Alter, Names
+    from paimon_cli.api.scan import Scan
+    from paimon_cli.api.versions import Branches, Consumers, Tags
+    from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.maintain.drop_table import TableDrop
+
+AUTO = "auto"
+INCREMENT_MODES = (AUTO, "delta", "changelog", "diff")
+
+
+@dataclass(frozen=True)
+class TableDropped:
+    """What a drop deleted; `left`: paths that remain, relative to the table's directory."""
+
+    snapshots: int
+    files: int
+    size: int
+    left: list[str]
+
+
+class Table(Writing, Maintenance, Inspection):
+    """An Apache Paimon table.
+
+    Opening one reads its latest schema and nothing else; Arrow is loaded when rows or statistics are needed, Spark when a job is
+    big enough for it. Commands such as `tags create` and `alter set` are `table.tags.create(...)` and `table.alter.set(...)`.
+    All failures are the errors of `paimon_cli.errors`; warnings go through Python's `warnings`.
+
+    >>> import pyarrow as pa
+    >>> path = str(getfixture("tmp_path") / "shop.db" / "orders")
+    >>> columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
+    >>> table = Table.create(path, schema=columns, primary_key=["id"], options={"bucket": "2"})
+    >>> table.write(pa.table({"id": [1, 2, 2], "name": ["a", "b", "c"]})).rows
+    2
+    >>> table.scan(where="id = 2").to_arrow().to_pylist()
+    [{'id': 2, 'name': 'c'}]
+    >>> table.update({"name": "upper(name)"}, where="id = 1").rows
+    1
+    >>> table.delete(where="id = 2").rows
+    1
+    >>> table.scan(columns=["name"]).to_arrow().to_pylist()
+    [{'name': 'A'}]
+    >>> table.scan(snapshot=1).count()
+    2
+    >>> [snapshot.kind for snapshot in table.snapshots()]
+    ['APPEND', 'APPEND', 'APPEND']
+    >>> table.verify().errors
+    0
+    """
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        options: Mapping[str, str] | None = None,
+        *,
+        warehouse: str | None = None,
+        branch: str | None = None,
+        strict_options: bool = False,
+        allow_unsafe_commit: bool = False,
+        runtime: Runtime | None = None,
+    ) -> Table:
+        """Open a table by its path or URL, or as `db.table` of a warehouse.
+
+        The warehouse is `warehouse`, else `PAIMON_WAREHOUSE`, else that of `./paimon.yaml`. `options` are options of the catalog
+        (`s3.endpoint`) and table options, which override the table's own in calls of this object; `strict_options` makes an
+        unknown one an error instead of a warning. Raises `NotFound` without such a table or branch.
+        """
+        catalog_options, table_options = split_options({key: str(value) for key, value in (options or {}).items()})
+        runtime = runtime or Runtime()
+        check_table_options(table_options, runtime, strict=strict_options)
+        location = locate_table(name, warehouse, catalog_options, branch)
+        return cls.at(replace(location, allow_unsafe_commit=allow_unsafe_commit), table_options, runtime)
+
+    @classmethod
+    def at(cls, location: TableLocation, options: Mapping[str, str], runtime: Runtime, *, may_be_damaged: bool = False) -> Table:
+        """Open a table whose location and options are known and checked. `may_be_damaged`: without readable schemas, too."""
+        find = CatalogTable.open_damaged if may_be_damaged else CatalogTable.open
+        return cls(find(location, options, runtime.trace), runtime)
+
+    @classmethod
+    def create(
+        cls,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        schema: pa.Schema | str | None = None,
+        ddl: str | None = None,
+        from_file: str | None = None,
+        format: str | None = None,
+        form: TextForm | None = None,
+        primary_key: Names | None = None,
+        partition_by: Names | None = None,
+        bucket: int | None = None,
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        if_not_exists: bool = False,
+        strict_options: bool = False,
+        warehouse: str | None = None,
+        allow_unsafe_commit: bool = False,
+        runtime: Runtime | None = None,
+    ) -> Table:
+        """Create a table and open it.
+
+        The columns come from one of `schema` (an Arrow schema, or a file with Paimon's schema JSON), `columns` (definitions in
+        SQL, such as `id BIGINT NOT NULL`), `ddl` (a file with a CREATE TABLE statement) and `from_file` (a parquet, orc, csv or
+        json file). `options` are stored in the table, those of the catalog excepted. Raises `UsageError` if the table exists,
+        unless `if_not_exists`, and `NotSupported` for a table that `write` would refuse.
+        """
+        from paimon_cli.api.definition import Columns, create_table
+
+        catalog_options, table_options = split_options({key: str(value) for key, value in (options or {}).items()})
+        runtime = runtime or Runtime()
+        location = replace(locate_table(name, warehouse, catalog_options), allow_unsafe_commit=allow_unsafe_commit)
+        made = create_table(
+            location,
+            Columns(columns, schema, ddl, from_file, format, form),
+            primary_key=primary_key,
+            partition_by=partition_by,
+            bucket=bucket,
+            options=table_options,
+            comment=comment,
+            if_not_exists=if_not_exists,
+            strict_options=strict_options,
+        )
+        for warning in made.warnings:
+            runtime.warn(warning)
+        return cls.at(location, {}, runtime)
+
+    def scan(
+        self,
+        columns: str | Sequence[str] | None = None,
+        where: str | None = None,
+        *,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        as_of: str | None = None,
+        incremental: str | None = None,
+        incremental_mode: str = AUTO,
+        limit: int | None = None,
+        order_by: str | None = None,
+        row_kind: bool = False,
+    ) -> Scan:
+        """Plan a read of the rows, merged by key; the methods of the result read them.
+
+        `columns` are names, also of fields (`a.b`); `where` is a SQL condition such as `id > 7 AND name LIKE 'a%'`. The table is
+        read at its latest snapshot, at a `snapshot` id, a `tag`, or `as_of` a time (RFC 3339 or epoch millis). `incremental`
+        reads the changes after A up to and including B: `A..B`, ids, tags or times. `row_kind` also gives deleted keys, with a
+        first column `rowkind`. Raises `NotFound` and `UsageError`.
+        """
+        from paimon_cli.api.scan import increment_of, plan_scan
+
+        check_choice("incremental-mode", incremental_mode, INCREMENT_MODES)
+        if incremental is None and incremental_mode != AUTO:
+            raise UsageError(
+                f"--incremental-mode {incremental_mode} without --incremental", "the mode needs a range of snapshots"
+            )
+        if incremental is not None and not (snapshot is None and tag is None and as_of is None):
+            raise UsageError(
+                "--incremental cannot be combined with --snapshot, --tag or --as-of", "it names the snapshots itself"
+            )
+        if limit is not None and limit < 0:
+            raise UsageError(f"--limit {limit}", "a number of rows is not negative")
+        increment = None if incremental is None else increment_of(incremental, incremental_mode)
+        return plan_scan(self, columns, where, limit, order_by, snapshot, tag, as_of, increment, row_kind)
+
+    def changelog(
+        self,
+        begin: int,
+        end: int | None = None,
+        *,
+        columns: str | Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """The row changes of the snapshots `begin` to `end` (default the latest), with a first column `rowkind`.
+
+        They come from changelog files if the table has a changelog producer, otherwise from the rows that each commit added.
+        """
+        check_positive(begin=begin, end=end)
+        until = "" if end is None else str(end)
+        return self.scan(columns, where, incremental=f"{begin - 1}..{until}", limit=limit, row_kind=True)
+
+    @property
+    def tags(self) -> Tags:
+        """Named snapshots, which are kept when snapshots expire."""
+        from paimon_cli.api.versions import Tags
+
+        return Tags(self)
+
+    @property
+    def branches(self) -> Branches:
+        """Separate histories over shared files."""
+        from paimon_cli.api.versions import Branches
+
+        return Branches(self)
+
+    @property
+    def consumers(self) -> Consumers:
+        """Streaming readers, and the snapshots kept for them."""
+        from paimon_cli.api.versions import Consumers
+
+        return Consumers(self)
+
+    @property
+    def alter(self) -> Alter:
+        """Changes of options and columns."""
+        from paimon_cli.api.definition import Alter
+
+        return Alter(self)
+
+    def plan_drop(self) -> Planned[TableDrop, TableDropped]:
+        """The files that would go with the table, and those of its directory that would stay."""
+        from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
+        from paimon_cli.maintain.needed_files import total_size
+
+        self.check_call()
+        opened = self.catalog_table
+        if opened.branch != MAIN_BRANCH:
+            hint = f"paimon-cli branches rm {shlex.quote(opened.url)} {shlex.quote(opened.branch)}"
+            raise UsageError(f"{opened.name} is a branch", "drop deletes whole tables", hint)
+        schema = opened.schemas.latest()
+        plan = plan_table_drop(opened.storage, opened.layout, schema)
+        snapshots = len(opened.snapshots.ids())
+
+        def run() -> TableDropped:
+            drop_table(opened.storage, opened.layout, schema, plan)
+            left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
+            return TableDropped(snapshots, len(plan.files), total_size(plan.files), left)
+
+        return Planned(plan, run, lambda: plan.files)
+
+    def drop(self) -> TableDropped:
+        """Delete the table for good: its files, snapshots, tags and branches. Other files in its directory stay."""
+        return self.plan_drop().run()
+
+
+def check_table_options(options: Mapping[str, str], runtime: Runtime, *, strict: bool) -> None:
+    """Warn about doubtful options of a call; `UsageError` for an unknown one if `strict`."""
+    if not options:
+        return
+    from paimon_cli.catalog.option_values import odd_options, refuse_unknown
+
+    if strict:
+        refuse_unknown(options)
+    for oddity in odd_options(options):
+        runtime.warn(oddity)

@@ -1,0 +1,256 @@
+"""Tags, branches and consumers of a table: what keeps snapshots, and separate lines of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from paimon_cli.api.maintenance import Planned
+from paimon_cli.api.opened_table import OpenedTable
+
+if TYPE_CHECKING:
+    from paimon_cli.inspect.version_report import BranchRow, TagRow
+    from paimon_cli.maintain.branches import FastForwardPlan
+    from paimon_cli.maintain.needed_files import DoomedFile
+    from paimon_cli.maintain.retention import Consumer
+    from paimon_cli.maintain.tags import TagRemoval
+
+
+class Tags:
+    """Named snapshots, which are kept when snapshots expire. Iterating gives all tags by snapshot.
+
+    >>> table = example_table()
+    >>> table.tags.create("year-end", time_retained="365d").snapshot_id
+    1
+    >>> [tag.name for tag in table.tags]
+    ['year-end']
+    >>> table.tags.rm("year-end")
+    0
+    """
+
+    def __init__(self, table: OpenedTable) -> None:
+        self._table = table
+
+    def __iter__(self) -> Iterator[TagRow]:
+        return iter(self.ls())
+
+    def ls(self) -> list[TagRow]:
+        """All tags by snapshot."""
+        from paimon_cli.inspect.version_report import tag_rows
+
+        return tag_rows(self._table.catalog_table)
+
+    def show(self, name: str) -> TagRow:
+        """One tag. `NotFound`."""
+        from paimon_cli.inspect.version_report import read_tag
+
+        return read_tag(self._table.catalog_table, name)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a tag of this name."""
+        return self._table.catalog_table.tags.content(name) is not None
+
+    def create(
+        self, name: str, *, snapshot: int | None = None, time_retained: str | None = None, replace: bool = False
+    ) -> TagRow:
+        """Name a snapshot (an id; default the latest). `time_retained`, such as `7d`, defaults to the table's option.
+
+        `UsageError` if the tag exists, unless `replace` moves it.
+        """
+        from paimon_cli.maintain.tags import create_tag, replace_tag
+
+        change = replace_tag if replace and self.exists(name) else create_tag
+        change(self._table.context, name, snapshot, _millis(time_retained))
+        return self.show(name)
+
+    def replace(self, name: str, *, snapshot: int | None = None, time_retained: str | None = None) -> TagRow:
+        """Point an existing tag at another snapshot."""
+        from paimon_cli.maintain.tags import replace_tag
+
+        replace_tag(self._table.context, name, snapshot, _millis(time_retained))
+        return self.show(name)
+
+    def rename(self, name: str, new_name: str) -> TagRow:
+        """Rename a tag."""
+        from paimon_cli.maintain.tags import rename_tag
+
+        rename_tag(self._table.context, name, new_name)
+        return self.show(new_name)
+
+    def plan_rm(self, *names: str) -> Planned[TagRemoval, int]:
+        """The tags, and the files that only they need. `NotFound` for a tag that is not there."""
+        from paimon_cli.jobs.deletion import deletion
+        from paimon_cli.maintain.needed_files import DoomedFile, measured
+        from paimon_cli.maintain.tags import doomed_with, plan_removal, remove_tags
+
+        context = self._table.context
+        removal = plan_removal(context, list(dict.fromkeys(names)))
+
+        def files() -> list[DoomedFile]:
+            tags = [DoomedFile(context.layout.tag(name), "tag") for name in removal.names]
+            return measured(context, [*tags, *doomed_with(context, removal)])
+
+        def run() -> int:
+            return remove_tags(context, removal, deletion(context, None, self._table.runtime.new_progress()))
+
+        return Planned(removal, run, files)
+
+    def rm(self, *names: str) -> int:
+        """Delete tags, and the files that only they needed; the number of those files."""
+        return self.plan_rm(*names).run()
+
+
+class Branches:
+    """Separate histories over shared files. Iterating gives all branches, main first.
+
+    >>> table = example_table()
+    >>> table.branches.create("try", snapshot=1).latest_snapshot
+    1
+    >>> [branch.name for branch in table.branches]
+    ['main', 'try']
+    >>> Table.open(table.url, branch="try").delete(where="id = 1").rows
+    1
+    >>> table.branches.fast_forward("try").latest_snapshot
+    2
+    """
+
+    def __init__(self, table: OpenedTable) -> None:
+        self._table = table
+
+    def __iter__(self) -> Iterator[BranchRow]:
+        return iter(self.ls())
+
+    def ls(self) -> list[BranchRow]:
+        """All branches, main first."""
+        from paimon_cli.inspect.version_report import branch_rows
+
+        return branch_rows(self._table.catalog_table)
+
+    def show(self, name: str) -> BranchRow:
+        """One branch."""
+        from paimon_cli.inspect.version_report import branch_row
+
+        return branch_row(self._table.catalog_table, name)
+
+    def create(self, name: str, *, tag: str | None = None, snapshot: int | None = None) -> BranchRow:
+        """Create a branch from a tag or a snapshot, or an empty one with the table's schema."""
+        from paimon_cli.maintain.branches import create_branch
+
+        create_branch(self._table.context, name, tag, snapshot)
+        return self.show(name)
+
+    def rename(self, name: str, new_name: str) -> BranchRow:
+        """Rename a branch."""
+        from paimon_cli.maintain.branches import rename_branch
+
+        rename_branch(self._table.context, name, new_name)
+        return self.show(new_name)
+
+    def plan_rm(self, name: str) -> Planned[Sequence[int], None]:
+        """The ids of the snapshots that would go with the branch. `NotFound`."""
+        from paimon_cli.maintain.branches import remove_branch
+
+        opened = self._table.catalog_table
+        if name not in opened.branches.directories():
+            raise opened.branches.missing(name)
+        ids = replace(opened, branch=name).snapshots.ids()
+        return Planned(ids, lambda: remove_branch(self._table.context, name))
+
+    def rm(self, name: str) -> None:
+        """Delete a branch with its commits. Files that only the branch needed become orphans."""
+        self.plan_rm(name).run()
+
+    def plan_fast_forward(self, name: str) -> Planned[FastForwardPlan, BranchRow]:
+        """What main would get and lose. `NotFound` for a branch that is not there."""
+        from paimon_cli.jobs.deletion import deletion
+        from paimon_cli.maintain.branches import doomed_by_forward, fast_forward, plan_fast_forward
+        from paimon_cli.maintain.needed_files import measured
+
+        opened = self._table.catalog_table
+        if name not in opened.branches.names():
+            raise opened.branches.missing(name)
+        context = self._table.context
+        plan = plan_fast_forward(context, name)
+
+        def run() -> BranchRow:
+            self._table.check_commit()
+            if not plan.is_needless:
+                fast_forward(context, plan, deletion(context, None, self._table.runtime.new_progress()))
+            self._table.refresh()
+            return self.show("main")
+
+        return Planned(plan, run, lambda: measured(context, doomed_by_forward(context, plan)))
+
+    def fast_forward(self, name: str) -> BranchRow:
+        """Replace main's history since the branch was created with the branch's; main's own commits since then are lost."""
+        self._table.check_commit()
+        return self.plan_fast_forward(name).run()
+
+
+@dataclass(frozen=True)
+class ConsumerRow:
+    """`behind`: snapshots that it has not read yet; `modified` in epoch millis."""
+
+    name: str
+    next_snapshot: int
+    behind: int
+    modified: int
+
+
+class Consumers:
+    """Streaming readers, and the snapshots kept for them. Iterating gives all consumers by name.
+
+    >>> table = example_table()
+    >>> table.consumers.reset("nightly-export", next_snapshot=1).behind
+    1
+    >>> [consumer.name for consumer in table.consumers]
+    ['nightly-export']
+    >>> table.consumers.rm("nightly-export")
+    """
+
+    def __init__(self, table: OpenedTable) -> None:
+        self._table = table
+
+    def __iter__(self) -> Iterator[ConsumerRow]:
+        return iter(self.ls())
+
+    def ls(self) -> list[ConsumerRow]:
+        """All consumers by name."""
+        from paimon_cli.maintain.retention import consumers
+
+        latest = self._latest_id()
+        return [_row(consumer, latest) for consumer in consumers(self._table.context)]
+
+    def reset(self, name: str, *, next_snapshot: int | None = None) -> ConsumerRow:
+        """Set the snapshot that a consumer reads next (default the one after the latest), creating it if need be."""
+        from paimon_cli.maintain.retention import reset_consumer
+
+        latest = self._latest_id()
+        return _row(reset_consumer(self._table.context, name, latest + 1 if next_snapshot is None else next_snapshot), latest)
+
+    def plan_rm(self, name: str) -> Planned[str, None]:
+        """The deletion of a consumer. `NotFound`."""
+        from paimon_cli.maintain.retention import check_consumer, remove_consumer
+
+        context = self._table.context
+        check_consumer(context, name)
+        return Planned(name, lambda: remove_consumer(context, name))
+
+    def rm(self, name: str) -> None:
+        """Delete a consumer: snapshots are no longer kept for it."""
+        self.plan_rm(name).run()
+
+    def _latest_id(self) -> int:
+        return self._table.catalog_table.snapshots.latest_id() or 0
+
+
+def _row(consumer: Consumer, latest: int) -> ConsumerRow:
+    behind = max(latest - consumer.next_snapshot + 1, 0)
+    return ConsumerRow(consumer.name, consumer.next_snapshot, behind, consumer.modified_millis)
+
+
+def _millis(age: str | None) -> int | None:
+    from paimon_cli.options.size_and_duration import parse_duration
+
+    return None if age is None else parse_duration(age)

@@ -1,0 +1,381 @@
+"""Changing the rows of a table: write, update, delete, truncate, and commits in two phases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from paimon_cli.api.maintenance import Planned, compact_request
+from paimon_cli.api.opened_table import OpenedTable, Partitions, Self, check_choice, check_positive, partition_list
+from paimon_cli.errors import UsageError
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
+
+if TYPE_CHECKING:
+    from paimon_cli.commit.committer import CommitResult
+    from paimon_cli.ingest.row_sources import RowSource
+    from paimon_cli.ingest.text_form import TextForm
+    from paimon_cli.jobs.drop_job import Dropped
+    from paimon_cli.jobs.update_job import UpdateSummary
+    from paimon_cli.jobs.write_job import WriteRequest, WriteSummary
+    from paimon_cli.metadata.staged_commit import StagedCommit
+
+UPSERT, DELETE = "upsert", "delete"
+INLINE, ASYNC, AFTER, NO_COMPACTION = "inline", "async", "after", "none"
+FAIL, SKIP = "fail", "skip"
+OFF = "off"
+
+
+class Writing(OpenedTable):
+    """The methods of `Table` that change rows. Each is one commit, which happens as a whole or not at all.
+
+    With `commit_user` and `commit_id` a commit can be repeated after a crash: made again, it does nothing. `assume_new` commits
+    even if it can no longer be determined whether the commit was made before. All of them raise `Refused` where the storage
+    cannot keep two commits apart, `Conflict` if another commit was in the way, and `CommitUnknown` if the storage did not say
+    whether the commit was published; nothing is deleted then.
+    """
+
+    def write(
+        self,
+        data: Any,
+        *,
+        op: str = UPSERT,
+        op_column: str | None = None,
+        overwrite: bool = False,
+        partition: Mapping[str, str] | None = None,
+        allow_empty: bool = False,
+        on_error: str = FAIL,
+        missing_columns: str = "null",
+        commit_user: str | None = None,
+        commit_id: int | None = None,
+        assume_new: bool = False,
+        data_conflict_check: str | None = None,
+        read_snapshot: int | None = None,
+        stage: str | None = None,
+        compact: str | None = None,
+        parallelism: int | None = None,
+        format: str | None = None,
+        form: TextForm | None = None,
+        timezone: str | None = None,
+        on_written: Callable[[WriteSummary], None] | None = None,
+    ) -> WriteSummary:
+        """Write rows in one commit.
+
+        `data` is an Arrow table, a record batch or several, a pandas or polars frame (whatever offers `__arrow_c_stream__`), or
+        the paths of files, which are read as they are written and need not fit into memory. Columns are matched by name.
+
+        - `op`: `upsert` inserts or replaces rows, `delete` deletes the rows with the same keys; instead, `op_column` names an
+          input column that holds the row kind: +I, +U, -U or -D.
+        - `overwrite`: replace the existing rows of the partitions that get rows, or of `partition`. Data without rows is an
+          error unless `allow_empty`.
+        - `on_error`: `fail`, `skip` or a file: what happens to rows that do not fit the table. `missing_columns`: `null` or
+          `error`. `timezone`: zone of times without offset in columns WITH LOCAL TIME ZONE.
+        - `data_conflict_check`: `partition`, `bucket`, `range`, `key` or `off`: which commits of others since `read_snapshot`
+          are a `DataConflict`.
+        - `compact`: `inline`, `async`, `after` the commit, or `none`. Default `inline`, or `none` for write-only tables.
+        - `stage`: a file. Only data files are written; `table.stage.commit(file)` commits them.
+        - `format` and `form`: of files.
+        - `on_written`: called with the summary when the rows are committed, before a compaction `after` it.
+
+        Raises `BadInput` for rows that do not fit.
+        """
+        check_positive(parallelism=parallelism)
+        check_choice("op", op, (UPSERT, DELETE))
+        check_choice("missing-columns", missing_columns, ("null", "error"))
+        if compact is not None:
+            check_choice("compact", compact, (NO_COMPACTION, INLINE, ASYNC, AFTER))
+        if stage is not None and compact not in (None, NO_COMPACTION):
+            raise UsageError(
+                f"--stage cannot be combined with --compact {compact}", "a staged write has nothing to compact before its commit"
+            )
+        if op_column is not None and op != UPSERT:
+            raise UsageError("--op cannot be combined with --op-column", "the column already determines what each row does")
+        if partition and not overwrite:
+            raise UsageError(
+                "--partition without --overwrite", "each row goes to the partition that its own values name", "add --overwrite"
+            )
+        checked = self.with_check(data_conflict_check)
+        checked.check_commit()
+        options = checked.context.options
+        if compact in (INLINE, ASYNC) and options.write_only:
+            raise UsageError(
+                f"--compact {compact} on a write-only table",
+                "tables that are write-only leave compaction to a dedicated job",
+                "use --compact after",
+            )
+        if read_snapshot is not None and options.commit_data_conflict_check == OFF:
+            self.runtime.warn("--read-snapshot has no effect while the data conflict check is off")
+        from paimon_cli.jobs.write_job import WriteRequest
+
+        request = WriteRequest(
+            self._row_source(data, format, form, timezone),
+            op=op,
+            op_column=op_column,
+            overwrite=overwrite,
+            static_partition=partition_list(partition)[0] if partition else None,
+            commit_user=commit_user,
+            commit_id=commit_id,
+            assume_new=assume_new,
+            read_snapshot=read_snapshot,
+            parallelism=parallelism,
+            compaction=NO_COMPACTION if compact == AFTER else compact or INLINE,
+            missing_are_null=missing_columns == "null",
+            on_error=on_error.lower() if on_error.lower() in (FAIL, SKIP) else on_error,
+            allow_empty=allow_empty,
+        )
+        if stage is not None:
+            return checked.stage.write(request, stage)
+        return checked._write(request, compact == AFTER, on_written)
+
+    def _write(
+        self, request: WriteRequest, compact_after: bool, on_written: Callable[[WriteSummary], None] | None
+    ) -> WriteSummary:
+        from paimon_cli.jobs.write_job import run_write
+
+        progress = self.runtime.new_progress()
+        with self.runtime.engine_running(request.parallelism) as engine:
+            summary = run_write(self.context, request, engine, progress)
+            if on_written is not None:
+                on_written(summary)
+            if compact_after and summary.touched:
+                from paimon_cli.jobs.compact_job import run_compact
+
+                minor = compact_request(strategy="minor", bucket=sorted({bucket for _, bucket in summary.touched}))
+                summary = replace(summary, compaction=run_compact(self.context, minor, engine, progress))
+        return summary
+
+    def _row_source(self, data: Any, format: str | None, form: TextForm | None, timezone: str | None) -> RowSource:
+        from paimon_cli.ingest.row_sources import ArrowRows, FileRows
+        from paimon_cli.ingest.text_form import text_form
+
+        paths = file_paths(data)
+        if paths is None:
+            if format is not None or form is not None:
+                raise UsageError("a format without files", "it describes how files are written", "leave it out")
+            return ArrowRows(arrow_table(data), timezone=text_form(timezone=timezone).timezone)
+        if form is not None and timezone is not None:
+            raise UsageError("a timezone beside a form", "the form holds one", "give it in one of the two")
+        return FileRows(paths, format, form or text_form(timezone=timezone), self.catalog_table.store_options)
+
+    def with_check(self: Self, granularity: str | None) -> Self:
+        """The same table with another data conflict check."""
+        if granularity is None:
+            return self
+        check_choice(DATA_CONFLICT_CHECK, granularity, DATA_CONFLICT_CHECKS)
+        return self.with_options({DATA_CONFLICT_CHECK: granularity})
+
+    def update(
+        self,
+        set: str | Sequence[str] | Mapping[str, Any],
+        where: str,
+        *,
+        max_attempts: int = 100,
+        commit_user: str | None = None,
+        commit_id: int | None = None,
+        assume_new: bool = False,
+        data_conflict_check: str | None = None,
+    ) -> UpdateSummary:
+        """Change the rows that match a condition, in one commit; if another commit changes the same buckets, start again.
+
+        `set` is `"points = points + 1"`, a list of those, or a mapping of columns to SQL expressions; numbers, booleans and None
+        stand for themselves, a text constant is `"'open'"`. Raises `Conflict` after `max_attempts`.
+        """
+        texts = tuple(_assignments(set))
+        if not texts:
+            raise UsageError("nothing to set", "update needs at least one column", 'such as {"points": "points + 1"}')
+        return self._update(texts, where, max_attempts, commit_user, commit_id, assume_new, data_conflict_check)
+
+    def delete(
+        self,
+        where: str,
+        *,
+        max_attempts: int = 100,
+        commit_user: str | None = None,
+        commit_id: int | None = None,
+        assume_new: bool = False,
+        data_conflict_check: str | None = None,
+    ) -> UpdateSummary:
+        """Delete the rows that match a condition, in one commit; if another commit changes the same buckets, start again."""
+        return self._update((), where, max_attempts, commit_user, commit_id, assume_new, data_conflict_check)
+
+    def _update(
+        self,
+        assignments: tuple[str, ...],
+        where: str,
+        max_attempts: int,
+        commit_user: str | None,
+        commit_id: int | None,
+        assume_new: bool,
+        data_conflict_check: str | None,
+    ) -> UpdateSummary:
+        from paimon_cli.jobs.update_job import UpdateRequest, run_update
+        from paimon_cli.sql.predicate import parse_predicate
+
+        check_positive(max_attempts=max_attempts)
+        checked = self.with_check(data_conflict_check)
+        if checked.catalog_table.options.get(DATA_CONFLICT_CHECK, "").lower() == OFF:
+            raise UsageError(
+                "update and delete always run with the data conflict check",
+                "without it they would undo commits made between their read and their own commit",
+                "leave the option out, or use partition, bucket, range or key",
+            )
+        checked.check_commit()
+        request = UpdateRequest(where, assignments, commit_user, commit_id, assume_new, max_attempts)
+        for warning in parse_predicate(where, checked.context.schema).warnings:
+            self.runtime.warn(warning)
+        with self.runtime.engine_running() as engine:
+            return run_update(checked.context, request, engine, self.runtime.new_progress())
+
+    def plan_truncate(
+        self,
+        *,
+        partition: Partitions | None = None,
+        commit_user: str | None = None,
+        commit_id: int | None = None,
+        assume_new: bool = False,
+    ) -> Planned[Dropped, Dropped]:
+        """What the partitions, or the whole table, hold now."""
+        from paimon_cli.jobs.drop_job import plan_drop, run_drop
+        from paimon_cli.jobs.write_job import identity_of
+
+        self.check_call()
+        context, chosen = self.context, partition_list(partition)
+        identity = identity_of(context, commit_user, commit_id, assume_new)
+        plan = plan_drop(context, chosen, identity)
+
+        def run() -> Dropped:
+            self.check_commit()
+            return plan if plan.already_committed else run_drop(context, chosen, plan, identity)
+
+        return Planned(plan, run)
+
+    def truncate(self, *, commit_user: str | None = None, commit_id: int | None = None, assume_new: bool = False) -> Dropped:
+        """Delete all rows in one commit. Older snapshots keep them until they expire."""
+        return self.plan_truncate(commit_user=commit_user, commit_id=commit_id, assume_new=assume_new).run()
+
+    def drop_partition(
+        self, partition: Partitions, *, commit_user: str | None = None, commit_id: int | None = None, assume_new: bool = False
+    ) -> Dropped:
+        """Delete all rows of partitions in one commit; with only some of the keys, of all partitions that match."""
+        if not partition:
+            raise UsageError("no partition to drop", "all rows would go", "name a partition, or use truncate")
+        plan = self.plan_truncate(partition=partition, commit_user=commit_user, commit_id=commit_id, assume_new=assume_new)
+        return plan.run()
+
+    @property
+    def stage(self) -> Stage:
+        """Commits in two phases: what `write(stage=FILE)` has written."""
+        return Stage(self)
+
+
+class Stage:
+    """Staged writes, each in a file of its own.
+
+    >>> table, file = example_table(), getfixture("tmp_path") / "orders.stage"
+    >>> table.write(more_rows(), stage=str(file)).snapshots
+    ()
+    >>> [snapshot.id for snapshot in table.stage.commit(str(file)).snapshots]
+    [2]
+    """
+
+    def __init__(self, table: OpenedTable) -> None:
+        self._table = table
+
+    def write(self, request: WriteRequest, file: str) -> WriteSummary:
+        """Write the data files only, and keep the commit in `file`."""
+        from paimon_cli.jobs.stage_job import StageFile, stage_write
+        from paimon_cli.jobs.write_job import WriteSummary
+
+        runtime = self._table.runtime
+        with runtime.engine_running(request.parallelism) as engine:
+            staged, found = stage_write(self._table.context, request, StageFile(file), engine, runtime.new_progress())
+            engine_name, reason = engine.name, engine.reason
+        files = [data_file for message in staged.messages for data_file in message.new_files]
+        return WriteSummary(
+            rows=sum(data_file.row_count for data_file in files),
+            delete_rows=sum(data_file.delete_row_count or 0 for data_file in files),
+            files=len(files),
+            size=sum(data_file.file_size for data_file in files),
+            buckets=len(staged.messages),
+            engine=engine_name,
+            engine_reason=reason,
+            rows_read=found.rows,
+            skipped_rows=found.bad_rows,
+            bad_cells=found.bad_cells,
+            missing_columns=tuple(sorted(found.lacking)),
+        )
+
+    def show(self, file: str) -> StagedCommit:
+        """The staged commit: its user, and what it adds to each bucket. `UsageError` if it is another table's."""
+        from paimon_cli.jobs.stage_job import StageFile, check_table
+
+        stage_file = StageFile(file)
+        staged = stage_file.read()
+        check_table(self._table.context, stage_file, staged)
+        return staged
+
+    def commit(self, file: str) -> CommitResult:
+        """Commit a staged write. Repeated, it changes nothing; after a `Conflict` the data files are deleted."""
+        from paimon_cli.jobs.stage_job import StageFile, commit_stage
+
+        self._table.check_commit()
+        return commit_stage(self._table.context, StageFile(file), self.show(file))
+
+    def abort(self, file: str) -> int:
+        """Delete the data files of a staged write; their number. `Refused` once it has been committed."""
+        from paimon_cli.jobs.stage_job import StageFile, abort_stage
+
+        return abort_stage(self._table.context, StageFile(file), self.show(file))
+
+
+def file_paths(data: Any) -> tuple[str, ...] | None:
+    """The paths, if `data` is one or several of them."""
+    if isinstance(data, (str, os.PathLike)):
+        return (os.fspath(data),)
+    if isinstance(data, (list, tuple)) and data and all(isinstance(item, (str, os.PathLike)) for item in data):
+        return tuple(os.fspath(item) for item in data)
+    return None
+
+
+def arrow_table(data: Any) -> Any:
+    """An Arrow table of whatever holds rows in memory. `UsageError` for anything else."""
+    import pyarrow as pa
+
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    if hasattr(data, "__dataframe__") and type(data).__module__.startswith("pandas."):
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.table(data)
+    batches = list(data) if isinstance(data, Iterable) and not isinstance(data, Mapping) else []
+    if batches and all(isinstance(batch, pa.RecordBatch) for batch in batches):
+        return pa.Table.from_batches(batches)
+    raise UsageError(
+        f"cannot write {type(data).__name__} data",
+        "an Arrow table, record batches, a data frame or paths of files are expected",
+        "pyarrow.Table.from_pylist makes a table of dictionaries",
+    )
+
+
+def _assignments(given: str | Sequence[str] | Mapping[str, Any]) -> Iterable[str]:
+    """`column = expression` texts."""
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, Mapping):
+        return given
+    return [f"{_column(name)} = {_expression(value)}" for name, value in given.items()]
+
+
+def _column(name: str) -> str:
+    return name if name.isidentifier() else "`" + name.replace("`", "``") + "`"
+
+
+def _expression(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value).upper().replace("NONE", "NULL")
+    return str(value)

@@ -1,0 +1,294 @@
+"""The library beyond its examples: what it loads, which data it takes, what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from paimon_cli import Runtime, Table
+from paimon_cli.errors import BadInput, NotFound, Refused, UsageError
+from tests.api.test_examples import example_table
+from tests.goldens import golden_table
+
+HEAVY = ("pyarrow", "pyspark", "pandas", "numpy", "sqlglot", "fsspec", "yaml", "typer", "rich")
+ROWS = pa.table({"id": [3, 4], "name": ["x", None], "price": [1.5, 2.5]})
+
+
+def run_python(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_library_loads_nothing_before_it_is_needed(tmp_path: Path) -> None:
+    table = golden_table("java-0.9", "tags_and_expire", tmp_path)
+    program = f"""
+import sys
+from paimon_cli import Table
+table = Table.open({str(table)!r})
+assert table.snapshots() and list(table.tags) and table.schema().fields and table.options
+loaded = [name for name in {HEAVY!r} if name in sys.modules]
+assert not loaded, loaded
+table.scan(limit=1).to_batches()
+assert "pyarrow" in sys.modules and "pyspark" not in sys.modules and "pandas" not in sys.modules
+"""
+    run_python(program)
+
+
+def test_an_unknown_name_is_no_part_of_the_package() -> None:
+    with pytest.raises(ImportError):
+        exec("from paimon_cli import Tabel")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ROWS,
+        ROWS.to_batches()[0],
+        ROWS.to_batches(),
+        iter(ROWS.to_batches()),
+        ROWS.to_reader(),
+        ROWS.to_pandas(),
+        ROWS.to_pandas().set_index("id", drop=False),
+    ],
+    ids=["table", "batch", "batches", "iterator", "reader", "pandas", "pandas with index"],
+)
+def test_rows_in_memory(tmp_path: Path, data: Any) -> None:
+    table = example_table(tmp_path)
+    assert table.write(data).rows == 2
+    assert table.scan(["id", "name"], where="id >= 3").to_arrow().to_pylist() == [
+        {"id": 3, "name": "x"},
+        {"id": 4, "name": None},
+    ]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_files(tmp_path: Path, as_list: bool) -> None:
+    table, file = example_table(tmp_path), tmp_path / "rows.parquet"
+    pq.write_table(ROWS, file)
+    assert table.write([file] if as_list else str(file)).rows == 2
+    assert table.scan().count() == 4
+
+
+def test_row_kinds_and_deletes(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    table.write(pa.table({"id": [1, 5], "name": ["a", "e"], "kind": ["-D", "+I"]}), op_column="kind")
+    table.write(pa.table({"id": [2]}), op="delete")
+    assert table.scan("id").to_arrow().column("id").to_pylist() == [3, 5]
+
+
+def test_a_repeated_commit_counts_once(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    first, second = (table.write(ROWS, commit_user="job", commit_id=7) for _ in range(2))
+    assert (first.already_committed, second.already_committed) == (False, True)
+    assert len(table.snapshots()) == 2
+
+
+def test_overwrite_needs_rows(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    with pytest.raises(BadInput):
+        table.write(ROWS.slice(0, 0), overwrite=True)
+    assert table.scan().count() == 3
+    table.write(ROWS, overwrite=True)
+    assert table.scan().count() == 2
+    table.write(ROWS.slice(0, 0), overwrite=True, allow_empty=True)
+    assert table.scan().count() == 0
+
+
+def test_compaction_after_a_write_is_reported(tmp_path: Path) -> None:
+    table, seen = example_table(tmp_path), []
+    table.alter.set({"num-sorted-run.compaction-trigger": "2", "write-only": "true"})
+    for _ in range(2):
+        table.write(ROWS)
+    done = table.write(ROWS, compact="after", on_written=seen.append)
+    assert [summary.snapshots[-1].id for summary in seen] == [4]
+    assert done.compaction is not None and [snapshot.id for snapshot in done.compaction.snapshots] == [5]
+
+
+def test_the_schema_of_a_scan_without_rows(tmp_path: Path) -> None:
+    scan = example_table(tmp_path).scan(where="id > 100")
+    assert scan.to_arrow().schema == scan.schema
+    assert scan.schema.names == ["id", "name", "price"]
+    kinds = example_table(tmp_path / "b").scan(["id"], row_kind=True)
+    assert kinds.to_arrow().to_pydict() == {"rowkind": ["+I"] * 3, "id": [1, 2, 3]}
+
+
+def test_scans_stop_early_and_in_pandas(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    frame = table.scan(limit=2).to_pandas()
+    assert isinstance(frame, pd.DataFrame) and list(frame["id"]) == [1, 2]
+    assert next(iter(table.scan().to_batches())).num_rows == 3
+
+
+def test_odd_column_names(tmp_path: Path) -> None:
+    odd = ["key", "a b", "c,d", "e`f", "Größe", "x.y"]
+    table = Table.create(
+        str(tmp_path / "t"), schema=pa.schema([(name, pa.int32()) for name in odd]), primary_key=["key"], bucket=1
+    )
+    table.write(pa.table({name: pa.array([number], pa.int32()) for number, name in enumerate(odd)}))
+    assert table.scan(odd).to_arrow().to_pylist() == [{name: number for number, name in enumerate(odd)}]
+    table.update({"a b": 7, "e`f": None}, where="key = 0")
+    assert table.scan(["a b", "e`f"]).to_arrow().to_pylist() == [{"a b": 7, "e`f": None}]
+
+
+def test_updates_take_expressions(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    table.update({"price": "price * 2", "name": "'it''s'"}, where="id = 1")
+    table.update("price = 0", where="id = 2")
+    table.update(["price = 1", "name = NULL"], where="id = 3")
+    assert table.scan(["name", "price"]).to_arrow().to_pylist() == [
+        {"name": "it's", "price": 20.0},
+        {"name": "b", "price": 0.0},
+        {"name": None, "price": 1.0},
+    ]
+    with pytest.raises(UsageError, match="nothing to set"):
+        table.update({}, where="true")
+
+
+def test_time_travel_and_changes(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    table.delete(where="id = 1")
+    table.tags.create("end")
+    assert [table.scan(snapshot=1).count(), table.scan(tag="end").count()] == [3, 2]
+    assert table.scan(incremental="1..2", row_kind=True).to_arrow().column("rowkind").to_pylist() == ["-D"]
+    assert table.changelog(2).to_arrow().column("rowkind").to_pylist() == ["-D"]
+    assert [(change.kind, change.values["id"]) for change in table.row_changes(1)] == [("-D", 1)]
+    with pytest.raises(NotFound):
+        table.scan(snapshot=9)
+
+
+def test_maintenance(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    table.write(ROWS)
+    assert table.compact("full").buckets == 1
+    plan = table.plan_expire(retain_max=1, retain_min=1)
+    assert plan.plan.names == ("1", "2") and plan.files() and len(table.snapshots()) == 3
+    assert table.expire(retain_max=1, retain_min=1).removed == ("1", "2")
+    assert table.rescale(3).option_changed
+    assert table.options["bucket"] == "3"
+    assert table.write(ROWS).buckets <= 2
+    assert table.verify("full").errors == 0
+    assert not table.plan_repair().plan.changes
+    assert table.remove_orphans() == (0, 0)
+
+
+def test_going_back(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    table.truncate()
+    assert table.plan_restore(1).target.id == 1
+    assert table.rollback(1, as_new=True).snapshot == 3
+    assert table.rollback(1).snapshots_removed == 2
+    assert table.scan().count() == 3
+
+
+def test_dropping(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    assert table.plan_drop().plan.files
+    assert table.drop().snapshots == 1
+    with pytest.raises(NotFound):
+        Table.open(table.url)
+
+
+def test_a_view_is_not_written(tmp_path: Path) -> None:
+    view = Table.open(f"{example_table(tmp_path).url}$ro")
+    for change in (
+        lambda: view.write(ROWS),
+        lambda: view.delete("true"),
+        lambda: view.truncate(),
+        lambda: view.compact(),
+        lambda: view.rollback(1),
+        lambda: view.plan_rollback(1).run(),
+        lambda: view.plan_truncate(),
+        lambda: view.drop(),
+        lambda: view.alter.set({"write-only": "true"}),
+    ):
+        with pytest.raises(UsageError, match="is a view"):
+            change()
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda table: table.write(ROWS, op="insert"), "--op insert"),
+        (lambda table: table.write(ROWS, compact="always"), "--compact always"),
+        (lambda table: table.write(ROWS, missing_columns="x"), "--missing-columns x"),
+        (lambda table: table.write(7), "int data"),
+        (lambda table: table.write([1, 2]), "list data"),
+        (lambda table: table.write(ROWS, format="csv"), "a format without files"),
+        (lambda table: table.write(ROWS, partition={"a": "b"}), "without --overwrite"),
+        (lambda table: table.write(ROWS, data_conflict_check="rows"), "rows"),
+        (lambda table: table.compact("some"), "--strategy some"),
+        (lambda table: table.compact(on_conflict="x"), "--on-conflict x"),
+        (lambda table: table.verify("deep"), "--level deep"),
+        (lambda table: table.expire("everything"), "everything"),
+        (lambda table: table.expire(retain_max=0), "--retain-max 0"),
+        (lambda table: table.rescale(0), "--buckets 0"),
+        (lambda table: table.delete("true", max_attempts=0), "--max-attempts 0"),
+        (lambda table: table.scan(limit=-1), "--limit -1"),
+        (lambda table: table.scan(incremental="1..", snapshot=1), "--incremental"),
+        (lambda table: table.scan(incremental_mode="diff"), "--incremental-mode diff"),
+        (lambda table: table.drop_partition({}), "no partition"),
+        (lambda table: table.delete("true", data_conflict_check="off"), "always run"),
+    ],
+)
+def test_mistakes_are_usage_errors(tmp_path: Path, call: Any, what: str) -> None:
+    table = example_table(tmp_path)
+    with pytest.raises(UsageError, match=what):
+        call(table)
+    assert len(table.snapshots()) == 1
+
+
+def test_doubtful_options_are_warnings(tmp_path: Path) -> None:
+    url = example_table(tmp_path).url
+    with pytest.warns(UserWarning, match="no-such-option"):
+        Table.open(url, {"no-such-option": "1"})
+    with pytest.raises(UsageError, match="no-such-option"):
+        Table.open(url, {"no-such-option": "1"}, strict_options=True)
+    told: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Table.open(url, {"no-such-option": "1"}, runtime=Runtime(warn=told.append))
+    assert len(told) == 1
+
+
+def test_options_of_a_call_do_not_damage_the_table(tmp_path: Path) -> None:
+    table = Table.open(example_table(tmp_path).url, {"merge-engine": "aggregation"})
+    with pytest.raises(UsageError, match="merge-engine"):
+        table.write(ROWS)
+
+
+def test_commits_are_refused_where_none_is_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = example_table(tmp_path).url
+
+    def refuse(storage: Any) -> None:
+        raise Refused("no safe commit")
+
+    monkeypatch.setattr("paimon_cli.storage.guarded_storage.check_commits", refuse)
+    table = Table.open(url)
+    for change in (lambda: table.write(ROWS), lambda: table.compact(), lambda: table.plan_rescale(2).run()):
+        with pytest.raises(Refused):
+            change()
+    assert len(table.snapshots()) == 1
+
+
+def test_another_process_changes_the_schema(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    Table.open(table.url).alter.add_column("more INT")
+    assert table.scan().schema.names == ["id", "name", "price"]
+    table.refresh()
+    assert table.scan().schema.names == ["id", "name", "price", "more"]
+
+
+def test_a_warehouse(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.int32(), nullable=False)])
+    Table.create("shop.orders", schema=schema, primary_key="id", bucket=1, warehouse=str(tmp_path))
+    assert Table.open("shop.orders", warehouse=str(tmp_path)).name == "shop.orders"
+    assert (tmp_path / "shop.db" / "orders" / "schema" / "schema-0").exists()
