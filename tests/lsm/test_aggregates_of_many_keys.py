@@ -293,11 +293,14 @@ def test_decimals_that_grow_too_long_are_null_and_begin_anew() -> None:
     found = merged(Product("c"), scaled, products)
     texts = ["1.67", "-1.67", None, "99.90", "0.13", None, "3.00", "6.00"]
     assert found == [None if text is None else Decimal(text) for text in texts]
-    for divisor in ("0.00", "3.00"):
-        with pytest.raises(BadInput, match="cannot take a row back"):
-            merged(Product("c"), scaled, [[(ADD, Decimal("1.00")), (RETRACT, Decimal(divisor))]])
-    with pytest.raises(BadInput, match="cannot take a row back"):
-        merged(Product("c"), pa.int32(), [[(ADD, 1), (RETRACT, 0)]])
+    for kind, divisor, why in (
+        (scaled, Decimal("0.00"), "a 0 was multiplied in"),
+        (scaled, Decimal("3.00"), "the quotient has no finite decimal form"),
+        (pa.int32(), 0, "a 0 was multiplied in"),
+    ):
+        with pytest.raises(BadInput, match="product of column c cannot take a row back") as failure:
+            merged(Product("c"), kind, [[(ADD, type(divisor)(1)), (RETRACT, divisor)]])
+        assert why in failure.value.why and failure.value.details["column"] == "c"
 
 
 def test_a_long_key_is_added_in_order_beside_short_ones() -> None:
@@ -524,3 +527,19 @@ def test_options_of_functions(
     kind = parse_sql_type(column)
     made = aggregator_of(function, DataField(0, "f", kind), texts)
     assert merged(made, arrow_type(kind), [operations]) == [expected]
+
+
+def test_rows_with_a_null_in_their_key_are_treated_as_the_option_says() -> None:
+    kind = parse_sql_type("ARRAY<ROW<k INT, v INT>>")
+    operations = [[(ADD, [{"k": None, "v": 1}, {"k": 1, "v": 1}]), (ADD, [{"k": None, "v": 2}])]]
+
+    def found(strategy: dict[str, str]) -> Any:
+        texts = TableOptions({"fields.f.nested-key": "k", **{f"fields.f.{name}": text for name, text in strategy.items()}})
+        made = aggregator_of("nested_update", DataField(0, "f", kind), texts)
+        return merged(made, arrow_type(kind), operations)[0]
+
+    as_one = [{"k": None, "v": 2}, {"k": 1, "v": 1}]
+    assert found({}) == as_one == found({"nested-key-null-strategy": "merge"})
+    assert found({"nested-key-null-strategy": "ignore"}) == [{"k": 1, "v": 1}]
+    with pytest.raises(BadInput, match="a row in column f has a null in its nested-key"):
+        found({"nested-key-null-strategy": "error"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 
 import hypothesis.strategies as st
@@ -51,6 +52,26 @@ def test_nodes_are_as_wide_as_needed(children: int, kind: int) -> None:
     data = bitmap(numbers).serialize()
     assert data[9:13] == bytes([kind, children, 0, 5]) and data[13:18] == bytes([0, 0, 0, 5, 0])
     assert numbers_of(Bitmap64.deserialize(data)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("children", "step", "digest"),
+    [
+        (4, 5, "d8754e61d7c715c8"),
+        (5, 5, "916901c0fc948b79"),
+        (16, 5, "08c3b63676c0c1fd"),
+        (17, 5, "0321b11fbc0edc71"),
+        (20, 5, "94a72b86d6757653"),
+        (48, 5, "7d3c6e10f63b9624"),
+        (49, 5, "589116288721e693"),
+        (100, 2, "0585f06be4e12d30"),
+        (256, 1, "c4ab7a5903d8223b"),
+    ],
+)
+def test_nodes_have_the_bytes_of_java(children: int, step: int, digest: str) -> None:
+    """Digests of what the Roaring64Bitmap of RoaringBitmap 1.6.10 writes for the same numbers, added in this order."""
+    data = bitmap({(5 << 32) + (step * child << 16) + child for child in range(children)}).serialize()
+    assert hashlib.sha256(data).hexdigest().startswith(digest), data[:60].hex()
 
 
 @pytest.mark.parametrize(
