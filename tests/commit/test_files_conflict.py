@@ -151,3 +151,82 @@ def test_dynamic_buckets_have_no_count_to_disagree_on(tmp_path: Path) -> None:
     commit(context, new_files=(data_file("b"),), count=-1)
     compact(context, [data_file("a")], [data_file("c", level=5)], count=-1)
     assert live_names(context) == ["b@0", "c@5"]
+
+
+def test_a_partition_that_the_commit_does_not_touch_may_disagree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others wrote it; a commit that gives another partition a new count has nothing to do with that."""
+    context = make_table(tmp_path / "t", partitioned=True)
+    one, two = partition("2024-01-01"), partition("2024-01-02")
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr("paimon_cli.commit.committer.check_files", lambda *_: None)
+        commit(context, where=two, new_files=(data_file("a"),))
+        commit(context, where=two, new_files=(data_file("b", 10, 19),), count=4)
+    commit(context, where=one, new_files=(data_file("c"),))
+    messages = [
+        CommitMessage(one, 0, 2, deleted_files=(data_file("c"),)),
+        CommitMessage(one, 0, 4, new_files=(data_file("d"),)),
+    ]
+    Committer(context).commit(messages, ME)
+    assert live_names(context) == ["a@0", "b@0", "d@0"]
+    with pytest.raises(FilesConflict, match="bucket count of dt=2024-01-02"):
+        commit(context, where=two, new_files=(data_file("e", 20, 29),), deleted_files=(data_file("a"),))
+
+
+def test_the_count_of_a_partition_is_looked_for_in_older_manifests(tmp_path: Path) -> None:
+    """The newest one has other days around it, and says nothing of it."""
+    context = make_table(tmp_path / "t", partitioned=True)
+    days = [partition(f"2024-01-0{day}") for day in range(1, 6)]
+    for written in ([1], [3], [0, 2, 4]):
+        Committer(context).commit([CommitMessage(days[day], 0, 2, (data_file(f"{day}"),)) for day in written], ME)
+    for day, other in ((1, 2), (3, 2), (2, 1)):
+        with pytest.raises(FilesConflict, match=rf"the bucket count of dt=2024-01-0{day + 1} has changed") as failure:
+            messages = [CommitMessage(days[day], 0, 4, (data_file("x"),)), CommitMessage(days[other], 0, 2, (data_file("y"),))]
+            Committer(context).commit(messages, ME)
+        assert failure.value.why == "files for 2 and for 4 buckets cannot be in one partition"
+    Committer(context).commit([CommitMessage(day, 0, 2, (data_file("z"),)) for day in days], ME)
+    assert len(live_names(context)) == 10
+
+
+def test_who_removed_a_file_is_found_in_every_manifest_of_a_commit(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"manifest.target-file-size": "1 b"})
+    files = [data_file(f"f{number}", number, number) for number in range(1100)]
+    commit(context, new_files=tuple(files))
+    commit(context, RIVAL, deleted_files=tuple(files))
+    commit(context, new_files=(data_file("later"),))
+    assert len(context.manifests.manifest_list(context.snapshots.get(2).delta_manifest_list)) == 2
+    for file in (files[0], files[-1]):
+        with pytest.raises(FilesConflict, match=f"data file {file.file_name} of bucket-0 is no longer in the table") as failure:
+            commit(context, deleted_files=(file,), read_snapshot_id=1)
+        assert (failure.value.why, failure.value.details["snapshot_id"]) == ("snapshot 2 (OVERWRITE, user rival) removed it", 2)
+
+
+def test_every_conflict_says_why(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    there = data_file("there", level=3)
+    compact(context, [], [there])
+    for message, checked, what, why in (
+        (
+            CommitMessage(EMPTY_ROW, 0, 2, compact_after=(data_file("new", 9, 12, level=3),)),
+            False,
+            "data file new of bucket-0 does not fit into level 3",
+            "its keys overlap those of there, which another job put at the same level",
+        ),
+        (
+            CommitMessage(EMPTY_ROW, 0, 2, (there,)),
+            True,
+            "data file there of bucket-0 is already in the table",
+            "the same commit was probably already made",
+        ),
+        (
+            CommitMessage(EMPTY_ROW, 0, 2, (data_file("a"), data_file("a"))),
+            True,
+            "data file a of bucket-0 occurs twice in this commit",
+            "two tasks worked on the same bucket",
+        ),
+    ):
+        with pytest.raises(FilesConflict) as failure:
+            Committer(context).commit([message], ME, check_append_files=checked)
+        error = failure.value
+        assert (error.what, error.why) == (what, why)
+        assert error.hint == "run the job again: it will start from the latest snapshot"
+        assert error.details["bucket"] == 0 and error.details["file"] in what and error.details["partition"] == ""

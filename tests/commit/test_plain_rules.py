@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.commit import prepared_snapshot
 from paimon_cli.commit.abort import created_files, delete_created_files, files_named_since
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.data_conflict import WrittenRanges
@@ -20,6 +21,7 @@ from paimon_cli.commit.snapshot_publish import RetryPolicy, publish
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import CommitUnknown, Conflict, FilesConflict, Refused, UsageError
+from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table
@@ -34,7 +36,8 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
     ManifestFileMeta,
 )
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.manifest_list import encode_manifest_list
+from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.memory_storage import MemoryStorage
@@ -709,3 +712,44 @@ def test_commits_that_are_never_repeated_look_for_users_near_by(others: int, is_
     assert users_behind(context, latest, CommitIdentity("you", 1)) == noted.with_commit("you", 1)
     assert users_behind(context, None, CommitIdentity("you", 1)) == CommitUsers(1, {"you": 1})
     assert users_behind(context, None, CommitIdentity("batch")) == CommitUsers(1)
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_what_a_snapshot_notes_of_its_commit(is_recorded: bool) -> None:
+    context = paper_table()
+    notes = {PROPERTY: CommitUsers(1, {"you": 7}).to_text()} if is_recorded else None
+    for number in range(2, 40):
+        others = Snapshot(number, 0, "none", "none", "java", BATCH_IDENTIFIER, "APPEND", 0, 0, 0, properties=notes)
+        context.storage.overwrite(context.layout.snapshot(number), others.to_json().encode())
+    context.storage.write_new(context.layout.manifest("none"), encode_manifest_list([]))
+    (made,) = Committer(context).commit([CommitMessage(DAYS[0], 0, 2, (data_file("a"),))], ME).snapshots
+    assert made.properties == {ATTEMPTS_PROPERTY: "1", DURATION_PROPERTY: "0", **(notes or {})}
+    (repeatable,) = (
+        Committer(context)
+        .commit([CommitMessage(DAYS[0], 0, 2, (data_file("b"),))], CommitIdentity("me", 1, assume_new=True))
+        .snapshots
+    )
+    users = CommitUsers.from_properties(repeatable.properties)
+    assert users is not None and dict(users.highest) == {"me": 1, **({"you": 7} if is_recorded else {})}
+
+
+def test_an_attempt_whose_snapshot_expires_meanwhile_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With new files under new names: those of the first attempt are gone."""
+    context = paper_table()
+    Committer(context).commit([CommitMessage(DAYS[0], 0, 2, (data_file("old"),))], ME)
+    calls = []
+
+    def gone_at_first(*arguments: Any) -> Any:
+        calls.append({status.name for status in context.storage.list_directory(context.layout.manifest_directory)})
+        if len(calls) == 1:
+            raise SnapshotGone("snapshot 1 has expired")
+        return merge_manifests(*arguments)
+
+    before = {status.name for status in context.storage.list_directory(context.layout.manifest_directory)}
+    monkeypatch.setattr(prepared_snapshot, "merge_manifests", gone_at_first)
+    result = Committer(context).commit([CommitMessage(DAYS[0], 0, 2, (data_file("new"),))], ME)
+    assert (result.attempts, [snapshot.id for snapshot in result.snapshots]) == (2, [2])
+    assert {entry.file.file_name for entry in context.manifests.live_entries(result.snapshots[0])} == {"old", "new"}
+    first, second = (found - before for found in calls)
+    assert len(first) == len(second) == 2 and not first & second, "manifest and list of the delta, each time"
+    assert not any(context.storage.exists(context.layout.manifest(name)) for name in first)

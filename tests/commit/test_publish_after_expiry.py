@@ -132,3 +132,29 @@ def test_a_late_snapshot_that_an_expiry_has_swept_away_is_no_success(tmp_path: P
     with pytest.raises(CommitUnknown):
         Committer(make_table(tmp_path, storage=LateStorage())).commit([message("mine")], CommitIdentity("me"))
     assert live_names(make_table(tmp_path)) == ["after-1@0", "after-2@0", "after-3@0", "before@0"]
+
+
+def test_a_successor_that_does_not_show_our_changes_decides_nothing(tmp_path: Path) -> None:
+    """It may have been built on another snapshot of our number, or have rewritten our manifests: nobody can tell."""
+    commit_as_others(tmp_path, "before")
+    ours = tmp_path / "snapshot" / "snapshot-2"
+
+    def others() -> None:
+        content = ours.read_bytes()
+        ours.unlink()
+        commit_as_others(tmp_path, "theirs-2", "theirs-3")
+        ours.write_bytes(content)
+        expire(tmp_path, 1)
+
+    context = make_table(tmp_path, storage=SleepyStorage(others))
+    with pytest.raises(CommitUnknown) as failure:
+        Committer(context).commit([message("mine")], CommitIdentity("me", 7))
+    error = failure.value
+    assert error.what == f"snapshot 2 of {context.url} may or may not have been committed"
+    assert error.why == "snapshot 3 was published meanwhile, and whether it contains this commit is not visible"
+    assert error.hint.endswith("--user me") and error.details == {
+        "snapshot_id": 2,
+        "commit_user": "me",
+        "commit_identifier": "7",
+    }
+    assert ours.exists() and len(context.manifests.delta_entries(context.snapshots.get(2))) == 1, "nothing was deleted"
