@@ -7,7 +7,7 @@ a `PaimonError` is a bug of ours (exit 1).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -43,13 +43,24 @@ def cleaning_up(failure: BaseException | None = None) -> Iterator[None]:
     """Context of a clean-up after a failure, or after a commit that succeeded.
 
     An error in the clean-up leaves orphans. It must not replace the original failure, which decides what the user has to do and
-    whether the job tries again; it is added to the details of that failure.
+    whether the job tries again; it is added to the details of that failure, which `-o json` prints.
     """
     try:
         yield
     except PaimonError as second:
         if isinstance(failure, PaimonError):
             failure.details["clean_up_failed"] = str(second)
+
+
+@contextlib.contextmanager
+def undone_on_failure(undo: Callable[[], object]) -> Iterator[None]:
+    """Call `undo` when the block fails or is interrupted; if that fails too, the first error is the one that is raised."""
+    try:
+        yield
+    except BaseException as failure:
+        with cleaning_up(failure):
+            undo()
+        raise
 
 
 class Unpublished(KeyboardInterrupt):

@@ -9,6 +9,11 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.storage.storage import delete_all
 
 
+def new_stamp(context: TableContext) -> str:
+    """16 hexadecimal digits that the names of all data files of one job have in common."""
+    return context.names.uuid().replace("-", "")[:16]
+
+
 def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ()) -> int:
     """Delete every data file of the job except the names in `keep`; returns how many there were.
 

@@ -118,7 +118,7 @@ def _drop(
     allow_unsafe_commit: bool,
 ) -> None:
     from paimon_cli.jobs.drop_job import plan_drop, run_drop
-    from paimon_cli.jobs.write_job import identity_of
+    from paimon_cli.jobs.table_change import identity_of
 
     location = call.locate(table, allow_unsafe_commit)
     opened = call.open_to_plan(location) if dry_run else call.open_to_commit(location)

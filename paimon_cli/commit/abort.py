@@ -43,16 +43,19 @@ def delete_created_files(context: TableContext, messages: Sequence[CommitMessage
 
 
 @contextlib.contextmanager
-def removed_on_refusal(context: TableContext, messages: Sequence[CommitMessage]) -> Iterator[None]:
-    """Around a commit of `messages`: if it is refused or interrupted before it is published, their files go; if its outcome
-    is unknown, nothing does."""
+def removed_on_refusal(
+    context: TableContext, messages: Sequence[CommitMessage], keep_on: type[PaimonError] | None = None
+) -> Iterator[None]:
+    """Around a commit of `messages`: if it is refused or interrupted before it is published, their files are deleted.
+
+    If its outcome is unknown, nothing is deleted. After an error of the kind `keep_on` the caller decides.
+    """
     try:
         yield
-    except CommitUnknown:
-        raise
     except (PaimonError, Unpublished) as refusal:
-        with cleaning_up(refusal):
-            delete_created_files(context, messages)
+        if not isinstance(refusal, (CommitUnknown, keep_on or CommitUnknown)):
+            with cleaning_up(refusal):
+                delete_created_files(context, messages)
         raise
 
 

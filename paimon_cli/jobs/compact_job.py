@@ -1,14 +1,19 @@
-"""`compact`: plan buckets at a snapshot, run their compactions as engine tasks, commit a COMPACT snapshot."""
+"""`compact`: plan buckets at a snapshot, run their compactions as engine tasks, commit a COMPACT snapshot.
+
+The buckets are independent: one that fails, or that another job has changed meanwhile, does not cost the others their work.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paimon_cli.bucket.stamped_files import delete_stamped_files
+from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import (
     FULL_STRATEGY,
     CompactionTask,
@@ -19,23 +24,21 @@ from paimon_cli.compact.compaction_plan import (
     tasks_of,
 )
 from paimon_cli.compact.round_choice import UNLIMITED, RoundLimits, newest_data, within_limits
-from paimon_cli.errors import Conflict, PaimonError, PartialSuccess, UsageError, cleaning_up
+from paimon_cli.errors import Conflict, FilesConflict, PaimonError, PartialSuccess, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_outcome import FailedBucket, Outcome, attempt, settle
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work, run_traced
+from paimon_cli.jobs.engine import Engine, Work, phase, run_traced
 from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.table_change import NewFiles, Shield
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
 MAX_REPLANS = 10
 LEAST_MEMORY = 1 << 20
 
-Shield = Callable[[], AbstractContextManager[None]]
-"""Holds signals back, so that a commit or a cleaning-up is not left half-way."""
 States = dict[BucketId, PickState]
 """What a process remembers of a table's buckets from one plan to the next."""
 
@@ -77,6 +80,31 @@ class CompactionPlan:
 
 
 @dataclass(frozen=True)
+class FailedBucket:
+    """A bucket whose compaction failed; its own new files are gone."""
+
+    task: CompactionTask
+    error: PaimonError
+
+
+@dataclass
+class Outcome:
+    """Committed messages and their snapshots; buckets that others had changed, and buckets that failed, with their errors."""
+
+    committed: list[CommitMessage] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
+    conflicts: dict[BucketId, Conflict] = field(default_factory=dict)
+    failures: dict[BucketId, PaimonError] = field(default_factory=dict)
+
+    def add_round(self, later: Outcome) -> None:
+        """Conflicts are those of the latest round: buckets of earlier ones have been planned again."""
+        self.committed += later.committed
+        self.snapshots += later.snapshots
+        self.failures.update(later.failures)
+        self.conflicts = later.conflicts
+
+
+@dataclass(frozen=True)
 class CompactSummary:
     """What was done: buckets compacted, files and bytes in and out; `conflicts`: buckets that others had changed meanwhile."""
 
@@ -91,6 +119,60 @@ class CompactSummary:
     engine_reason: str = ""
     seconds: float = 0.0
     plan: CompactionPlan = field(default_factory=lambda: CompactionPlan(None), repr=False)
+
+    @classmethod
+    def of(cls, outcome: Outcome, plan: CompactionPlan, conflicts: int, engine: Engine, seconds: float) -> CompactSummary:
+        before = [file for message in outcome.committed for file in message.compact_before]
+        after = [file for message in outcome.committed for file in message.compact_after]
+        return cls(
+            buckets=len(outcome.committed),
+            files_before=len(before),
+            files_after=len(after),
+            bytes_before=sum(file.file_size for file in before),
+            bytes_after=sum(file.file_size for file in after),
+            snapshots=tuple(outcome.snapshots),
+            conflicts=conflicts,
+            engine=engine.name,
+            engine_reason=engine.reason,
+            seconds=seconds,
+            plan=plan,
+        )
+
+
+def run_compact(
+    context: TableContext,
+    request: CompactRequest,
+    engine: Engine,
+    progress: Progress,
+    *,
+    states: States | None = None,
+    shield: Shield = contextlib.nullcontext,
+) -> CompactSummary:
+    """Plan, compact, commit. With `retry` the buckets that met a conflict are planned again from the latest snapshot.
+
+    When buckets are left out in the end the others stay committed: `PartialSuccess`, or the error itself if none was.
+    """
+    started = context.clock.now_millis()
+    total, first, only, replans = Outcome(), None, None, 0
+    remembered = {} if states is None else states
+    replans_allowed = MAX_REPLANS if request.on_conflict == RETRY and request.at_snapshot is None else 0
+    while True:
+        new_files = NewFiles(context, new_stamp(context), shield)
+        plan = plan_compaction(context, request, new_files.stamp, remembered, only)
+        first = first or plan
+        results = _compact_buckets(new_files, request, plan, engine, progress)
+        with shield():
+            outcome = _commit_results(new_files, results, engine)
+        _remember(remembered, plan, outcome)
+        total.add_round(outcome)
+        if not total.conflicts or replans == replans_allowed:
+            break
+        replans += 1
+        only = frozenset(total.conflicts)
+    seconds = (context.clock.now_millis() - started) / 1000
+    summary = CompactSummary.of(total, first, replans + len(total.conflicts), engine, seconds)
+    _raise_what_is_left(request, total, summary)
+    return summary
 
 
 def plan_compaction(
@@ -138,44 +220,8 @@ def _runs(bucket: BucketFiles) -> int:
     return levels.count(0) + len(set(levels) - {0})
 
 
-def run_compact(
-    context: TableContext,
-    request: CompactRequest,
-    engine: Engine,
-    progress: Progress,
-    *,
-    states: States | None = None,
-    shield: Shield = contextlib.nullcontext,
-) -> CompactSummary:
-    """One round: plan, compact, commit. With `retry` the buckets that met a conflict are planned again from the latest snapshot.
-
-    When buckets are left out in the end the others stay committed: `PartialSuccess`, or the error itself if none was.
-    """
-    started = context.clock.now_millis()
-    total, first, only, replans = Outcome(), None, None, 0
-    remembered = {} if states is None else states
-    while True:
-        stamp = context.names.uuid().replace("-", "")[:16]
-        plan = plan_compaction(context, request, stamp, remembered, only)
-        first = first or plan
-        results = _compact_buckets(context, request, plan, engine, progress, shield)
-        with shield():
-            outcome = settle(context, results, stamp, attempted_twice=bool(results) and engine.retries_tasks)
-        _remember(remembered, plan, outcome)
-        _add(total, outcome)
-        if not outcome.conflicts or request.on_conflict != RETRY or replans == MAX_REPLANS or request.at_snapshot is not None:
-            break
-        replans += 1
-        only = frozenset(outcome.conflicts)
-    conflicts = replans + len(outcome.conflicts)
-    seconds = (context.clock.now_millis() - started) / 1000
-    summary = _summary(total, first, conflicts, engine, seconds)
-    _raise_what_is_left(request, total, outcome.conflicts, summary)
-    return summary
-
-
 def _compact_buckets(
-    context: TableContext, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress, shield: Shield
+    new_files: NewFiles, request: CompactRequest, plan: CompactionPlan, engine: Engine, progress: Progress
 ) -> list[CommitMessage | FailedBucket]:
     """Run all tasks; when the engine fails (or the user interrupts), no new file of any of them stays."""
     if not plan.tasks:
@@ -183,17 +229,8 @@ def _compact_buckets(
     engine.prepare(plan.work, progress)
     memory = _memory_of_a_task(request, engine)
     tasks = [task.with_memory(memory) for task in plan.tasks]
-    progress.start("Compacting buckets", len(tasks))
-    try:
-        return run_traced(engine, context, attempt, tasks, lambda result: progress.advance(1))
-    except BaseException as failure:
-        with shield(), cleaning_up(failure.error if isinstance(failure, TasksFailed) else failure):
-            delete_stamped_files(context, tasks[0].file_stamp)
-        if isinstance(failure, TasksFailed):
-            raise failure.error from failure
-        raise
-    finally:
-        progress.finish()
+    with new_files.deleted_on_failure(), phase(progress, "Compacting buckets", len(tasks)) as done:
+        return run_traced(engine, new_files.context, compact_bucket, tasks, done)
 
 
 def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:
@@ -207,6 +244,85 @@ def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:
     return share
 
 
+def compact_bucket(context: TableContext, task: CompactionTask) -> CommitMessage | FailedBucket:
+    """One bucket's compaction as a task of an engine: its error is a result, so that the other buckets go on."""
+    try:
+        return run_compaction(context, task)
+    except PaimonError as error:
+        return FailedBucket(task, error)
+
+
+def _commit_results(new_files: NewFiles, results: Sequence[CommitMessage | FailedBucket], engine: Engine) -> Outcome:
+    """Commit what succeeded; a failed bucket whose files another job has replaced meanwhile counts as a conflict."""
+    outcome = Outcome()
+    if not results:
+        return outcome
+    messages = [result for result in results if isinstance(result, CommitMessage)]
+    failed = [result for result in results if isinstance(result, FailedBucket)]
+    if failed or engine.retries_tasks:
+        new_files.delete_all_but(messages)
+    for bucket in failed:
+        bucket_id = bucket.task.bucket_id
+        if _replaced_buckets(new_files.context, {bucket_id: bucket.task.files}):
+            why = f"its files were replaced while they were read ({bucket.error})"
+            outcome.conflicts[bucket_id] = FilesConflict(f"bucket {bucket.task.bucket} was compacted by another job", why)
+        else:
+            outcome.failures[bucket_id] = bucket.error
+    if messages:
+        _commit_as_one(new_files, messages, outcome)
+    return outcome
+
+
+def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> None:
+    """All in one snapshot; after a conflict once more without the buckets whose files are gone, and then one by one."""
+    conflict = _commit(new_files, messages, outcome)
+    if conflict is None:
+        return
+    replaced = _replaced_buckets(new_files.context, {message.bucket_id: message.compact_before for message in messages})
+    _drop_conflicting(new_files, [message for message in messages if message.bucket_id in replaced], conflict, outcome)
+    left = [message for message in messages if message.bucket_id not in replaced]
+    if len(left) == len(messages) == 1:
+        _drop_conflicting(new_files, left, conflict, outcome)
+        return
+    if replaced and left and _commit(new_files, left, outcome) is None:
+        return
+    for message in left:
+        refusal = _commit(new_files, [message], outcome)
+        if refusal is not None:
+            _drop_conflicting(new_files, [message], refusal, outcome)
+
+
+def _commit(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> Conflict | None:
+    """A conflict is an answer, and leaves the files for another attempt; any other refusal is raised."""
+    context = new_files.context
+    publish = functools.partial(Committer(context).commit, messages, fresh_identity(context))
+    try:
+        result = new_files.commit(messages, publish, keep_on=Conflict)
+    except Conflict as conflict:
+        return conflict
+    outcome.snapshots += result.snapshots
+    outcome.committed += messages
+    return None
+
+
+def _drop_conflicting(new_files: NewFiles, messages: Sequence[CommitMessage], conflict: Conflict, outcome: Outcome) -> None:
+    """Delete what these compactions have written, and note their buckets."""
+    if messages:
+        new_files.delete_created(messages, conflict)
+        outcome.conflicts.update((message.bucket_id, conflict) for message in messages)
+
+
+def _replaced_buckets(context: TableContext, files: dict[BucketId, tuple[DataFileMeta, ...]]) -> set[BucketId]:
+    """Buckets of which at least one of the files is no longer live (at its level)."""
+    live = bucket_files(context, context.snapshots.latest(), FileFilter(buckets={bucket for _, bucket in files}))
+    names = {bucket_id: {(file.file_name, file.level) for file in state.files} for bucket_id, state in live.items()}
+    return {
+        bucket_id
+        for bucket_id, wanted in files.items()
+        if not {(f.file_name, f.level) for f in wanted} <= names.get(bucket_id, set())
+    }
+
+
 def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:
     """A task's state holds once its bucket is committed; of a bucket that is gone nothing is kept."""
     committed = {message.bucket_id for message in outcome.committed}
@@ -215,35 +331,9 @@ def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:
             states[decision.bucket_id] = decision.state
 
 
-def _add(total: Outcome, outcome: Outcome) -> None:
-    total.committed += outcome.committed
-    total.snapshots += outcome.snapshots
-    total.failures.update(outcome.failures)
-
-
-def _summary(total: Outcome, plan: CompactionPlan, conflicts: int, engine: Engine, seconds: float) -> CompactSummary:
-    before = [file for message in total.committed for file in message.compact_before]
-    after = [file for message in total.committed for file in message.compact_after]
-    return CompactSummary(
-        buckets=len(total.committed),
-        files_before=len(before),
-        files_after=len(after),
-        bytes_before=sum(file.file_size for file in before),
-        bytes_after=sum(file.file_size for file in after),
-        snapshots=tuple(total.snapshots),
-        conflicts=conflicts,
-        engine=engine.name,
-        engine_reason=engine.reason,
-        seconds=seconds,
-        plan=plan,
-    )
-
-
-def _raise_what_is_left(
-    request: CompactRequest, total: Outcome, conflicts: Mapping[BucketId, Conflict], summary: CompactSummary
-) -> None:
+def _raise_what_is_left(request: CompactRequest, total: Outcome, summary: CompactSummary) -> None:
     """Failures first: a conflict may be tried again, a failure has to be looked at."""
-    errors: list[PaimonError] = [*total.failures.values(), *conflicts.values()]
+    errors: list[PaimonError] = [*total.failures.values(), *total.conflicts.values()]
     if not errors:
         return
     done = len(total.committed)

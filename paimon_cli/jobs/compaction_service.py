@@ -8,9 +8,10 @@ from typing import Protocol
 
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.compact_job import FAIL, CompactRequest, CompactSummary, Shield, States, run_compact
+from paimon_cli.jobs.compact_job import FAIL, CompactRequest, CompactSummary, States, run_compact
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.table_change import Shield
 from paimon_cli.storage.clock_and_names import Clock
 
 COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try again", "gone", "failed"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from itertools import islice
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work
+from paimon_cli.jobs.engine import Engine, Work, phase
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.maintain.parallel_calls import DeleteFiles, delete_files
@@ -28,24 +27,13 @@ def deletion(context: TableContext, engine: Engine | None, progress: Progress) -
         doomed = list(paths)
         if engine is not None:
             engine.prepare(Work(files=len(doomed) // DELETIONS_PER_READ), progress)
-        progress.start("Deleting files", len(doomed))
-        try:
+        with phase(progress, "Deleting files", len(doomed)):
             if engine is None or engine.name == LOCAL:
                 return delete_files(context, progress.advance)(doomed)
-            return _delete_on(engine, context.storage, doomed, progress)
-        finally:
-            progress.finish()
+            portions = [tuple(doomed[start : start + FILES_OF_A_TASK]) for start in range(0, len(doomed), FILES_OF_A_TASK)]
+            return sum(engine.run_tasks(functools.partial(_delete_portion, context.storage), portions, progress.advance))
 
     return delete
-
-
-def _delete_on(engine: Engine, storage: Storage, paths: Sequence[str], progress: Progress) -> int:
-    left = iter(paths)
-    portions = list(iter(lambda: tuple(islice(left, FILES_OF_A_TASK)), ()))
-    try:
-        return sum(engine.run_tasks(functools.partial(_delete_portion, storage), portions, progress.advance))
-    except TasksFailed as failure:
-        raise failure.error from failure
 
 
 def _delete_portion(storage: Storage, paths: Sequence[str]) -> int:

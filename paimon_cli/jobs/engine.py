@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -103,6 +104,18 @@ class Engine(Protocol):
     def stop(self) -> None:
         """Release everything; may be called twice."""
         ...
+
+
+@contextlib.contextmanager
+def phase(progress: Progress, description: str, total: int | None) -> Iterator[Callable[[object], None]]:
+    """One phase of a job. Yields what counts one step, as the `on_done` of tasks; tasks that failed raise their first error."""
+    progress.start(description, total)
+    try:
+        yield lambda result: progress.advance()
+    except TasksFailed as failed:
+        raise failed.error from failed
+    finally:
+        progress.finish()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.partition_text import partition_text
+from paimon_cli.jobs.engine import phase
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.maintain.expire_changelogs import changelog_retention, doomed_changelogs, expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_partitions import PartitionPlan, expire_partitions, plan_partitions
@@ -77,11 +78,8 @@ def _retention(context: TableContext, own: Retention, request: ExpireRequest) ->
 
 def _snapshots(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
     retention = _retention(context, Retention.of(context.options), request)
-    progress.start("Reading snapshots", len(expiring_range(context, retention)))
-    try:
+    with phase(progress, "Reading snapshots", len(expiring_range(context, retention))):
         plan = plan_expiry(context, retention, progress.advance)
-    finally:
-        progress.finish()
     names = () if plan is None else tuple(map(str, plan.snapshot_ids))
 
     def files() -> list[DoomedFile]:

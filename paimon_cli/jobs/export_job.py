@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from paimon_cli.catalog.table_site import check_output_place
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.errors import UsageError, cleaning_up
+from paimon_cli.errors import UsageError, undone_on_failure
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work
+from paimon_cli.jobs.engine import Engine, Work, phase
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
@@ -117,16 +117,16 @@ def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Recor
     run = scan.context.names.uuid()
     files: list[ExportedFile] = []
     waiting = _Peekable(batches)
-    try:
+
+    def delete_written() -> None:
+        delete_all(storage, (storage_for_url(file.path, request.storage_options)[1] for file in files))
+
+    with undone_on_failure(delete_written):
         while waiting.has_more or not files:
             path = f"{directory}/part-{len(files):05d}-{run}.{request.form.ending}"
             with whole_file(path, request.storage_options, scan.context.names, make_parents=True) as sink:
                 rows, size = _fill(sink, request.form, scan.fields, waiting, request.file_size)
             files.append(ExportedFile(path, rows, size))
-    except BaseException as failure:
-        with cleaning_up(failure):
-            delete_all(storage, (storage_for_url(file.path, request.storage_options)[1] for file in files))
-        raise
     return files
 
 
@@ -285,18 +285,9 @@ def run_export(
     run = context.names.uuid()
     tasks = [(f"{directory}/part-{number:05d}-{run}.parquet", split) for number, split in enumerate(plan.splits)]
     engine.prepare(Work.of(file for split in plan.splits for file in split.files), progress)
-    progress.start("Reading splits", len(tasks))
-    try:
-        task = functools.partial(export_split, context, request)
-        files = engine.run_tasks(task, tasks, lambda file: progress.advance(1))
-    except BaseException as failure:
-        with cleaning_up(failure.error if isinstance(failure, TasksFailed) else failure):
-            delete_all(storage, (path for path, _ in tasks))
-        if isinstance(failure, TasksFailed):
-            raise failure.error from failure
-        raise
-    finally:
-        progress.finish()
+    unfinished = undone_on_failure(lambda: delete_all(storage, (path for path, _ in tasks)))
+    with unfinished, phase(progress, "Reading splits", len(tasks)) as done:
+        files = engine.run_tasks(functools.partial(export_split, context, request), tasks, done)
     seconds = (context.clock.now_millis() - started) / 1000
     return ExportSummary(request.output_path, tuple(files), engine.name, engine.reason, seconds)
 

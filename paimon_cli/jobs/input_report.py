@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.rejects import RejectFile, RejectingTally, Tally
 from paimon_cli.ingest.rows import IncomingRows
-from paimon_cli.jobs.engine import Engine, TasksFailed
+from paimon_cli.jobs.engine import Engine, TasksFailed, phase
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -16,13 +16,11 @@ def with_all_faults(error: BadInput, plan: WritePlan, engine: Engine, progress: 
     """The error about the first bad row, with all others of the input: they are looked for only now that one is known."""
     if "row" not in error.details or not isinstance(plan.incoming, IncomingRows):
         return error
-    try:
-        progress.start("Looking for all bad rows", len(plan.splits))
-        tallies = engine.run_tasks(plan.incoming.judge, plan.splits, lambda tally: progress.advance())
-    except TasksFailed:
-        return error
-    finally:
-        progress.finish()
+    with phase(progress, "Looking for all bad rows", len(plan.splits)) as done:
+        try:
+            tallies = engine.run_tasks(plan.incoming.judge, plan.splits, done)
+        except TasksFailed:
+            return error
     total = Tally.of(tallies)
     return total.error() if total.bad_cells else error
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.deletion import deletion
-from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.engine import Engine, phase
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.maintain.orphan_origin import origins
 from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_orphans
@@ -28,11 +28,8 @@ class OrphanRow:
 
 
 def search_orphans(context: TableContext, older_than: int, force: bool, progress: Progress) -> Orphans:
-    progress.start("Looking for orphans", None)
-    try:
+    with phase(progress, "Looking for orphans", None):
         return find_orphans(context, older_than, force)
-    finally:
-        progress.finish()
 
 
 def orphan_rows(context: TableContext, orphans: Orphans, explain: bool) -> list[OrphanRow]:

@@ -8,23 +8,24 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.catalog.alter_table import alter_table
 from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import CatalogTable
-from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.datatypes.row_kind import INSERT
-from paimon_cli.errors import Conflict, PaimonError, UsageError, cleaning_up
+from paimon_cli.errors import Conflict, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.inspect.partition_text import partition_text
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work
+from paimon_cli.jobs.engine import Engine, Work, phase
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.jobs.write_job import check_writable_table, write_files
+from paimon_cli.jobs.table_change import NewFiles, check_writable_table
+from paimon_cli.jobs.write_job import write_files
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
 from paimon_cli.metadata.data_file_schema import merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
@@ -140,45 +141,44 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
         splits=numbered_splits(splits),
         total_buckets=plan.buckets,
         read_snapshot_id=snapshot.id,
-        file_stamp=context.names.uuid().replace("-", "")[:16],
+        file_stamp=new_stamp(context),
     )
-    messages = write_files(job, engine, progress).messages
-    files = [file for message in messages for file in message.new_files]
-    rows = sum(file.row_count for file in files)
-    if rows != shown:
-        with cleaning_up():
-            delete_created_files(scaled, messages)
-        raise PaimonError(
-            f"{shown} rows became {rows} when they were rewritten into {plan.buckets} buckets", "nothing was committed"
-        )
-    snapshots = _commit(scaled, messages, PartitionSpec.exactly(chosen), snapshot)
+    new_files = NewFiles(scaled, job.file_stamp)
+    with new_files.deleted_on_failure():
+        messages = write_files(job, engine, progress).messages
+        files = [file for message in messages for file in message.new_files]
+        rows = sum(file.row_count for file in files)
+        if rows != shown:
+            raise PaimonError(
+                f"{shown} rows became {rows} when they were rewritten into {plan.buckets} buckets", "nothing was committed"
+            )
+    snapshots = _commit(new_files, messages, PartitionSpec.exactly(chosen), snapshot)
     size = sum(file.file_size for file in files)
     return RescaleSummary(plan.buckets, len(chosen), rows, len(files), size, snapshots)
 
 
 def _shown_rows(context: TableContext, splits: Sequence[Split], engine: Engine, progress: Progress) -> int:
     """Counted apart from the rewriting, so that the one can be held against the other."""
-    progress.start("Counting rows", len(splits))
-    try:
-        return sum(engine.run_tasks(functools.partial(count_split, context), splits, lambda counted: progress.advance()))
-    except TasksFailed as failed:
-        raise failed.error from failed
-    finally:
-        progress.finish()
+    with phase(progress, "Counting rows", len(splits)) as done:
+        return sum(engine.run_tasks(functools.partial(count_split, context), splits, done))
 
 
 def _commit(
-    context: TableContext, messages: Sequence[CommitMessage], replaced: PartitionSpec, snapshot: Snapshot
+    new_files: NewFiles, messages: Sequence[CommitMessage], replaced: PartitionSpec, snapshot: Snapshot
 ) -> tuple[Snapshot, ...]:
+    context = new_files.context
+    publish = functools.partial(
+        Committer(context).overwrite,
+        messages,
+        fresh_identity(context),
+        replaced_partitions=replaced.matches,
+        read_snapshot_id=snapshot.id,
+    )
     try:
-        with removed_on_refusal(context, messages):
-            result = Committer(context).overwrite(
-                messages, fresh_identity(context), replaced_partitions=replaced.matches, read_snapshot_id=snapshot.id
-            )
+        return new_files.commit(messages, publish).snapshots
     except Conflict as conflict:
         conflict.hint = "stop the writers of these partitions, or run the command again"
         raise
-    return tuple(result.snapshots)
 
 
 def _chosen(context: TableContext, partitions: Sequence[Mapping[str, str]]) -> PartitionSpec:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 from dataclasses import dataclass
 
-from paimon_cli.errors import DamagedFile, DataConflict, FilesConflict, NotFound, StorageUnavailable
+from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.deletion import deletion
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.jobs.update_job import MAX_ATTEMPTS, given_up, wait_by_chance
+from paimon_cli.jobs.table_change import again_on_conflict
 from paimon_cli.maintain.restore_as_new import BucketDifference, differences, restore_as_new
 from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back, rollback_target
 from paimon_cli.metadata.snapshot import Snapshot
@@ -68,27 +68,26 @@ def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, lis
 
 
 def run_restore(context: TableContext, target: Snapshot) -> RolledBack:
-    """Commit the target's state as a new snapshot; again from the start if somebody wrote or compacted meanwhile.
+    """Commit the target's state as a new snapshot; again from the start if another job wrote or compacted meanwhile.
 
     `NotFound` if the target expires before its files are copied.
     """
-    for attempts in itertools.count(1):
-        try:
-            latest, found = plan_restore(context, target)
-            if not found:
-                break
-            result = restore_as_new(context, latest, found)
-        except (DataConflict, FilesConflict) as conflict:
-            if attempts == MAX_ATTEMPTS:
-                raise given_up(conflict, attempts, "stop the writers for a while, or run the command again") from conflict
-            wait_by_chance(context, attempts)
-            continue
-        except (FileNotFoundError, NotFound, DamagedFile, StorageUnavailable) as error:
-            _check_target(context, target, error)
-            raise
-        newest = result.snapshots[-1].id if result.snapshots else latest.id
-        return RolledBack(target.id, newest, copied=sum(difference.copied_bytes for difference in found))
-    return RolledBack(target.id, latest.id)
+    hint = "stop the writers for a while, or run the command again"
+    try:
+        restored, _ = again_on_conflict(context, functools.partial(_restore, context, target), hint)
+    except (FileNotFoundError, NotFound, DamagedFile, StorageUnavailable) as error:
+        _check_target(context, target, error)
+        raise
+    return restored
+
+
+def _restore(context: TableContext, target: Snapshot) -> RolledBack:
+    latest, found = plan_restore(context, target)
+    if not found:
+        return RolledBack(target.id, latest.id)
+    result = restore_as_new(context, latest, found)
+    newest = result.snapshots[-1].id if result.snapshots else latest.id
+    return RolledBack(target.id, newest, copied=sum(difference.copied_bytes for difference in found))
 
 
 def _check_target(context: TableContext, target: Snapshot, error: Exception) -> None:

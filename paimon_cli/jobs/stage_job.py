@@ -12,16 +12,24 @@ from dataclasses import dataclass, replace
 from paimon_cli.commit.abort import created_files, delete_created_files, files_named_since
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
-from paimon_cli.errors import Conflict, DamagedFile, NotFound, Refused, StorageUnavailable, UsageError, cleaning_up
+from paimon_cli.errors import (
+    Conflict,
+    DamagedFile,
+    NotFound,
+    Refused,
+    StorageUnavailable,
+    UsageError,
+    cleaning_up,
+    undone_on_failure,
+)
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.jobs.engine import Engine
 from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.table_change import check_writable_table, identity_of
 from paimon_cli.jobs.write_job import (
     NO_COMPACTION,
     WriteRequest,
-    check_writable_table,
-    identity_of,
     overwritten,
     plan_write,
     work_of,
@@ -82,7 +90,12 @@ def stage_write(
     engine.prepare(work_of(request.source, plan.splits), progress)
     written, found = write_input(plan, request, engine, progress)
     messages = written.messages
-    try:
+
+    def withdraw() -> None:
+        file.remove()  # it may be there although its writing failed; it must not name files that are gone
+        delete_created_files(context, messages)
+
+    with undone_on_failure(withdraw):
         _refuse_repeated(context, identity)  # whoever commits it looks no further back than the snapshot that was read
         if request.overwrite:
             overwritten(context, messages, request.static_partition)  # rows outside of it are refused now, not at the commit
@@ -100,11 +113,6 @@ def stage_write(
             static_partition=_as_typed(request.static_partition),
         )
         file.write(staged)
-    except BaseException as failure:
-        file.remove()  # it may be there although its writing failed; it must not name files that are gone
-        with cleaning_up(failure):
-            delete_created_files(context, messages)
-        raise
     return staged, found
 
 

@@ -7,31 +7,25 @@ read. Every attempt that fails has been overtaken by somebody's commit, so all o
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paimon_cli.bucket.stamped_files import delete_stamped_files
-from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import BUCKET, OFF
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.errors import Conflict, DataConflict, FilesConflict, cleaning_up
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work, run_traced
+from paimon_cli.jobs.engine import Engine, Work, phase, run_traced
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.jobs.update_task import RowChange, UpdatedBucket, UpdateTask, update_bucket
-from paimon_cli.jobs.write_job import check_writable_table, identity_of
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, FileFilter
+from paimon_cli.jobs.table_change import MAX_ATTEMPTS, NewFiles, again_on_conflict, check_writable_table, identity_of
+from paimon_cli.jobs.update_task import RowChange, UpdateTask, update_bucket
+from paimon_cli.metadata.data_file import BucketId, FileFilter
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.splits import Split
 from paimon_cli.sql.assignments import parse_set_clause
 from paimon_cli.sql.predicate import parse_predicate
-
-MAX_ATTEMPTS = 100
-LONGEST_WAIT_MILLIS = 1000
 
 
 @dataclass(frozen=True)
@@ -76,18 +70,12 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
         return UpdateSummary(already_committed=True, engine=engine.name)
     new_values = parse_set_clause(request.assignments, checked.schema) if request.assignments else None
     change = RowChange(parse_predicate(request.where, checked.schema), new_values)
-    for attempt in range(1, request.max_attempts + 1):
-        try:
-            summary = _attempt(checked, change, identity, engine, progress)
-            break
-        except (DataConflict, FilesConflict) as conflict:
-            if attempt == request.max_attempts:
-                hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
-                raise given_up(conflict, attempt, hint) from conflict
-            wait_by_chance(checked, attempt)
+    hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
+    attempt = functools.partial(_attempt, checked, change, identity, engine, progress)
+    summary, attempts = again_on_conflict(checked, attempt, hint, request.max_attempts)
     seconds = (context.clock.now_millis() - started) / 1000
     summary = replace(summary, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
-    return replace(summary, attempts=attempt, conflicts=attempt - 1)
+    return replace(summary, attempts=attempts, conflicts=attempts - 1)
 
 
 def _under_check(context: TableContext) -> TableContext:
@@ -100,9 +88,19 @@ def _under_check(context: TableContext) -> TableContext:
 def _attempt(
     context: TableContext, change: RowChange, identity: CommitIdentity, engine: Engine, progress: Progress
 ) -> UpdateSummary:
-    changed = _run_tasks(context, change, plan_update(context, change), engine, progress)
+    """Plan at the latest snapshot, change the rows of each bucket, commit."""
+    tasks = plan_update(context, change)
+    if not tasks:
+        return UpdateSummary()
+    engine.prepare(Work.of(file for task in tasks for split in task.splits for file in split.files), progress)
+    new_files = NewFiles(context, tasks[0].file_stamp)
+    with new_files.deleted_on_failure(), phase(progress, "Changing rows", len(tasks)) as done:
+        changed = run_traced(engine, context, functools.partial(update_bucket, change=change), tasks, done)
     messages = [bucket.message for bucket in changed if bucket.message is not None]
-    result = _commit(context, messages, identity)
+    new_files.delete_repeated(engine, messages)
+    if not messages:
+        return UpdateSummary()
+    result = new_files.commit(messages, lambda: Committer(context).commit(messages, identity))
     if result.already_committed:
         return UpdateSummary(already_committed=True)
     files = [file for message in messages for file in message.new_files]
@@ -125,7 +123,7 @@ def plan_update(context: TableContext, change: RowChange) -> list[UpdateTask]:
         splits.setdefault(split.bucket.bucket_id, []).append(split)
     partitions = {partition for partition, _ in splits}
     whole = bucket_files(context, snapshot, FileFilter(partitions.__contains__, {bucket for _, bucket in splits}))
-    stamp = context.names.uuid().replace("-", "")[:16]
+    stamp = new_stamp(context)
     return [
         UpdateTask(
             *bucket_id,
@@ -137,51 +135,3 @@ def plan_update(context: TableContext, change: RowChange) -> list[UpdateTask]:
         )
         for bucket_id, parts in splits.items()
     ]
-
-
-def _run_tasks(
-    context: TableContext, change: RowChange, tasks: Sequence[UpdateTask], engine: Engine, progress: Progress
-) -> list[UpdatedBucket]:
-    """Run all tasks; when one fails (or the user interrupts), no new file of any of them stays."""
-    if not tasks:
-        return []
-    engine.prepare(Work.of(file for task in tasks for split in task.splits for file in split.files), progress)
-    stamp = tasks[0].file_stamp
-    progress.start("Changing rows", len(tasks))
-    try:
-        update = functools.partial(update_bucket, change=change)
-        changed = run_traced(engine, context, update, tasks, lambda done: progress.advance(1))
-    except BaseException as failure:
-        with cleaning_up(failure.error if isinstance(failure, TasksFailed) else failure):
-            delete_stamped_files(context, stamp)
-        if isinstance(failure, TasksFailed):
-            raise failure.error from failure
-        raise
-    finally:
-        progress.finish()
-    if engine.retries_tasks:
-        kept = {file.file_name for bucket in changed if bucket.message for file in bucket.message.new_files}
-        with cleaning_up():
-            delete_stamped_files(context, stamp, kept)
-    return changed
-
-
-def _commit(context: TableContext, messages: list[CommitMessage], identity: CommitIdentity) -> CommitResult:
-    with removed_on_refusal(context, messages):
-        result = Committer(context).commit(messages, identity) if messages else CommitResult()
-    if result.already_committed:
-        with cleaning_up():
-            delete_created_files(context, messages)
-    return result
-
-
-def given_up(conflict: Conflict, attempts: int, hint: str) -> Conflict:
-    """The last conflict, with the number of attempts that it took."""
-    what = f"{conflict.what} ({attempts} attempts)" if attempts > 1 else conflict.what
-    return type(conflict)(what, conflict.why, hint, **{**conflict.details, "attempts": attempts})
-
-
-def wait_by_chance(context: TableContext, attempt: int) -> None:
-    """Up to twice as long each time, by chance: whoever has lost together must not come back together."""
-    longest = min(context.options.commit_min_retry_wait * 2**attempt, context.options.commit_max_retry_wait, LONGEST_WAIT_MILLIS)
-    context.clock.sleep(longest * context.names.jitter() / 1000)

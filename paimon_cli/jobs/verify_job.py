@@ -14,7 +14,7 @@ from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import BY_CODE, CHECKS, FILES, FULL, MERGE_DISORDER, META, WARNING, Violation
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work
+from paimon_cli.jobs.engine import Engine, Work, phase
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
@@ -254,14 +254,9 @@ def _inside(
 ) -> list[Violation]:
     if request.level == FULL:
         engine.prepare(Work.of(entry.file for task in tasks if task.bucket_id is None for entry in task.entries), progress)
-    progress.start("Reading data files" if request.level == FULL else "Opening data files", len(tasks))
     look = functools.partial(look_into, context, request.level == FULL)
-    try:
-        found = engine.run_tasks(look, tasks, lambda violations: progress.advance(1))
-    except TasksFailed as failure:
-        raise failure.error from failure
-    finally:
-        progress.finish()
+    with phase(progress, "Reading data files" if request.level == FULL else "Opening data files", len(tasks)) as done:
+        found = engine.run_tasks(look, tasks, done)
     return [violation for violations in found for violation in violations]
 
 

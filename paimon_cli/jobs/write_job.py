@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from paimon_cli.bucket.stamped_files import delete_stamped_files
-from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
+from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import why_not_compactable
 from paimon_cli.datatypes import row_kind
-from paimon_cli.errors import BadInput, Conflict, PaimonError, StorageUnavailable, UsageError, cleaning_up
+from paimon_cli.errors import BadInput, Conflict, PaimonError, StorageUnavailable
 from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
@@ -24,10 +23,9 @@ from paimon_cli.ingest.splits import SourceSplit
 from paimon_cli.jobs.engine import Engine, Work
 from paimon_cli.jobs.input_report import empty_overwrite, with_all_faults, write_rejects
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -149,12 +147,6 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     )
 
 
-def check_writable_table(context: TableContext) -> None:
-    """Raise `NotSupported` for tables whose writers must do more than this version does."""
-    context.mode.check(WRITE, context.address)
-    merge_engine(context.schema, context.options)
-
-
 def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     """Sources, row kinds, sequence numbers of the latest snapshot."""
     if (rejects := request.reject_file) is not None:
@@ -166,7 +158,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     committed = committed_state(state)
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
-    file_stamp = context.names.uuid().replace("-", "")[:16]
+    file_stamp = new_stamp(context)
     wanted = request.compaction != NO_COMPACTION and not context.options.write_only
     compacts = wanted and why_not_compactable(context) is None
     return WritePlan(
@@ -200,25 +192,6 @@ def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int
     return newest if given is None else given
 
 
-def identity_of(
-    context: TableContext, commit_user: str | None, commit_id: int | None, assume_new: bool = False
-) -> CommitIdentity:
-    """Who commits, as the user said or under a fresh name."""
-    if assume_new and commit_id is None:
-        raise UsageError("--assume-new without --commit-id", "without an identifier every commit is new", "leave it out")
-    if commit_id is not None and commit_user is None:
-        raise UsageError("--commit-id without --commit-user", "an identifier counts within one user", "add --commit-user")
-    if commit_id is not None and commit_id > BATCH_IDENTIFIER:
-        raise UsageError(f"--commit-id {commit_id} is too great", f"the greatest is {BATCH_IDENTIFIER}")
-    if commit_user == "":
-        raise UsageError(
-            "--commit-user is empty", "all commits with an empty user would count as those of one user", "name a user"
-        )
-    if commit_user is None:
-        return fresh_identity(context)
-    return CommitIdentity(commit_user, BATCH_IDENTIFIER if commit_id is None else commit_id, assume_new=assume_new)
-
-
 def work_of(source: RowSource, splits: Sequence[SourceSplit]) -> Work:
     """How much input a write reads."""
     size = sum(split.size for split in splits)
@@ -226,70 +199,54 @@ def work_of(source: RowSource, splits: Sequence[SourceSplit]) -> Work:
 
 
 def write_input(plan: WritePlan, request: WriteRequest, engine: Engine, progress: Progress) -> tuple[Written, Tally]:
-    """`write_files`, and what was found in the input. BadInput with all its bad cells, or for an overwrite with nothing."""
+    """Write the files of all rows; also what was found in the input. When it fails, no file stays.
+
+    `BadInput` names all bad cells of the input. It is raised as well for an overwrite that has no rows.
+    """
     tallies: Tallies = {}
-    try:
-        written = write_files(plan, engine, progress, tallies)
-    except BadInput as error:
-        raise with_all_faults(error, plan, engine, progress) from error
-    try:
+    with NewFiles(plan.context, plan.file_stamp).deleted_on_failure():
+        try:
+            written = write_files(plan, engine, progress, tallies)
+        except BadInput as error:
+            raise with_all_faults(error, plan, engine, progress) from error
         if request.overwrite and not request.allow_empty and not written.buckets:
             raise empty_overwrite(request.static_partition, _replaces_named_partitions(plan.context), tallies)
         if (rejects := request.reject_file) is not None:
             write_rejects(rejects, plan, tallies)
-    except BaseException:
-        delete_stamped_files(plan.context, plan.file_stamp)
-        raise
     return written, Tally.of(tallies[number] for number in sorted(tallies))
 
 
 def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Tallies | None = None) -> Written:
-    """Run the writer tasks; when one fails, remove whatever file the job has made. `tallies`: what was found in the splits."""
-    try:
-        with plan.context.trace.timed(
-            "write", route="fixed-bucket", buckets=plan.total_buckets, splits=len(plan.splits)
-        ) as facts:
-            written = engine.write_rows(plan, {} if tallies is None else tallies, progress)
-            plan.context.trace.show(written.steps)
-            facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.new_files) for m in written.messages)}
-    except BaseException as failure:
-        with cleaning_up(failure):
-            delete_stamped_files(plan.context, plan.file_stamp)
-        raise
-    if engine.retries_tasks:
-        made = {file.file_name for message in written.messages for file in message.created_files()}
-        with cleaning_up():
-            delete_stamped_files(plan.context, plan.file_stamp, made)
+    """Run the writer tasks. `tallies`: what was found in the splits."""
+    with plan.context.trace.timed("write", route="fixed-bucket", buckets=plan.total_buckets, splits=len(plan.splits)) as facts:
+        written = engine.write_rows(plan, {} if tallies is None else tallies, progress)
+        plan.context.trace.show(written.steps)
+        facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.new_files) for m in written.messages)}
+    NewFiles(plan.context, plan.file_stamp).delete_repeated(engine, written.messages)
     return written
 
 
 def _commit(
     committer: Committer, plan: WritePlan, messages: list[CommitMessage], request: WriteRequest, identity: CommitIdentity
 ) -> tuple[CommitResult, PaimonError | None]:
-    """Publish; after a refusal, and when a twin was faster, the data files are nobody's and go.
+    """Publish the rows as a snapshot of their own, then the work of the writer's compactions.
 
-    The rows come first, as a snapshot of their own. If then another job has compacted the same files, only the work of the
-    writer's compaction is lost: second, why.
+    If another job has compacted the same files by then, only that work is lost: second, why.
     """
-    lost = None
+
+    def publish() -> CommitResult:
+        if not request.overwrite:
+            return committer.commit(messages, identity)
+        covered, read = overwritten(plan.context, messages, request.static_partition), plan.read_snapshot_id
+        return committer.overwrite(messages, identity, replaced_partitions=covered.matches, read_snapshot_id=read)
+
     try:
-        with removed_on_refusal(plan.context, messages):
-            if request.overwrite:
-                covered = overwritten(plan.context, messages, request.static_partition)
-                read = plan.read_snapshot_id
-                result = committer.overwrite(messages, identity, replaced_partitions=covered.matches, read_snapshot_id=read)
-            else:
-                result = committer.commit(messages, identity)
+        return NewFiles(plan.context, plan.file_stamp).commit(messages, publish), None
     except (Conflict, StorageUnavailable) as refusal:
         published = refusal.details.get("published_snapshots")
         if not published:
             raise
-        lost = refusal
-        result = CommitResult(tuple(plan.context.snapshots.get(number) for number in published), len(published))
-    if result.already_committed:
-        with cleaning_up():
-            delete_created_files(plan.context, messages)
-    return result, lost
+        return CommitResult(tuple(plan.context.snapshots.get(number) for number in published), len(published)), refusal
 
 
 def overwritten(

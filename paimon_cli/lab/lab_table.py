@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.commit.abort import removed_on_refusal
 from paimon_cli.commit.committer import Committer
@@ -288,7 +289,7 @@ class Compactor(Actor):
 
     def prepare(self) -> int:
         """Plan at the latest snapshot and write the merged files; returns the number of buckets to compact."""
-        stamp = self.context.names.uuid().replace("-", "")[:16]
+        stamp = new_stamp(self.context)
         plan = plan_compaction(self.context, CompactRequest("full"), stamp)
         files = [file.file_name for task in plan.tasks for file in task.files]
         self.tell(f"plans at snapshot {plan.snapshot_id}", f"merge {', '.join(files)}" if files else "nothing to compact")

@@ -15,7 +15,7 @@ from paimon_cli.history import snapshot_history
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs import write_job
+from paimon_cli.jobs import table_change, write_job
 from paimon_cli.lab.simulation.sim_storage import SimStorage
 from paimon_cli.metadata.data_file import ADD, ALL_FILES, CommitMessage, FileFilter, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
@@ -147,7 +147,7 @@ def clean_up_of_metadata_after_unknown() -> Patch:
 
 
 @contextmanager
-def _removed_whatever_happens(context: TableContext, messages: Sequence[CommitMessage]) -> Iterator[None]:
+def _removed_whatever_happens(context: TableContext, messages: Sequence[CommitMessage], *more: object) -> Iterator[None]:
     try:
         yield
     except PaimonError:
@@ -158,7 +158,7 @@ def _removed_whatever_happens(context: TableContext, messages: Sequence[CommitMe
 
 @planted_in("writer-writer")
 def data_files_deleted_after_unknown() -> Patch:
-    return patch.object(write_job, "removed_on_refusal", _removed_whatever_happens)
+    return patch.object(table_change, "removed_on_refusal", _removed_whatever_happens)
 
 
 @planted_in("writer-writer")

@@ -1,0 +1,147 @@
+"""How a job changes a table: plan, run, commit, clean up, and again from the start where a job may.
+
+1. plan: read one snapshot and decide what to do. The new data files of the job get one stamp in all of their names.
+2. run: tasks of an engine write these files, inside `NewFiles.deleted_on_failure`.
+3. commit: one snapshot names them, published by `NewFiles.commit`.
+4. clean up: delete the new files that no snapshot names. Which those are depends on how steps 2 and 3 ended:
+
+- A task failed, or the job was interrupted before the commit: all are deleted.
+- The commit was refused, or interrupted before it was published (`Unpublished`), or a twin had made it already: all are deleted
+  but those that a snapshot names, since the first half of a commit may have been published.
+- The outcome is unknown (`CommitUnknown`, or an interrupt while the snapshot was being published): none is deleted, because a
+  snapshot may name them.
+- The commit was published: nothing is deleted but what is left of attempts that the engine repeated.
+
+A clean-up that fails leaves orphans and never hides the error that led to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from paimon_cli.bucket.stamped_files import delete_stamped_files
+from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
+from paimon_cli.commit.committer import CommitResult
+from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
+from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, UsageError, cleaning_up, undone_on_failure
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import Engine
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.metadata.data_file import CommitMessage
+from paimon_cli.options.option_catalog import WRITE
+
+MAX_ATTEMPTS = 100
+LONGEST_WAIT_MILLIS = 1000
+
+T = TypeVar("T")
+Shield = Callable[[], AbstractContextManager[None]]
+"""Holds signals back, so that a commit or a clean-up is not left half-way."""
+
+
+@dataclass(frozen=True)
+class NewFiles:
+    """The files that one job creates; the names of its data files bear `stamp`."""
+
+    context: TableContext
+    stamp: str
+    shield: Shield = contextlib.nullcontext
+
+    def deleted_on_failure(self) -> AbstractContextManager[None]:
+        """Around everything that precedes the commit: when it fails or is interrupted, no new data file of the job stays.
+
+        No task of the job may be running any more when the error is raised.
+        """
+        return undone_on_failure(self._delete)
+
+    def _delete(self) -> None:
+        with self.shield():
+            delete_stamped_files(self.context, self.stamp)
+
+    def delete_repeated(self, engine: Engine, messages: Sequence[CommitMessage]) -> None:
+        """After a run that succeeded: delete what is left of attempts that `engine` repeated, which no message names."""
+        if engine.retries_tasks:
+            self.delete_all_but(messages)
+
+    def delete_all_but(self, messages: Sequence[CommitMessage]) -> None:
+        """Delete the new data files that no message names."""
+        with cleaning_up():
+            kept = {file.file_name for message in messages for file in message.created_files()}
+            delete_stamped_files(self.context, self.stamp, kept)
+
+    def commit(
+        self, messages: Sequence[CommitMessage], publish: Callable[[], CommitResult], keep_on: type[PaimonError] | None = None
+    ) -> CommitResult:
+        """Publish the messages by `publish`, and delete their files if that is certain not to have happened.
+
+        After an error of the kind `keep_on` the files stay for another attempt, or for `delete_created`.
+        """
+        with removed_on_refusal(self.context, messages, keep_on):
+            result = publish()
+        if result.already_committed:
+            self.delete_created(messages)
+        return result
+
+    def delete_created(self, messages: Sequence[CommitMessage], failure: PaimonError | None = None) -> None:
+        """Delete the files of messages that were not committed, because of `failure`, or because a twin was."""
+        with cleaning_up(failure):
+            delete_created_files(self.context, messages)
+
+
+def check_writable_table(context: TableContext) -> None:
+    """Raise `NotSupported` for tables whose writers must do more than this version does."""
+    context.mode.check(WRITE, context.address)
+    merge_engine(context.schema, context.options)
+
+
+def identity_of(
+    context: TableContext, commit_user: str | None, commit_id: int | None, assume_new: bool = False
+) -> CommitIdentity:
+    """User and identifier of the commit, as requested or under a fresh user."""
+    if assume_new and commit_id is None:
+        raise UsageError("--assume-new without --commit-id", "without an identifier every commit is new", "leave it out")
+    if commit_id is not None and commit_user is None:
+        raise UsageError("--commit-id without --commit-user", "an identifier counts within one user", "add --commit-user")
+    if commit_id is not None and commit_id > BATCH_IDENTIFIER:
+        raise UsageError(f"--commit-id {commit_id} is too great", f"the greatest is {BATCH_IDENTIFIER}")
+    if commit_user == "":
+        raise UsageError(
+            "--commit-user is empty", "all commits with an empty user would count as those of one user", "name a user"
+        )
+    if commit_user is None:
+        return fresh_identity(context)
+    return CommitIdentity(commit_user, BATCH_IDENTIFIER if commit_id is None else commit_id, assume_new=assume_new)
+
+
+def again_on_conflict(
+    context: TableContext, attempt: Callable[[], T], hint: str, max_attempts: int = MAX_ATTEMPTS
+) -> tuple[T, int]:
+    """The result of the first attempt that meets no conflict, and the number of attempts. Raises the last conflict.
+
+    Each attempt plans from the latest snapshot. One that fails was overtaken by a commit of another job, so the jobs together
+    always make progress.
+    """
+    for number in itertools.count(1):
+        try:
+            return attempt(), number
+        except (DataConflict, FilesConflict) as conflict:
+            if number >= max_attempts:
+                raise _given_up(conflict, number, hint) from conflict
+            _wait_by_chance(context, number)
+    raise AssertionError("attempts are counted without end")
+
+
+def _given_up(conflict: Conflict, attempts: int, hint: str) -> Conflict:
+    """The last conflict, with the number of attempts that it took."""
+    what = f"{conflict.what} ({attempts} attempts)" if attempts > 1 else conflict.what
+    return type(conflict)(what, conflict.why, hint, **{**conflict.details, "attempts": attempts})
+
+
+def _wait_by_chance(context: TableContext, attempt: int) -> None:
+    """Wait up to twice as long each time, by chance, so that jobs that have met in a conflict do not meet again."""
+    longest = min(context.options.commit_min_retry_wait * 2**attempt, context.options.commit_max_retry_wait, LONGEST_WAIT_MILLIS)
+    context.clock.sleep(longest * context.names.jitter() / 1000)
