@@ -16,6 +16,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
+from paimon_cli.metadata.data_file import FileFilter
 from tests.rivals import beside, files_of
 from tests.tables import compact, data_files, live_files, make_table, rows, write
 
@@ -65,7 +66,7 @@ def test_writers_with_a_bucket_each_need_no_check(tmp_path: Path, check: dict[st
 
 
 def _keys(context: TableContext, bucket: int) -> list[int]:
-    (state,) = bucket_files(context, context.snapshots.latest(), buckets=[bucket]).values()
+    (state,) = bucket_files(context, context.snapshots.latest(), FileFilter(buckets={bucket})).values()
     return [key for batch in read_bucket(context, state, ["id"]) for key in batch.column("id").to_pylist()]
 
 
