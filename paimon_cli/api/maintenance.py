@@ -16,13 +16,14 @@ from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.invariants.repair_plan import RepairPlan
-    from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest, CompactSummary, Shield
+    from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest, CompactSummary
     from paimon_cli.jobs.engine import Engine
     from paimon_cli.jobs.expire_job import Expired, Expiry
     from paimon_cli.jobs.orphans_job import OrphanRow
     from paimon_cli.jobs.repair_job import RepairSummary
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
     from paimon_cli.jobs.rollback_job import RolledBack
+    from paimon_cli.jobs.table_change import Shield
     from paimon_cli.jobs.verify_job import VerifyReport, VerifyRequest
     from paimon_cli.maintain.needed_files import DoomedFile
     from paimon_cli.maintain.orphans import Orphans

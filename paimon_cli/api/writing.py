@@ -237,7 +237,7 @@ class Writing(OpenedTable):
     ) -> Planned[Dropped, Dropped]:
         """What the partitions, or the whole table, hold now."""
         from paimon_cli.jobs.drop_job import plan_drop, run_drop
-        from paimon_cli.jobs.write_job import identity_of
+        from paimon_cli.jobs.table_change import identity_of
 
         self.check_call()
         context, chosen = self.context, partition_list(partition)
