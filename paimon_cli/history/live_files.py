@@ -140,7 +140,7 @@ def live_files_of_buckets(context: TableContext, snapshot: Snapshot, bucket_ids:
             return _in_cached(context.manifest_cache.get(manifests, partitions, may_hold), bucket_ids)
         tables = context.manifests.tables([*filter(may_hold, manifests)], partitions)
         files = FileTable.of(tables, FileFilter(partitions.__contains__)).live()
-        rows = sorted(int(row) for bucket_id in bucket_ids for row in files.rows_by_bucket.get(bucket_id, ()))
+        rows = [int(row) for bucket_id in bucket_ids for row in files.rows_by_bucket.get(bucket_id, ())]
         return LiveBuckets([files.entry(row) for row in rows], files.bucket_counts())
     except DamagedFile as error:
         raise context.manifests.gone_or_damaged(snapshot, error) from error

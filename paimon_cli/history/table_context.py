@@ -69,7 +69,7 @@ class KnownFiles:
         with self._lock:
             self._size += len(known.result())
             while self._size > self._most_bytes and len(self._files) > 1:
-                oldest = next((name for name, file in self._files.items() if file.done()), path)
+                oldest = next(name for name, file in self._files.items() if file.done())
                 self._size -= len(self._files.pop(oldest).result())
 
 

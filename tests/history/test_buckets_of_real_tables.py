@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history import manifest_cache, snapshot_history
 from paimon_cli.history.live_files import CommittedState, bucket_files, committed_state, expect_buckets, live_files_of_buckets
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import TagHistory
-from paimon_cli.metadata.data_file import ADD, FileFilter
+from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, CommitMessage, FileFilter
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.local_storage import LocalStorage
+from tests.commit.commit_tables import data_file, make_table
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.history.plain_fold import plain_live
 from tests.history.test_schema_history import SCHEMA
@@ -142,6 +145,25 @@ def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         live_files_of_buckets(context, snapshot, list(bucket_files(context, snapshot)))
         assert not context.manifest_cache._cached
         monkeypatch.undo()
+
+
+def test_only_so_many_entries_are_kept_as_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the buckets that were asked for last; others are made objects again."""
+    context = make_table(tmp_path, {"bucket": "4"})
+    messages = [CommitMessage(EMPTY_ROW, bucket, 4, (data_file(f"f{bucket}"),)) for bucket in range(4)]
+    Committer(context).commit(messages, CommitIdentity("me"))
+    monkeypatch.setattr(manifest_cache, "_MOST_OBJECTS", 2)
+    snapshot = context.snapshots.get(1)
+    (cached,) = context.manifest_cache.get(context.manifests.manifests_of(snapshot), [EMPTY_ROW], lambda _: True)
+    part = cached.entries(EMPTY_ROW)
+    assert part is not None and part.in_bucket(4) is None
+    kept = []
+    for bucket in (0, 1, 2, 3, 0):
+        table = part.in_bucket(bucket)
+        assert table is not None and [entry.file.file_name for entry in table.entries()] == [f"f{bucket}"]
+        assert part.in_bucket(bucket) is table
+        kept.append(sorted(part._by_bucket))
+    assert kept == [[0], [0, 1], [0, 1, 2], [3], [0, 3]]
 
 
 def test_a_walk_ends_where_it_was_asked_to(tmp_path: Path) -> None:
