@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import DELETION_VECTORS
 from paimon_cli.metadata.index_files import DeletionVector, decode_deletion_vector
-
-DELETION_VECTORS = "DELETION_VECTORS"
 
 
 @dataclass(frozen=True)

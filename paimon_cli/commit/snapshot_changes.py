@@ -13,6 +13,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import (
     ADD,
     DELETE,
+    DELETION_VECTORS,
     CommitMessage,
     DataFileMeta,
     FileFilter,
@@ -21,8 +22,6 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
 )
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
-
-DELETION_VECTORS = "DELETION_VECTORS"
 
 
 @dataclass(frozen=True)

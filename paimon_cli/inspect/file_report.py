@@ -14,11 +14,18 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.partition_text import partition_text
-from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, SOURCE_APPEND, SOURCE_COMPACT, ManifestEntry, SimpleStats
+from paimon_cli.metadata.data_file import (
+    ADD,
+    DELETION_VECTORS,
+    EMPTY_ROW,
+    SOURCE_APPEND,
+    SOURCE_COMPACT,
+    ManifestEntry,
+    SimpleStats,
+)
 from paimon_cli.metadata.snapshot import Snapshot
 
 SOURCE_NAMES = {SOURCE_APPEND: "APPEND", SOURCE_COMPACT: "COMPACT"}
-DELETION_VECTORS = "DELETION_VECTORS"
 
 
 @dataclass(frozen=True)

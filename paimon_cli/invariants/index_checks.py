@@ -12,11 +12,10 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry
+from paimon_cli.metadata.data_file import HASH, BucketId, IndexManifestEntry
 from paimon_cli.metadata.index_files import decode_deletion_vector
 from paimon_cli.metadata.snapshot import OVERWRITE
 
-DELETION_VECTORS, HASH = "DELETION_VECTORS", "HASH"
 HASH_BYTES = 4
 
 

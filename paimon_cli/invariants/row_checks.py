@@ -20,10 +20,10 @@ from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.invariants.index_checks import HASH, hashes_of
+from paimon_cli.invariants.index_checks import hashes_of
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
-from paimon_cli.metadata.data_file import BucketId, DataFileMeta, ManifestEntry, SimpleStats
+from paimon_cli.metadata.data_file import HASH, BucketId, DataFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.options.table_options import BUCKET_FUNCTIONS
 

@@ -13,6 +13,8 @@ from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 
 ADD, DELETE = 0, 1
 SOURCE_APPEND, SOURCE_COMPACT = 0, 1
+DELETION_VECTORS, HASH = "DELETION_VECTORS", "HASH"
+"""Types of index files."""
 
 EMPTY_ROW = bytes(12)
 """Serialised BinaryRow of arity 0: partition of an unpartitioned table, key of an append table, empty statistics."""
@@ -189,7 +191,7 @@ class FileFilter:
         return self._keep_partition is None or self._keep_partition(partition)
 
     def count_files(self, partition: bytes, files: int) -> None:
-        """Hears of ADD entries of a partition, wanted or not, maybe in several portions."""
+        """Called with the number of ADD entries of a partition, wanted or not; maybe several times for one."""
 
 
 ALL_FILES = FileFilter()
