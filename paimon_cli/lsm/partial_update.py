@@ -142,7 +142,7 @@ class PartialUpdate:
         refused = self.refusal(DELETE)
         if refused is not None and work.retracts.any():
             raise refused
-        heard = ~(work.retracts & ~work.fills) if self.ignore_delete else np.ones(len(work.order), dtype=bool)
+        heard = ~work.retracts if self.ignore_delete else np.ones(len(work.order), dtype=bool)
         verdicts = judge(groups, rows.rows, work.order, work.starts, work.kinds, heard)
         removed = verdicts.removed & work.retracts
         if self.remove_record_on_delete:
@@ -203,7 +203,7 @@ class PartialUpdate:
 class Operations:
     """What the rows of each key do, oldest first. A key that begins with a retraction gets one more operation in front.
 
-    `fills`: those operations: the row is filled with the retraction's values, then the retraction itself follows.
+    `fills`: those operations, which are no retractions: the row is filled with the values of the retraction that follows.
     `replaces`: operations that replace the whole row: these, and the lone row of an untouched key.
     """
 
@@ -232,7 +232,7 @@ class Operations:
             np.insert(rows.order, at, rows.order[at]),
             starts,
             np.insert(kinds, at, kinds[at]),
-            np.insert(retracts, at, True) & ~fills,
+            np.insert(retracts, at, False),
             fills,
             np.insert(replaces, at, True),
         )

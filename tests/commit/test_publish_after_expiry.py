@@ -129,7 +129,8 @@ def test_a_late_snapshot_that_an_expiry_has_swept_away_is_no_success(tmp_path: P
             assert not self.exists(path)
             return outcome
 
-    with pytest.raises(CommitUnknown):
+    why = "it no longer exists, expired or removed as dead, and the remaining snapshots do not show its changes"
+    with pytest.raises(CommitUnknown, match=f": {why}$"):
         Committer(make_table(tmp_path, storage=LateStorage())).commit([message("mine")], CommitIdentity("me"))
     assert live_names(make_table(tmp_path)) == ["after-1@0", "after-2@0", "after-3@0", "before@0"]
 
@@ -158,3 +159,22 @@ def test_a_successor_that_does_not_show_our_changes_decides_nothing(tmp_path: Pa
         "commit_identifier": "7",
     }
     assert ours.exists() and len(context.manifests.delta_entries(context.snapshots.get(2))) == 1, "nothing was deleted"
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_successor_whose_manifests_cannot_be_read_decides_nothing(tmp_path: Path, is_damaged: bool) -> None:
+    commit_as_others(tmp_path, "before")
+
+    def others() -> None:
+        commit_as_others(tmp_path, "after")
+        expire(tmp_path, 1)
+        base = tmp_path / "manifest" / make_table(tmp_path).snapshots.get(3).base_manifest_list
+        if is_damaged:
+            base.write_bytes(b"nonsense")
+        else:
+            base.unlink()
+
+    context = make_table(tmp_path, storage=SleepyStorage(others))
+    with pytest.raises(CommitUnknown, match=r"2 of .*: its manifests or those of snapshot 3 cannot be read$"):
+        Committer(context).commit([message("mine")], CommitIdentity("me"))
+    assert (tmp_path / "snapshot" / "snapshot-2").exists()

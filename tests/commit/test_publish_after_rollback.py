@@ -74,7 +74,8 @@ def test_somebody_has_built_on_it_already(tmp_path: Path) -> None:
         back_to_1(tmp_path)
         commit_as_others(tmp_path, "other-two", "other-three")
 
-    with pytest.raises(CommitUnknown, match="rolled back meanwhile"):
+    why = "the history was rolled back meanwhile, and another commit already builds on this one"
+    with pytest.raises(CommitUnknown, match=f": {why}$"):
         commit_late(tmp_path, others, lambda: commit_as_others(tmp_path, "other-five"))
     assert make_table(tmp_path).snapshots.latest_id() == 5
 

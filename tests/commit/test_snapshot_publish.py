@@ -125,3 +125,65 @@ def test_a_storage_without_safe_commits_is_left_as_it_was(tmp_path: Path) -> Non
     with pytest.raises(Refused):
         Committer(context).commit([message("a")], ME)
     assert manifest_files(context) == set()
+
+
+class Failing(LyingStorage):
+    """As scripted, until the call of this name about snapshots, from the second put on: then it is unavailable."""
+
+    def __init__(self, script: list[tuple[bool, PutOutcome]], call: str, puts: int) -> None:
+        super().__init__(script)
+        self.call, self.allowed = call, puts
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        if self.call == "put" and self.puts == self.allowed:
+            raise StorageUnavailable("the line is dead")
+        return super().put_if_absent(path, data)
+
+    def read_bytes(self, path: str) -> bytes:
+        if self.call == "read" and self.puts > self.allowed and "/snapshot-" in path:
+            raise StorageUnavailable("the line is dead")
+        return super().read_bytes(path)
+
+
+def test_a_storage_that_fails_before_an_answer_was_unclear_has_published_nothing(tmp_path: Path) -> None:
+    make_table(tmp_path / "t")
+    context = make_table(tmp_path / "t", storage=Failing([], "put", 0))
+    with pytest.raises(StorageUnavailable, match="the line is dead"):
+        Committer(context).commit([message("a")], ME)
+    assert manifest_files(context) == set(), "so what was written for it is gone"
+
+
+def test_a_storage_that_fails_after_an_unclear_answer_may_have_published(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", storage=Failing([(False, UNKNOWN)], "put", 1))
+    with pytest.raises(CommitUnknown) as failure:
+        Committer(context).commit([message("a")], ME)
+    assert failure.value.why == "after a put without a clear answer the storage failed: the line is dead"
+    assert len(manifest_files(context)) == 3
+
+
+def test_a_storage_that_fails_while_the_history_is_looked_at(tmp_path: Path) -> None:
+    Committer(make_table(tmp_path / "t")).commit([message("before")], ME)
+    context = make_table(tmp_path / "t", storage=Failing([], "read", 0))
+    with pytest.raises(CommitUnknown) as failure:
+        Committer(context).commit([message("a")], ME)
+    assert failure.value.why == "it was published, but then the storage failed: the line is dead"
+    assert live_names(make_table(tmp_path / "t")) == ["a@0", "before@0"], "here it was"
+
+
+def test_a_number_that_expired_after_an_unclear_answer_may_have_been_ours(tmp_path: Path) -> None:
+    rival = make_table(tmp_path / "t")
+
+    class Late(LyingStorage):
+        """Before the second put, others publish three snapshots and expire the first two."""
+
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            if self.puts == 1:
+                for number in range(3):
+                    Committer(rival).commit([message(f"theirs-{number}")], CommitIdentity("rival"))
+                for number in (1, 2):
+                    (tmp_path / "t" / "snapshot" / f"snapshot-{number}").unlink()
+            return super().put_if_absent(path, data)
+
+    context = make_table(tmp_path / "t", storage=Late([(False, UNKNOWN)]))
+    with pytest.raises(CommitUnknown, match=r"its number has expired since the first attempt$"):
+        Committer(context).commit([message("mine")], ME)
