@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     from paimon_cli.invariants.repair_plan import RepairPlan
     from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest, CompactSummary
     from paimon_cli.jobs.engine import Engine
-    from paimon_cli.jobs.expire_job import Expired, Expiry
-    from paimon_cli.jobs.orphans_job import OrphanRow
-    from paimon_cli.jobs.repair_job import RepairSummary
+    from paimon_cli.jobs.metadata_jobs import RepairSummary, RolledBack
+    from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
-    from paimon_cli.jobs.rollback_job import RolledBack
     from paimon_cli.jobs.table_change import Shield
     from paimon_cli.jobs.verify_job import VerifyReport, VerifyRequest
     from paimon_cli.maintain.needed_files import DoomedFile
@@ -121,8 +119,7 @@ class Maintenance(OpenedTable):
         Keeps at most the newest `retain_max` and at least the newest `retain_min`; `older_than` is an age such as `1d`, or a
         time. Limits default to the table's options.
         """
-        from paimon_cli.jobs.deletion import deletion
-        from paimon_cli.jobs.expire_job import KINDS, PARTITIONS, ExpireRequest, plan_expire
+        from paimon_cli.jobs.reclaim_job import KINDS, PARTITIONS, ExpireRequest, deletion, plan_expire
         from paimon_cli.read.time_travel import moment_of
 
         check_choice("what", what, KINDS)
@@ -175,7 +172,7 @@ class Maintenance(OpenedTable):
     def _orphans(
         self, older_than: str, force: bool, quarantine: str | None, *, must_tell: bool
     ) -> Planned[Orphans, tuple[int, int]]:
-        from paimon_cli.jobs.orphans_job import clean_orphans, search_orphans
+        from paimon_cli.jobs.reclaim_job import clean_orphans, search_orphans
         from paimon_cli.read.time_travel import moment_of
 
         context = self._by_the_storages_clock(must_tell=must_tell)
@@ -190,7 +187,7 @@ class Maintenance(OpenedTable):
 
     def orphan_rows(self, orphans: Orphans, *, explain: bool = False) -> list[OrphanRow]:
         """Orphans as rows; `explain`: with what each one probably is, such as a lost commit."""
-        from paimon_cli.jobs.orphans_job import orphan_rows
+        from paimon_cli.jobs.reclaim_job import orphan_rows
 
         return orphan_rows(self.context, orphans, explain)
 
@@ -218,7 +215,7 @@ class Maintenance(OpenedTable):
 
     def plan_rollback(self, to: int | str) -> Planned[RollbackPlan, RolledBack]:
         """The snapshots and tags that would go with a rollback to a snapshot id, a tag, or a time. `NotFound`."""
-        from paimon_cli.jobs.rollback_job import find_target, run_rollback
+        from paimon_cli.jobs.metadata_jobs import find_target, run_rollback
         from paimon_cli.maintain.needed_files import measured
         from paimon_cli.maintain.rollback import doomed_by, plan_rollback
 
@@ -243,13 +240,13 @@ class Maintenance(OpenedTable):
         self.check_commit()
         if not as_new:
             return self.plan_rollback(to).run()
-        from paimon_cli.jobs.rollback_job import find_target, run_restore
+        from paimon_cli.jobs.metadata_jobs import find_target, run_restore
 
         return run_restore(self.context, find_target(self.context, str(to)).snapshot)
 
     def plan_restore(self, to: int | str) -> Restoration:
         """What `rollback(to, as_new=True)` would copy."""
-        from paimon_cli.jobs.rollback_job import find_target, plan_restore
+        from paimon_cli.jobs.metadata_jobs import find_target, plan_restore
 
         target = find_target(self.context, str(to)).snapshot
         return Restoration(target, *plan_restore(self.context, target))
@@ -310,7 +307,7 @@ class Maintenance(OpenedTable):
         Lost commits younger than `older_than` are ignored: their writers may still be running.
         """
         from paimon_cli.invariants.repair_plan import KINDS, plan_repair
-        from paimon_cli.jobs.repair_job import apply_repair
+        from paimon_cli.jobs.metadata_jobs import apply_repair
         from paimon_cli.options.size_and_duration import parse_duration
 
         if unknown := [name for name in only if name not in KINDS]:

@@ -80,7 +80,7 @@ class Tags:
 
     def plan_rm(self, *names: str) -> Planned[TagRemoval, int]:
         """The tags, and the files that only they need. `NotFound` for a tag that is not there."""
-        from paimon_cli.jobs.deletion import deletion
+        from paimon_cli.jobs.reclaim_job import deletion
         from paimon_cli.maintain.needed_files import DoomedFile, measured
         from paimon_cli.maintain.tags import doomed_with, plan_removal, remove_tags
 
@@ -163,7 +163,7 @@ class Branches:
 
     def plan_fast_forward(self, name: str) -> Planned[FastForwardPlan, BranchRow]:
         """What main would get and lose. `NotFound` for a branch that is not there."""
-        from paimon_cli.jobs.deletion import deletion
+        from paimon_cli.jobs.reclaim_job import deletion
         from paimon_cli.maintain.branches import doomed_by_forward, fast_forward, plan_fast_forward
         from paimon_cli.maintain.needed_files import measured
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from paimon_cli.commit.committer import CommitResult
     from paimon_cli.ingest.row_sources import RowSource
     from paimon_cli.ingest.text_form import TextForm
-    from paimon_cli.jobs.drop_job import Dropped
+    from paimon_cli.jobs.metadata_jobs import Dropped
     from paimon_cli.jobs.update_job import UpdateSummary
     from paimon_cli.jobs.write_job import WriteRequest, WriteSummary
     from paimon_cli.metadata.staged_commit import StagedCommit
@@ -236,7 +236,7 @@ class Writing(OpenedTable):
         assume_new: bool = False,
     ) -> Planned[Dropped, Dropped]:
         """What the partitions, or the whole table, hold now."""
-        from paimon_cli.jobs.drop_job import plan_drop, run_drop
+        from paimon_cli.jobs.metadata_jobs import plan_drop, run_drop
         from paimon_cli.jobs.table_change import identity_of
 
         self.check_call()

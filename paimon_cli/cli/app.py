@@ -20,8 +20,7 @@ from paimon_cli.cli.results import printable
 from paimon_cli.cli.terminal import discard_stdout, flush_stderr, flush_stdout, prepare_streams
 from paimon_cli.cli.trace_output import is_traced
 from paimon_cli.errors import PaimonError, StorageUnavailable, UsageError
-from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
-from paimon_cli.jobs.stop_signals import end_as_interrupted
+from paimon_cli.jobs.process import end_as_interrupted, keep_pandas_out
 from paimon_cli.storage.catalog_options import without_user_info
 
 MEANT = {(" read", "-n"): "-l N shows at most N rows (-n is --dry-run elsewhere)"}

@@ -105,7 +105,7 @@ def fast_forward(
     paimon-cli branches fast-forward ./wh/shop.db/orders try --dry-run
     """
     from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.deletion import deletion
+    from paimon_cli.jobs.reclaim_job import deletion
     from paimon_cli.maintain import branches as forward
     from paimon_cli.maintain.needed_files import measured
 

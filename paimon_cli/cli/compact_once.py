@@ -73,7 +73,7 @@ def compact_once(
     """Compact every table once; a table that fails does not stop the remaining ones."""
     from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.compact_job import run_compact
-    from paimon_cli.jobs.stop_signals import StopSignals
+    from paimon_cli.jobs.process import StopSignals
 
     done: list[TableSummary] = []
     failures: list[PaimonError] = []

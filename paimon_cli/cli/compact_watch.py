@@ -222,7 +222,7 @@ def watch(
     A database is listed before each round. Named tables must exist at the start and may vanish later.
     """
     from paimon_cli.jobs.compaction_service import CompactionService
-    from paimon_cli.jobs.stop_signals import StopSignals, Terminated
+    from paimon_cli.jobs.process import StopSignals, Terminated
     from paimon_cli.storage.clock_and_names import SystemClock
 
     for location in targets.locations():

@@ -30,7 +30,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 
 if TYPE_CHECKING:
-    from paimon_cli.jobs.drop_job import Dropped
+    from paimon_cli.jobs.metadata_jobs import Dropped
 
 NAMED = 20
 """Paths that a warning names."""
@@ -117,7 +117,7 @@ def _drop(
     assume_new: bool,
     allow_unsafe_commit: bool,
 ) -> None:
-    from paimon_cli.jobs.drop_job import plan_drop, run_drop
+    from paimon_cli.jobs.metadata_jobs import plan_drop, run_drop
     from paimon_cli.jobs.table_change import identity_of
 
     location = call.locate(table, allow_unsafe_commit)

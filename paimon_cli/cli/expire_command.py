@@ -33,8 +33,7 @@ from paimon_cli.errors import Refused, StorageUnavailable
 if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.table_context import TableContext
-    from paimon_cli.jobs.expire_job import Expired, Expiry
-    from paimon_cli.jobs.orphans_job import OrphanRow
+    from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.maintain.needed_files import DoomedFile
     from paimon_cli.maintain.orphans import Orphans
 
@@ -101,8 +100,7 @@ def expire(
     paimon-cli expire ./wh/shop.db/orders --retain-max 10 --dry-run
     """
     from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.deletion import deletion
-    from paimon_cli.jobs.expire_job import ExpireRequest, plan_expire
+    from paimon_cli.jobs.reclaim_job import ExpireRequest, deletion, plan_expire
     from paimon_cli.read.time_travel import moment_of
 
     location = call.locate(table, allow_unsafe_commit)
@@ -220,7 +218,7 @@ def remove(
     paimon-cli orphans rm ./wh/shop.db/orders --older-than 3d --apply
     """
     from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.orphans_job import clean_orphans
+    from paimon_cli.jobs.reclaim_job import clean_orphans
 
     opened = call.open(table)
     deletes = apply and not dry_run
@@ -260,7 +258,7 @@ def _by_the_storages_clock(context: TableContext, *, must_tell: bool) -> TableCo
 
 def _search(context: TableContext, older_than: str, force: bool) -> Orphans:
     from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.orphans_job import search_orphans
+    from paimon_cli.jobs.reclaim_job import search_orphans
     from paimon_cli.read.time_travel import moment_of
 
     return search_orphans(context, moment_of(older_than, context.clock.now_millis()), force, progress_on_stderr())
@@ -271,7 +269,7 @@ def _headline(found: Orphans) -> str:
 
 
 def _show(call: Call, opened: CatalogTable, found: Orphans, explain: bool, more: str) -> None:
-    from paimon_cli.jobs.orphans_job import orphan_rows
+    from paimon_cli.jobs.reclaim_job import orphan_rows
 
     rows: list[OrphanRow] = orphan_rows(opened.context, found, explain)
     columns = ORPHAN_COLUMNS if explain else ORPHAN_COLUMNS[:-1]

@@ -13,7 +13,7 @@ from paimon_cli.cli.results import COUNT, ID, NAMES, SIZE, Column, Item, OutputF
 
 if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable
-    from paimon_cli.jobs.rollback_job import RolledBack
+    from paimon_cli.jobs.metadata_jobs import RolledBack
     from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget
 
 SUMMARY_COLUMNS = (
@@ -53,7 +53,7 @@ def rollback(
 
     paimon-cli rollback ./wh/shop.db/orders --to 12 --dry-run
     """
-    from paimon_cli.jobs.rollback_job import find_target
+    from paimon_cli.jobs.metadata_jobs import find_target
 
     location = call.locate(table, allow_unsafe_commit)
     opened = call.open_at(location) if dry_run else call.open_to_commit(location)
@@ -69,7 +69,7 @@ def rollback(
 
 def _back(call: Call, opened: CatalogTable, target: RollbackTarget, dry_run: bool, yes: bool) -> RolledBack | None:
     from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.rollback_job import run_rollback
+    from paimon_cli.jobs.metadata_jobs import run_rollback
     from paimon_cli.maintain.needed_files import measured
     from paimon_cli.maintain.rollback import doomed_by, plan_rollback
 
@@ -83,7 +83,7 @@ def _back(call: Call, opened: CatalogTable, target: RollbackTarget, dry_run: boo
 
 
 def _as_new(call: Call, opened: CatalogTable, target: RollbackTarget, dry_run: bool) -> RolledBack | None:
-    from paimon_cli.jobs.rollback_job import plan_restore, run_restore
+    from paimon_cli.jobs.metadata_jobs import plan_restore, run_restore
 
     if not dry_run:
         return run_restore(opened.context, target.snapshot)

@@ -103,7 +103,7 @@ def remove(
     paimon-cli tags rm ./wh/shop.db/orders year-end --dry-run
     """
     from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.deletion import deletion
+    from paimon_cli.jobs.reclaim_job import deletion
     from paimon_cli.maintain.needed_files import DoomedFile, measured
     from paimon_cli.maintain.tags import doomed_with, plan_removal, remove_tags
 

@@ -213,7 +213,7 @@ def repair(
     paimon-cli repair ./wh/shop.db/orders
     """
     from paimon_cli.invariants.repair_plan import KINDS, plan_repair
-    from paimon_cli.jobs.repair_job import apply_repair
+    from paimon_cli.jobs.metadata_jobs import apply_repair
     from paimon_cli.options.size_and_duration import parse_duration
 
     if apply and dry_run:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from paimon_cli.errors import PaimonError, UsageError
 from paimon_cli.jobs.engine import Engine, TasksFailed, Work
-from paimon_cli.jobs.pandas_on_demand import let_pandas_in
+from paimon_cli.jobs.process import let_pandas_in
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.options.size_and_duration import human_size, parse_size
 from paimon_cli.storage.parallel_calls import usable_cores

@@ -1,7 +1,8 @@
-"""`update` and `delete`: read, change, commit under the data conflict check, and again from the start when others were faster.
+"""`update` and `delete`: read, change, commit under the data conflict check, and again from the start after a conflict.
 
-The check is what makes a read-modify-write safe: the commit happens only if nobody wrote to its buckets since they were
-read. Every attempt that fails has been overtaken by somebody's commit, so all of them together always get on.
+The check is what makes a read-modify-write safe: the commit happens only if no other commit wrote to its buckets since they were
+read. One task changes one bucket: matching rows are read merged, changed, and written as new level-0 rows. In tables whose merge
+engine mixes old and new rows, the effect is checked before anything is written.
 """
 
 from __future__ import annotations
@@ -9,23 +10,41 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
 from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.casts.column_cast import with_default
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import BUCKET, OFF
 from paimon_cli.commit.deduplication import CommitIdentity
+from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER
+from paimon_cli.errors import BadInput
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.bad_cells import BadCells, shown
+from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.jobs.engine import Engine, Work, phase, run_traced
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.table_change import MAX_ATTEMPTS, NewFiles, again_on_conflict, check_writable_table, identity_of
-from paimon_cli.jobs.update_task import RowChange, UpdateTask, update_bucket
-from paimon_cli.metadata.data_file import BucketId, FileFilter
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.lsm.sort_merge import sorted_rows
+from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, FileFilter, file_facts
+from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.split_reader import read_split
 from paimon_cli.read.splits import Split
-from paimon_cli.sql.assignments import parse_set_clause
-from paimon_cli.sql.predicate import parse_predicate
+from paimon_cli.sql.assignments import Assignment, BadRow, SetClause, parse_set_clause
+from paimon_cli.sql.predicate import Predicate, parse_predicate
+
+HINT = "nothing was committed; change the expression or the condition"
+REMOVING = {
+    "partial-update": "partial-update.remove-record-on-delete=true (or partial-update.remove-record-on-sequence-group)",
+    "aggregation": "aggregation.remove-record-on-delete=true",
+}
 
 
 @dataclass(frozen=True)
@@ -135,3 +154,154 @@ def plan_update(context: TableContext, change: RowChange) -> list[UpdateTask]:
         )
         for bucket_id, parts in splits.items()
     ]
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """What happens to rows that match: they get new values, or (`new_values` None) they are deleted. Picklable."""
+
+    where: Predicate
+    new_values: SetClause | None
+
+    @property
+    def kind(self) -> int:
+        return DELETE if self.new_values is None else UPDATE_AFTER
+
+
+@dataclass(frozen=True)
+class UpdateTask:
+    """One bucket as it was at the snapshot that is read. `first_sequence`: above all sequence numbers of the bucket."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    splits: tuple[Split, ...]
+    first_sequence: int
+    read_snapshot_id: int
+    file_stamp: str
+
+
+@dataclass(frozen=True)
+class UpdatedBucket:
+    """How many rows matched, and what to commit; None when none did."""
+
+    rows: int
+    message: CommitMessage | None
+
+
+def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) -> UpdatedBucket:
+    """Carry out the task. When it fails, its own new files are removed; BadInput names the row that cannot be changed.
+
+    The splits hold whole keys in ascending order, so the changed rows are sorted, one per key, as a file needs them.
+    """
+    check_writable(context.schema, context.options)
+    names = DataFileNames(context, task.file_stamp)
+    writer = DataFileWriter(context, task.partition, task.bucket, level=0, source=SOURCE_APPEND, names=names)
+    rows = 0
+    try:
+        with context.trace.timed("flush", bucket=context.bucket_path(task.partition, task.bucket), level=0) as facts:
+            for split in task.splits:
+                for batch in read_split(context, split, context.schema.field_names, change.where):
+                    writer.write(_changed(context, change, batch, task.first_sequence + rows))
+                    rows += batch.num_rows
+            files = writer.close()
+            facts |= file_facts("", files)
+    except BaseException:
+        writer.abort()
+        raise
+    if not files:
+        return UpdatedBucket(0, None)
+    place = (task.partition, task.bucket, task.total_buckets)
+    return UpdatedBucket(rows, CommitMessage(*place, new_files=files, read_snapshot_id=task.read_snapshot_id))
+
+
+def _changed(context: TableContext, change: RowChange, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
+    """The rows as `merge_schema` has them, with their new values."""
+    columns = _columns(context, batch)
+    assignments = change.new_values.assignments if change.new_values else ()
+    for assignment in assignments:
+        columns[assignment.column.name] = _assigned(context, assignment, batch)
+    columns = {name: with_default(values, context.schema.field(name)) for name, values in columns.items()}
+    changed = merge_rows(context.schema, columns, change.kind, first_sequence)
+    ordered_by = context.options.sequence_fields
+    if any(assignment.column.name in ordered_by for assignment in assignments):
+        _check_winners(context, batch, changed)
+    if context.options.merge_engine != "deduplicate":
+        check_effect(context, merge_rows(context.schema, _columns(context, batch), INSERT, 0), changed)
+    return changed
+
+
+def _columns(context: TableContext, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {name: batch.column(name) for name in context.schema.field_names}
+
+
+def _assigned(context: TableContext, assignment: Assignment, batch: pa.RecordBatch) -> pa.Array:
+    column = assignment.column
+    try:
+        values = cast_column(assignment.evaluate(batch), column.type, CastRules(may_round=True))
+    except BadRow as problem:
+        raise _bad_row(context, assignment, batch, problem.row, problem.why) from problem
+    except BadCells as problem:
+        first = problem.first
+        raise _bad_row(context, assignment, batch, first.row, f"{shown(first.value)}: {first.why}") from problem
+    if values.null_count and not column.type.nullable:
+        row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+        raise _bad_row(context, assignment, batch, row, "the column is NOT NULL")
+    return values
+
+
+def _check_winners(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
+    """A table's sequence field decides which version of a row wins: an update that lowers it would never be seen."""
+    both = pa.concat_batches([merge_rows(context.schema, _columns(context, before), INSERT, 0), after])
+    engine = merge_engine(context.schema, context.options)
+    kinds = engine.merge(sorted_rows(both, context.schema.trimmed_primary_keys, engine)).column(VALUE_KIND).to_numpy()
+    if not (kinds == UPDATE_AFTER).all():
+        key = _key(context, before, int(np.argmax(kinds != UPDATE_AFTER)))
+        raise BadInput(
+            f"the row with {key} would not change",
+            f"readers see the version with the greatest {', '.join(engine.sequence_fields)}, and SET lowers it",
+            HINT,
+        )
+
+
+def _bad_row(context: TableContext, assignment: Assignment, batch: pa.RecordBatch, row: int, why: str) -> BadInput:
+    key, column = _key(context, batch, row), assignment.column.name
+    return BadInput(f"SET {column} = {assignment.sql} fails for the row with {key}", why, HINT, column=column, row=key)
+
+
+def _key(context: TableContext, batch: pa.RecordBatch, row: int) -> str:
+    return ", ".join(f"{name} = {batch.column(name)[row]}" for name in context.schema.primary_keys)
+
+
+def check_effect(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
+    """Merge the rows as they are with those to be written: BadInput for the first key that would not show what was asked for."""
+    engine = merge_engine(context.schema, context.options)
+    merged = engine.merge(sorted_rows(pa.concat_batches([before, after]), context.schema.trimmed_primary_keys, engine))
+    deletes = int(after.column(VALUE_KIND)[0].as_py()) == DELETE if after.num_rows else False
+    if deletes:
+        kinds = merged.column(VALUE_KIND).to_numpy()
+        wrong = np.flatnonzero(kinds & 1 == 0)
+        if len(wrong) or len(kinds) < after.num_rows:
+            name = context.options.merge_engine
+            hint = f"set {REMOVING[name]}" if name in REMOVING and not context.options.ignore_delete else ""
+            raise BadInput(
+                f"merge-engine={name} does not delete rows of this table", "the row would remain, without its values", hint
+            )
+        return
+    for name in context.schema.field_names:
+        shown, wanted = merged.column(name), after.column(name)
+        if not shown.equals(wanted) and (different := _first_difference(shown, wanted)) is not None:
+            key = ", ".join(f"{k} = {after.column(k)[different]}" for k in context.schema.primary_keys)
+            raise BadInput(
+                f"column {name} of the row with {key} would not become {wanted[different]}",
+                f"merge-engine={context.options.merge_engine} would show {shown[different]}",
+                "nothing was committed; write rows that the merge engine turns into the values you want",
+                column=name,
+                row=key,
+            )
+
+
+def _first_difference(shown: pa.Array, wanted: pa.Array) -> int | None:
+    """By text, so that NaN equals itself."""
+    pairs = enumerate(zip(shown.to_pylist(), wanted.to_pylist(), strict=True))
+    return next((row for row, (left, right) in pairs if repr(left) != repr(right)), None)

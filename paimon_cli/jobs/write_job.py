@@ -16,12 +16,11 @@ from paimon_cli.errors import BadInput, Conflict, PaimonError, StorageUnavailabl
 from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.rejects import FAIL, SKIP, RejectFile, Tally
+from paimon_cli.ingest.rejects import FAIL, SKIP, RejectFile, RejectingTally, Tally
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
 from paimon_cli.ingest.splits import SourceSplit
-from paimon_cli.jobs.engine import Engine, Work
-from paimon_cli.jobs.input_report import empty_overwrite, with_all_faults, write_rejects
+from paimon_cli.jobs.engine import Engine, TasksFailed, Work, phase
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
@@ -270,3 +269,50 @@ def overwritten(
 def _replaces_named_partitions(context: TableContext) -> bool:
     """Whether an overwrite without --partition replaces only the partitions that get rows."""
     return context.options.dynamic_partition_overwrite and bool(context.schema.partition_keys)
+
+
+def with_all_faults(error: BadInput, plan: WritePlan, engine: Engine, progress: Progress) -> BadInput:
+    """The error about the first bad row, with all others of the input: they are looked for only now that one is known."""
+    if "row" not in error.details or not isinstance(plan.incoming, IncomingRows):
+        return error
+    with phase(progress, "Looking for all bad rows", len(plan.splits)) as done:
+        try:
+            tallies = engine.run_tasks(plan.incoming.judge, plan.splits, done)
+        except TasksFailed:
+            return error
+    total = Tally.of(tallies)
+    return total.error() if total.bad_cells else error
+
+
+def write_rejects(file: RejectFile, plan: WritePlan, tallies: Tallies) -> None:
+    """All bad cells in the order of the input. Their splits are read once more, so that nobody holds all of them at once."""
+    assert isinstance(plan.incoming, IncomingRows)
+    with file:
+        for number, split in enumerate(plan.splits):
+            if tallies[number].bad_cells:
+                seen = plan.incoming.judge(split, RejectingTally(file=file))
+                if (seen.rows, seen.bad_cells) != (tallies[number].rows, tallies[number].bad_cells):
+                    raise BadInput(
+                        f"{split.name} changed while it was being read",
+                        f"it had {tallies[number].bad_cells:,} bad cells, and then {seen.bad_cells:,}",
+                        "run again when nothing writes to it",
+                        source=split.name,
+                    )
+
+
+def empty_overwrite(partition: Mapping[str, str] | None, dynamic: bool, tallies: Tallies) -> BadInput:
+    """An overwrite that has nothing to write: mostly a failed command in front of the pipe. `dynamic`: of the partitions that get
+    rows, unless `partition` names one."""
+    skipped = sum(tally.bad_rows for tally in tallies.values())
+    place = ",".join(f"{key}={value}" for key, value in (partition or {}).items())
+    bad = "the only row of the input is bad" if skipped == 1 else f"all {skipped:,} rows of the input are bad"
+    found = bad if skipped else "the input is empty"
+    if dynamic and not place:
+        what = f"{found}, so that --overwrite has no partition to replace"
+    else:
+        what = f"{found}, and --overwrite would delete all rows{f' of partition {place}' if place else ''}"
+    return BadInput(
+        what,
+        "nothing was changed",
+        "add --allow-empty if that is intended",
+    )

@@ -71,7 +71,7 @@ def test_reads_without_sql_load_no_sql_parser(tmp_path: Path, options: str) -> N
 
 def test_others_get_dateutil() -> None:
     program = """
-from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
+from paimon_cli.jobs.process import keep_pandas_out
 keep_pandas_out()
 import pyarrow as pa
 assert pa.scalar("x").as_py() == "x"
@@ -104,7 +104,7 @@ main()
 
 def test_spark_gets_pandas_back() -> None:
     program = """
-from paimon_cli.jobs.pandas_on_demand import keep_pandas_out
+from paimon_cli.jobs.process import keep_pandas_out
 keep_pandas_out()
 from paimon_cli.jobs.engine_choice import EngineRequest, open_engine
 try:

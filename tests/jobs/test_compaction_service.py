@@ -20,7 +20,7 @@ from paimon_cli.jobs.compact_job import CompactRequest
 from paimon_cli.jobs.compaction_service import CompactionService, ServedTable, ServiceRound
 from paimon_cli.jobs.engine import TasksFailed
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.stop_signals import StopSignals, Terminated
+from paimon_cli.jobs.process import StopSignals, Terminated
 from tests.rivals import beside
 from tests.tables import compact, make_table, write
 

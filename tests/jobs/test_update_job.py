@@ -17,8 +17,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import NoProgress
-from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, plan_update, run_update
-from paimon_cli.jobs.update_task import RowChange
+from paimon_cli.jobs.update_job import RowChange, UpdateRequest, UpdateSummary, plan_update, run_update
 from paimon_cli.sql.predicate import parse_predicate
 from tests.commit.commit_tables import SteppingClock
 from tests.rivals import beside, files_of

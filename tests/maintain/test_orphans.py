@@ -12,8 +12,8 @@ import pytest
 
 from paimon_cli.errors import DamagedFile, Refused, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.orphans_job import clean_orphans, orphan_rows
 from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.reclaim_job import clean_orphans, orphan_rows
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.orphan_origin import LostCommit

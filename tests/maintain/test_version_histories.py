@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs.rollback_job import find_target, run_restore
+from paimon_cli.jobs.metadata_jobs import find_target, run_restore
 from paimon_cli.maintain.branches import create_branch, fast_forward, plan_fast_forward, remove_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans

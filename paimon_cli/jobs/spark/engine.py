@@ -11,12 +11,11 @@ from typing import Generic, TypeVar
 from pyspark.accumulators import Accumulator
 
 from paimon_cli.errors import PaimonError
-from paimon_cli.jobs.engine import TasksFailed, Work
+from paimon_cli.jobs.engine import TasksFailed, Work, phase
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark.job import Reports, SparkJob
-from paimon_cli.jobs.spark.local_write import write_through_files
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
-from paimon_cli.jobs.spark.write import WRITTEN, Report, Shuffle, check_places, shuffle_of, write_on_spark
+from paimon_cli.jobs.spark.write import WRITTEN, Report, Shuffle, check_places, shuffle_of, write_on_spark, write_through_files
 from paimon_cli.storage.scratch import ScratchDirectory
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -53,11 +52,8 @@ class SparkEngine:
     def prepare(self, work: Work, progress: Progress) -> None:
         if not work.files or self._running is not None:
             return
-        progress.start("Starting Spark", None)
-        try:
+        with phase(progress, "Starting Spark", None):
             self._spark()
-        finally:
-            progress.finish()
 
     def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
         if not tasks:
@@ -101,10 +97,7 @@ class SparkEngine:
     def _write_through_files(self, running: RunningSpark, shuffle: Shuffle, tallies: Tallies, progress: Progress) -> Written:
         place = scratch_directory(running.context.getConf().get("spark.local.dir", ""), os.environ)
         with ScratchDirectory("exchange", place) as directory:
-            try:
-                return check_places(write_through_files(self, shuffle, str(directory), tallies, progress))
-            finally:
-                progress.finish()
+            return check_places(write_through_files(self, shuffle, str(directory), tallies, progress))
 
     def stop(self) -> None:
         running, self._running = self._running, None

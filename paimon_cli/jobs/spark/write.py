@@ -1,15 +1,24 @@
-"""A write on Spark: reader tasks route rows, Spark shuffles them as chunks of Arrow data, writer tasks sort and write files.
+"""A write on Spark: reader tasks route rows, writer tasks sort them and write data files.
 
-A chunk is one value to Spark, so no row is ever converted between Python and the JVM: with rows in columns of Spark that
-conversion took most of the time (measured: five times the whole write).
+In between the rows travel as chunks of Arrow data: through files on a Spark of this machine (`write_through_files`), through
+Spark's shuffle on a cluster (`write_on_spark`). A chunk is one value to Spark, so no row is ever converted between Python and the
+JVM: with rows in columns of Spark that conversion took most of the time (measured: five times the whole write).
 """
 
 from __future__ import annotations
 
+import os
 import pickle
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +28,13 @@ from pyspark.sql import DataFrame, SparkSession
 from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.errors import PaimonError
 from paimon_cli.ingest.rejects import Tally
+from paimon_cli.jobs.engine import Engine, phase
+from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark.job import carrying_errors
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.write.bucket_router import BucketRouter
 from paimon_cli.write.table_writer import TableWriter, Written
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import Tallies, WritePlan
 
 WRITTEN = None
 Report = tuple[int, Tally] | None
@@ -176,3 +187,87 @@ def check_places(written: Written) -> Written:
     if len(bucket_ids) != len(written.buckets):
         raise PaimonError("rows of one bucket were written by several tasks", "the shuffle did not keep them together")
     return written
+
+
+FAILED = "failed-"
+"""Beginning of the names of marks: the reader task of that number met an error."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Where rows for one writer task begin in a file; `arrival` of the first of them orders chunks."""
+
+    writer: int
+    arrival: int
+    path: str
+    offset: int
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        with pa.OSFile(self.path) as file:
+            file.seek(self.offset)
+            yield from pa.ipc.open_stream(file)
+
+
+class ChunkFile(AbstractContextManager["ChunkFile"]):
+    """The chunks of one reader task: a new file in `directory`, whichever attempt of the task this is."""
+
+    def __init__(self, directory: str) -> None:
+        handle, self._path = tempfile.mkstemp(dir=directory, prefix="chunks-", suffix=".arrows")
+        self._file = os.fdopen(handle, "wb")
+
+    def append(self, writer: int, arrival: int, rows: pa.RecordBatch) -> Chunk:
+        offset = self._file.tell()
+        with pa.ipc.new_stream(self._file, rows.schema) as stream:
+            stream.write_batch(rows)
+        return Chunk(writer, arrival, self._path, offset)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+
+def mark_failed(directory: str, task: int) -> None:
+    """Let reader tasks behind this one know that what they read is for nothing."""
+    (Path(directory) / f"{FAILED}{task}").touch()
+
+
+def is_for_nothing(directory: str, task: int) -> bool:
+    """Whether a task before this one has failed: then its error is the one to tell."""
+    return any(int(mark.name.removeprefix(FAILED)) < task for mark in Path(directory).glob(FAILED + "*"))
+
+
+def write_through_files(engine: Engine, shuffle: Shuffle, directory: str, tallies: Tallies, progress: Progress) -> Written:
+    """Two jobs of `engine`; the rows in between lie in `directory`. Raises the error of the first task that failed."""
+    with phase(progress, "Reading and routing", len(shuffle.plan.splits)) as done:
+        found = engine.run_tasks(partial(read_split, shuffle, directory), range(len(shuffle.plan.splits)), done)
+    tallies.update((number, tally) for number, (_, tally) in enumerate(found))
+    chunks = sorted((chunk for part, _ in found for chunk in part), key=attrgetter("writer", "arrival"))
+    tasks = [list(chunks_of_writer) for _, chunks_of_writer in groupby(chunks, key=attrgetter("writer"))]
+    with phase(progress, "Sorting and writing", len(tasks)) as done:
+        written = engine.run_tasks(partial(write_chunks, shuffle.plan), tasks, done)
+    return Written.of_tasks(written)
+
+
+def read_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chunk], Tally]:
+    """Route the rows of a split of the plan; its chunks, none where an earlier split is known to have failed."""
+    tally = Tally()
+    if is_for_nothing(directory, number):
+        return [], tally
+    router = shuffle.router()
+    chunks: list[Chunk] = []
+    try:
+        with ChunkFile(directory) as file:
+            for rows in gathered(shuffle.plan.incoming.read(shuffle.plan.splits[number], tally)):
+                chunks += (file.append(*piece) for piece in shuffle.pieces(rows, router))
+    except PaimonError:
+        mark_failed(directory, number)
+        raise
+    return chunks, tally
+
+
+def write_chunks(plan: WritePlan, chunks: list[Chunk]) -> Written:
+    """Sort and write the rows of one writer, which come in the order of arrival."""
+    with TableWriter(plan) as writer:
+        for chunk in chunks:
+            for rows in chunk.rows():
+                writer.write(rows)
+        return writer.finish()

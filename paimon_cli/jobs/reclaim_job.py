@@ -1,21 +1,58 @@
-"""`expire`: plan what has had its time, show exactly that, or delete it."""
+"""`expire` and `orphans`: plan what the table no longer needs, show exactly that, or delete it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.partition_text import partition_text
-from paimon_cli.jobs.engine import phase
+from paimon_cli.jobs.engine import Engine, Work, phase
+from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.maintain.expire_changelogs import changelog_retention, doomed_changelogs, expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_partitions import PartitionPlan, expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import carry_out, doomed_now, plan_expiry
 from paimon_cli.maintain.needed_files import DoomedFile, measured
-from paimon_cli.maintain.parallel_calls import DeleteFiles
+from paimon_cli.maintain.orphan_origin import origins
+from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_orphans
+from paimon_cli.maintain.parallel_calls import DeleteFiles, delete_files
 from paimon_cli.maintain.retention import Retention, expire_consumers, expired_consumers, expiring_range
 from paimon_cli.maintain.tags import doomed_with, expired_tags, plan_removal, remove_tags
+from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.storage_for_url import storage_for_url
+
+FILES_OF_A_TASK = 5000
+DELETIONS_PER_READ = 100
+"""Deleting a hundred files takes about as long as reading one."""
+
+
+def deletion(context: TableContext, engine: Engine | None, progress: Progress) -> DeleteFiles:
+    """Delete in threads of this process, or as tasks where `engine` is Spark or chooses it. None: in this process.
+
+    A task that runs twice finds its files gone, which is no error.
+    """
+
+    def delete(paths: Iterable[str]) -> int:
+        doomed = list(paths)
+        if engine is not None:
+            engine.prepare(Work(files=len(doomed) // DELETIONS_PER_READ), progress)
+        with phase(progress, "Deleting files", len(doomed)):
+            if engine is None or engine.name == LOCAL:
+                return delete_files(context, progress.advance)(doomed)
+            portions = [tuple(doomed[start : start + FILES_OF_A_TASK]) for start in range(0, len(doomed), FILES_OF_A_TASK)]
+            return sum(engine.run_tasks(functools.partial(_delete_portion, context.storage), portions, progress.advance))
+
+    return delete
+
+
+def _delete_portion(storage: Storage, paths: Sequence[str]) -> int:
+    for path in paths:
+        storage.delete(path)
+    return len(paths)
+
 
 KINDS = SNAPSHOTS, PARTITIONS, CHANGELOGS, TAGS, CONSUMERS = "snapshots", "partitions", "changelogs", "tags", "consumers"
 
@@ -148,3 +185,60 @@ def _partitions(context: TableContext, request: ExpireRequest, progress: Progres
         return Expired(PARTITIONS, named(done), snapshot=snapshot)
 
     return Expiry(PARTITIONS, named(plan), files, run)
+
+
+_BLOCK = 8 << 20
+
+
+@dataclass(frozen=True)
+class OrphanRow:
+    """`path` below the table, `modified` in epoch millis; `origin` only where it was asked for."""
+
+    path: str
+    kind: str
+    size: int
+    modified: int
+    origin: str | None = None
+
+
+def search_orphans(context: TableContext, older_than: int, force: bool, progress: Progress) -> Orphans:
+    with phase(progress, "Looking for orphans", None):
+        return find_orphans(context, older_than, force)
+
+
+def orphan_rows(context: TableContext, orphans: Orphans, explain: bool) -> list[OrphanRow]:
+    """Files first, then empty directories."""
+    texts = origins(context, orphans.files, orphans.used) if explain else {}
+    root = context.url + "/"
+    rows = [OrphanRow(f.path.removeprefix(root), f.kind, f.size, f.modified_millis, texts.get(f.path)) for f in orphans.files]
+    empty = [path for path in sorted(orphans.empty_directories) if not context.storage.list_directory(path)]
+    return [*rows, *(OrphanRow(path.removeprefix(root) + "/", "empty directory", 0, orphans.older_than) for path in empty)]
+
+
+def clean_orphans(
+    context: TableContext, orphans: Orphans, quarantine: str | None, engine: Engine | None, progress: Progress
+) -> tuple[int, int]:
+    """Delete them, copies kept below `quarantine` if given; how many files went, and their bytes."""
+    keep = None if quarantine is None else _set_aside(context, quarantine)
+    gone = remove_orphans(context, orphans, deletion(context, engine, progress), keep)
+    return len(gone), sum(file.size for file in gone)
+
+
+def _set_aside(context: TableContext, quarantine: str) -> SetAside:
+    """Copies keep their path below the table; one of an earlier run is replaced. `UsageError` if they were in the table again."""
+    storage, directory = storage_for_url(quarantine)
+    if f"{directory.rstrip('/')}/".startswith(f"{context.url}/"):
+        raise UsageError(f"{quarantine} is inside the table", "copies there would be orphans again", "choose another directory")
+
+    def copy(path: str) -> None:
+        target = directory + path.removeprefix(context.url)
+        storage.delete(target)
+        try:
+            source = context.storage.open_input(path)
+        except FileNotFoundError:
+            return
+        with source, storage.open_output(target) as sink:
+            while block := source.read(_BLOCK):
+                sink.write(block)
+
+    return copy

@@ -1,12 +1,15 @@
-"""Signals that end a process, as exceptions: it can clean up, and hold them back while it does what must not stop half-way."""
+"""This process: signals that end it become exceptions, and packages that it does without are not imported."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
-from collections.abc import Iterator
-from types import FrameType, TracebackType
+from collections.abc import Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 
@@ -65,3 +68,35 @@ class StopSignals:
 
 def _heeded(*numbers: int) -> list[int]:
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+PANDAS, DATEUTIL = "pandas", "dateutil"
+
+
+class _Doorkeeper(MetaPathFinder):
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name == PANDAS or (name.partition(".")[0] == DATEUTIL and _is_asked_by_arrow()):
+            raise ModuleNotFoundError(f"{name} is kept out of this process", name=name)
+        return None
+
+
+def _is_asked_by_arrow() -> bool:
+    """Whether the import comes from Arrow's compiled code, which stands directly below its Python caller."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("importlib"):
+        frame = frame.f_back
+    return frame.f_globals.get("__name__", "").partition(".")[0] in ("pyarrow", "paimon_cli")
+
+
+_DOORKEEPER = _Doorkeeper()
+
+
+def keep_pandas_out() -> None:
+    """Imports of pandas fail from here on, as if it were not installed; to be called before Arrow is used."""
+    sys.meta_path.insert(0, _DOORKEEPER)
+
+
+def let_pandas_in() -> None:
+    """Undo `keep_pandas_out`."""
+    if _DOORKEEPER in sys.meta_path:
+        sys.meta_path.remove(_DOORKEEPER)

@@ -1,0 +1,239 @@
+"""`drop-partition`, `truncate`, `rollback` and `repair`: jobs that change which files the table has, and read no row."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, Deduplication, fresh_identity
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
+from paimon_cli.commit.snapshot_publish import publish
+from paimon_cli.errors import Conflict, DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.lost_commits import LostCommit, set_aside
+from paimon_cli.invariants.repair_plan import RepairPlan
+from paimon_cli.invariants.version import Version
+from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.reclaim_job import deletion
+from paimon_cli.jobs.table_change import again_on_conflict
+from paimon_cli.maintain.restore_as_new import BucketDifference, differences, restore_as_new
+from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back, rollback_target
+from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, FileFilter, ManifestEntry
+from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
+from paimon_cli.metadata.table_layout import is_plain_name
+from paimon_cli.options.size_and_duration import plain_number
+from paimon_cli.read.time_travel import moment_of
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What lived there; `rows` unmerged. `already_committed`: an earlier run, or a twin, made this commit: nothing was done."""
+
+    partitions: int
+    files: int
+    rows: int
+    snapshots: tuple[Snapshot, ...] = ()
+    already_committed: bool = False
+
+
+COMMITTED_BEFORE = Dropped(0, 0, 0, already_committed=True)
+
+
+def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], identity: CommitIdentity) -> Dropped:
+    """What these partitions (none: the whole table) hold now. `UsageError` for what is no partition."""
+    chosen = _chosen(context, partitions)
+    if Deduplication(context, identity).already_committed():
+        return COMMITTED_BEFORE
+    latest = context.snapshots.latest()
+    entries = [] if latest is None else context.manifests.live_entries(latest, FileFilter(chosen.matches))
+    return Dropped(len({entry.partition for entry in entries}), len(entries), sum(entry.file.row_count for entry in entries))
+
+
+def run_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], plan: Dropped, identity: CommitIdentity) -> Dropped:
+    """Commit; what others add meanwhile goes, too."""
+    chosen = _chosen(context, partitions)
+    result = Committer(context).overwrite([], identity, replaced_partitions=chosen.matches)
+    return COMMITTED_BEFORE if result.already_committed else replace(plan, snapshots=result.snapshots)
+
+
+def _chosen(context: TableContext, partitions: Sequence[Mapping[str, str]]) -> PartitionSpec:
+    if not partitions:
+        return PartitionSpec.everything()
+    specs = [PartitionSpec.parse(context, typed) for typed in partitions]
+    return PartitionSpec(lambda partition: any(spec.matches(partition) for spec in specs))
+
+
+_LEAST_MILLIS = 10**11
+"""Numbers as long as this are epoch millis, not snapshots."""
+
+
+@dataclass(frozen=True)
+class RolledBack:
+    """`target`: the state that the table has now, `snapshot` its newest snapshot; files and tags that went, bytes copied."""
+
+    target: int
+    snapshot: int
+    snapshots_removed: int = 0
+    tags_removed: tuple[str, ...] = ()
+    files: int = 0
+    copied: int = 0
+
+
+def find_target(context: TableContext, text: str) -> RollbackTarget:
+    """A snapshot id, a tag, or a time: the newest snapshot made until then. `NotFound`, `UsageError`."""
+    number = plain_number(text)
+    is_tag = is_plain_name(text) and context.tags.content(text) is not None
+    if is_tag and (number is None or context.snapshots.find(number) is None):
+        return rollback_target(context, tag=text)
+    if number is not None and 0 <= number < _LEAST_MILLIS:
+        return rollback_target(context, snapshot_id=number)
+    millis = moment_of(text, context.clock.now_millis())
+    snapshot = context.snapshots.at_time(millis)
+    if snapshot is None:
+        raise NotFound(
+            f"no snapshot of {context.address} as old as {text}",
+            "every snapshot is newer",
+            f"paimon-cli snapshots ls {context.layout.argument}",
+        )
+    return RollbackTarget(snapshot)
+
+
+def run_rollback(context: TableContext, plan: RollbackPlan, progress: Progress) -> RolledBack:
+    """Take the later snapshots out of the history."""
+    count = 0 if plan.is_needless else roll_back(context, plan, deletion(context, None, progress))
+    files = count + len(plan.snapshots) + len(plan.tags) + len(plan.changelogs)
+    return RolledBack(plan.target.id, plan.target.id, len(plan.snapshots), plan.tags, files)
+
+
+def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, list[BucketDifference]]:
+    """The newest snapshot, and what its buckets have otherwise than the target's."""
+    latest = context.snapshots.latest()
+    if latest is None:
+        raise NotFound(f"{context.address} has no snapshots", "there is nothing to roll back")
+    return latest, differences(context, latest, target)
+
+
+def run_restore(context: TableContext, target: Snapshot) -> RolledBack:
+    """Commit the target's state as a new snapshot; again from the start if another job wrote or compacted meanwhile.
+
+    `NotFound` if the target expires before its files are copied.
+    """
+    hint = "stop the writers for a while, or run the command again"
+    try:
+        restored, _ = again_on_conflict(context, functools.partial(_restore, context, target), hint)
+    except (FileNotFoundError, NotFound, DamagedFile, StorageUnavailable) as error:
+        _check_target(context, target, error)
+        raise
+    return restored
+
+
+def _restore(context: TableContext, target: Snapshot) -> RolledBack:
+    latest, found = plan_restore(context, target)
+    if not found:
+        return RolledBack(target.id, latest.id)
+    result = restore_as_new(context, latest, found)
+    newest = result.snapshots[-1].id if result.snapshots else latest.id
+    return RolledBack(target.id, newest, copied=sum(difference.copied_bytes for difference in found))
+
+
+def _check_target(context: TableContext, target: Snapshot, error: Exception) -> None:
+    """`NotFound` if neither its own file nor a tag holds the snapshot any more: then its files may be gone at any time."""
+    is_tagged = any(tag.snapshot.id == target.id for tag in context.tags.all().values())
+    if not is_tagged and context.snapshots.in_history(target.id) is None:
+        raise NotFound(
+            f"snapshot {target.id} of {context.address} has expired meanwhile",
+            "an expiry deleted files that it needs; the table is unchanged",
+            "go back to a newer snapshot, or make a tag of the target first",
+            snapshot_id=target.id,
+        ) from error
+
+
+USER = "paimon-cli-repair"
+
+
+@dataclass(frozen=True)
+class RepairSummary:
+    """Steps carried out, and the snapshots that came of them, the oldest first."""
+
+    steps: int = 0
+    snapshots: tuple[Snapshot, ...] = ()
+
+
+def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
+    """Damaged versions first, then missing ones, hints, commits. Errors as `Committer.commit`: then the rest is not done."""
+    for damaged in plan.set_aside:
+        set_aside(context, damaged)
+    for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
+        context.storage.delete(context.layout.snapshot(number))
+    made = [restore_snapshot(context, number) for number in plan.missing_snapshots]
+    for path, number in plan.hints.items():
+        context.storage.overwrite(path, str(number).encode())
+    if plan.messages:
+        identity = CommitIdentity(f"{USER}-{context.names.uuid()}", BATCH_IDENTIFIER)
+        made += Committer(context).commit(list(plan.messages.values()), identity, check_append_files=True).snapshots
+    for lost in plan.lost:
+        made += Committer(context).commit(_messages(lost), fresh_identity(context), check_append_files=True).snapshots
+    return RepairSummary(plan.changes, tuple(made))
+
+
+def restore_snapshot(context: TableContext, number: int) -> Snapshot:
+    """A snapshot between two others: it did what lies between the one before and the base of the next that there is."""
+    before = Version(context, context.snapshots.get(number - 1))
+    after_id = next((i for i in context.snapshots.ids() if i > number), None)
+    if after_id is None:
+        raise Conflict(f"snapshot {number} of {context.address} is no longer between two snapshots", hint="plan again")
+    after = Version(context, context.snapshots.get(after_id))
+    lost, added = after.base_differences(before)
+    delta = [ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in lost] + added
+    writer = MetadataWriter(context)
+    base_list, base_size = writer.manifest_list(context.manifests.manifests_of(before.snapshot), "base")
+    delta_list, delta_size = writer.manifest_list(writer.manifests(delta), "delta")
+    rows = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in delta)
+    snapshot = Snapshot(
+        id=number,
+        schema_id=before.snapshot.schema_id,
+        base_manifest_list=base_list,
+        base_manifest_list_size=base_size,
+        delta_manifest_list=delta_list,
+        delta_manifest_list_size=delta_size,
+        index_manifest=_index_manifest(before, after, writer),
+        commit_user=USER,
+        commit_identifier=BATCH_IDENTIFIER,
+        commit_kind=OVERWRITE if lost else APPEND,
+        time_millis=before.snapshot.time_millis,
+        total_record_count=before.snapshot.total_record_count + rows,
+        delta_record_count=rows,
+        watermark=before.snapshot.watermark,
+        uuid=context.names.uuid(),
+    )
+    if not publish(context, snapshot):
+        raise StorageUnavailable(f"snapshot {number} was not written", "another process created it meanwhile", "plan again")
+    return snapshot
+
+
+def _index_manifest(before: Version, after: Version, writer: MetadataWriter) -> str | None:
+    """Index files of the next snapshot if its own commit changed none, else of the one before; never a dangling vector."""
+    source = after if after.snapshot.commit_kind == APPEND else before
+    if source.snapshot.index_manifest is None:
+        return None
+    alive = {(e.partition, e.bucket, e.file.file_name) for e in after.base}
+    entries = []
+    for entry in source.index_entries:
+        ranges = entry.index_file.deletion_vector_ranges
+        if ranges is not None:
+            ranges = tuple(r for r in ranges if (entry.partition, entry.bucket, r.data_file_name) in alive)
+        file = replace(entry.index_file, deletion_vector_ranges=ranges)
+        entries.append(replace(entry, index_file=file))
+    return writer.index_manifest(entries)
+
+
+def _messages(lost: LostCommit) -> list[CommitMessage]:
+    files: dict[BucketId, list[DataFileMeta]] = {}
+    bucket_counts: dict[BucketId, int] = {}
+    for entry in lost.entries:
+        files.setdefault(entry.bucket_id, []).append(entry.file)
+        bucket_counts[entry.bucket_id] = entry.total_buckets
+    return [CommitMessage(*bucket_id, bucket_counts[bucket_id], new_files=tuple(found)) for bucket_id, found in files.items()]
