@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paimon_cli.bucket import shared_keys
+from paimon_cli.bucket.shared_keys import SharedKey
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.data_conflict import check_of_messages
 from paimon_cli.commit.deduplication import CommitIdentity
@@ -157,6 +160,35 @@ def test_what_names_no_keys_counts_as_its_whole_bucket(tmp_path: Path, check: st
     message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("mine"),), new_index_files=(index,), read_snapshot_id=1)
     with pytest.raises(DataConflict, match="bucket-0"):
         Committer(context).commit([message], ME)
+
+
+@pytest.mark.parametrize(("bucket", "holder"), [(0, "theirs-2"), (1, "theirs-3"), (0, None)])
+def test_a_key_that_both_wrote_is_told_with_the_snapshot_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int, holder: str | None
+) -> None:
+    """Which files hold a key in common is told by those of `bucket`; the files of others whose ranges meet ours are asked about."""
+    asked: dict[int, tuple[list[str], list[str]]] = {}
+
+    def found(_: TableContext, __: bytes, where: int, ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]) -> Any:
+        asked[where] = ([file.file_name for file in ours], [file.file_name for file in theirs])
+        return SharedKey("k=7", holder) if holder is not None and where == bucket else None
+
+    monkeypatch.setattr(shared_keys, "first_shared_key", found)
+    context = make_table(tmp_path / "t", {"commit.data-conflict-check": "key"})
+    theirs(context, "theirs-0")
+    for number, where in enumerate((0, 0, 1, 0), 1):
+        low = 500 if number == 4 else 0  # beyond our range
+        commit(context, where, data_file(f"theirs-{number}", low, low + 9), who=RIVAL)
+    messages = [CommitMessage(EMPTY_ROW, n, 2, new_files=(data_file(f"mine-{n}"),), read_snapshot_id=1) for n in (0, 1)]
+    if holder is None:
+        Committer(context).commit(messages, ME)
+    else:
+        with pytest.raises(DataConflict, match=f"^key k=7 in bucket-{bucket} was written after snapshot 1") as failure:
+            Committer(context).commit(messages, ME)
+        error = failure.value
+        assert error.details["snapshot_id"] == int(holder[-1]) + 1 and error.details["key"] == "k=7"
+    expected = {0: (["mine-0"], ["theirs-1", "theirs-2"]), 1: (["mine-1"], ["theirs-3"])}
+    assert asked == {where: expected[where] for where in range(2 if holder is None else bucket + 1)}
 
 
 @pytest.mark.parametrize("check", ["range", "key"])
