@@ -166,7 +166,7 @@ def test_what_names_no_keys_counts_as_its_whole_bucket(tmp_path: Path, check: st
 def test_a_key_that_both_wrote_is_told_with_the_snapshot_that_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int, holder: str | None
 ) -> None:
-    """Which files hold a key in common is told by those of `bucket`; the files of others whose ranges meet ours are asked about."""
+    """`holder`: the file with the key. Only files of others whose key ranges meet ours are asked about."""
     asked: dict[int, tuple[list[str], list[str]]] = {}
 
     def found(_: TableContext, __: bytes, where: int, ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]) -> Any:

@@ -92,10 +92,16 @@ def test_a_stale_listing_does_not_hide_new_snapshots(tmp_path: Path) -> None:
     assert past.latest_id() == 9
 
 
-@pytest.mark.parametrize("earliest", ["4", "2", "17", None, "x"])
+@pytest.mark.parametrize("earliest", ["4", "5", "6", "7", "9", "2", "17", None, "x"])
 def test_the_earliest_snapshot_is_found_whatever_the_hint_says(tmp_path: Path, earliest: str | None) -> None:
     past = history(tmp_path, list(range(4, 10)), earliest=earliest)
     assert past.earliest_id() == 4
+
+
+def test_nothing_is_looked_for_before_the_first_snapshot(tmp_path: Path) -> None:
+    past = history(tmp_path, [1, 2, 3], earliest="1")
+    assert past.earliest_id() == 1
+    assert past.storage.calls == ["read EARLIEST", "exists snapshot-1"]  # type: ignore[attr-defined]
 
 
 def test_a_table_without_snapshots(tmp_path: Path) -> None:
