@@ -25,7 +25,7 @@ from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table
-from paimon_cli.metadata.commit_users import PROPERTY, CommitUsers
+from paimon_cli.metadata.commit_users import MOST_USERS, PROPERTY, CommitUsers
 from paimon_cli.metadata.data_file import (
     ADD,
     DELETE,
@@ -753,3 +753,33 @@ def test_an_attempt_whose_snapshot_expires_meanwhile_is_made_again(monkeypatch: 
     first, second = (found - before for found in calls)
     assert len(first) == len(second) == 2 and not first & second, "manifest and list of the delta, each time"
     assert not any(context.storage.exists(context.layout.manifest(name)) for name in first)
+
+
+@pytest.mark.parametrize(
+    ("users", "why"),
+    [
+        (None, "snapshots before 5 have expired, and the remaining ones do not record who committed in them"),
+        (
+            CommitUsers(3, {"you": 1}),
+            "the users who committed before snapshot 3 had already expired when users were first recorded",
+        ),
+        ("many", "the table records its last 256 users by name, and this is probably an older one"),
+    ],
+)
+def test_why_nobody_knows_whether_a_commit_was_made_before(users: CommitUsers | str | None, why: str) -> None:
+    if users == "many":
+        users = CommitUsers().with_commit("me", 3)
+        for number in range(MOST_USERS):
+            users = users.with_commit(f"user-{number}", 1)
+    assert not isinstance(users, str)
+    context = paper_table()
+    properties = None if users is None else {PROPERTY: users.to_text()}
+    for number in (5, 6):
+        snapshot = Snapshot(number, 0, "base", "delta", "java", BATCH_IDENTIFIER, "APPEND", 0, 0, 0, properties=properties)
+        context.storage.overwrite(context.layout.snapshot(number), snapshot.to_json().encode())
+    with pytest.raises(Refused) as refusal:
+        Deduplication(context, CommitIdentity("me", 4)).already_committed()
+    assert refusal.value.what == "cannot determine whether commit 4 of user me was made before"
+    assert refusal.value.why == why
+    assert refusal.value.details == {"commit_user": "me", "commit_identifier": "4"}
+    assert not Deduplication(context, CommitIdentity("me", 4, assume_new=True)).already_committed()
