@@ -152,10 +152,7 @@ class OpenedTable:
             return None
         from paimon_cli.history.partition_spec import PartitionSpec
 
-        first, *others = (PartitionSpec.parse(self.context, keys) for keys in partition_list(partitions))
-        for other in others:
-            first = first | other
-        return first
+        return PartitionSpec.parse_any(self.context, partition_list(partitions))
 
 
 def partition_list(partitions: Partitions | None) -> list[dict[str, str]]:

@@ -200,10 +200,7 @@ def partition_filter(table: CatalogTable, typed: Sequence[str] | None) -> Partit
         return None
     from paimon_cli.history.partition_spec import PartitionSpec
 
-    first, *others = (PartitionSpec.parse(table.context, keys) for keys in split_partitions(typed))
-    for other in others:
-        first = first | other
-    return first
+    return PartitionSpec.parse_any(table.context, split_partitions(typed))
 
 
 def _chosen_columns(names: str | None) -> Sequence[Column]:

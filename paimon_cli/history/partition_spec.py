@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,8 +46,13 @@ class PartitionSpec:
 
         return cls(matches)
 
-    def __or__(self, other: PartitionSpec) -> PartitionSpec:
-        return PartitionSpec(lambda partition: self.matches(partition) or other.matches(partition))
+    @classmethod
+    def parse_any(cls, context: TableContext, typed: Sequence[Mapping[str, str]]) -> PartitionSpec:
+        """Partitions that match one of several specifications; all partitions without any specification."""
+        if not typed:
+            return cls.everything()
+        specs = [cls.parse(context, one) for one in typed]
+        return cls(lambda partition: any(spec.matches(partition) for spec in specs))
 
 
 def _value(context: TableContext, name: str, text: str) -> Any:

@@ -24,7 +24,7 @@ from paimon_cli.compact.compaction_plan import (
     tasks_of,
 )
 from paimon_cli.compact.round_choice import UNLIMITED, RoundLimits, newest_data, within_limits
-from paimon_cli.errors import Conflict, FilesConflict, PaimonError, PartialSuccess, UsageError
+from paimon_cli.errors import Conflict, FilesConflict, PaimonError, PartialSuccess, UsageError, undone_on_failure
 from paimon_cli.history.live_files import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
@@ -190,7 +190,7 @@ def plan_compaction(
         if not request.unknown_buckets_allowed:
             expect_buckets(context, request.buckets, ())
         return CompactionPlan(None)
-    chosen = _chosen(context, request)
+    chosen = PartitionSpec.parse_any(context, request.partitions)
     buckets = bucket_files(context, snapshot, FileFilter(chosen.matches, request.buckets or None))
     if not request.unknown_buckets_allowed and not set(request.buckets) <= {bucket for _, bucket in buckets}:
         expect_buckets(context, request.buckets, bucket_files(context, snapshot).values())
@@ -208,11 +208,6 @@ def plan_compaction(
 
     decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
     return CompactionPlan(snapshot.id, within_limits(decisions, request.limits))
-
-
-def _chosen(context: TableContext, request: CompactRequest) -> PartitionSpec:
-    specs = [PartitionSpec.parse(context, typed) for typed in request.partitions]
-    return functools.reduce(PartitionSpec.__or__, specs) if specs else PartitionSpec.everything()
 
 
 def _runs(bucket: BucketFiles) -> int:
@@ -274,22 +269,30 @@ def _commit_results(new_files: NewFiles, results: Sequence[CommitMessage | Faile
 
 
 def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> None:
-    """All in one snapshot; after a conflict once more without the buckets whose files are gone, and then one by one."""
+    """All in one snapshot; after a conflict once more without the buckets whose files are gone, and then one by one.
+
+    When an attempt fails for another reason, the files of those that wait for theirs are deleted, too.
+    """
     conflict = _commit(new_files, messages, outcome)
     if conflict is None:
         return
-    replaced = _replaced_buckets(new_files.context, {message.bucket_id: message.compact_before for message in messages})
-    _drop_conflicting(new_files, [message for message in messages if message.bucket_id in replaced], conflict, outcome)
-    left = [message for message in messages if message.bucket_id not in replaced]
-    if len(left) == len(messages) == 1:
-        _drop_conflicting(new_files, left, conflict, outcome)
-        return
-    if replaced and left and _commit(new_files, left, outcome) is None:
-        return
-    for message in left:
-        refusal = _commit(new_files, [message], outcome)
-        if refusal is not None:
-            _drop_conflicting(new_files, [message], refusal, outcome)
+    waiting = list(messages)
+    with undone_on_failure(lambda: new_files.delete_created(waiting)):
+        replaced = _replaced_buckets(new_files.context, {message.bucket_id: message.compact_before for message in messages})
+        _drop_conflicting(new_files, [message for message in messages if message.bucket_id in replaced], conflict, outcome)
+        left = [message for message in messages if message.bucket_id not in replaced]
+        if len(left) == len(messages) == 1:
+            _drop_conflicting(new_files, left, conflict, outcome)
+            return
+        waiting.clear()
+        if replaced and left and _commit(new_files, left, outcome) is None:
+            return
+        waiting.extend(left)
+        while waiting:
+            message = waiting.pop(0)
+            refusal = _commit(new_files, [message], outcome)
+            if refusal is not None:
+                _drop_conflicting(new_files, [message], refusal, outcome)
 
 
 def _commit(new_files: NewFiles, messages: list[CommitMessage], outcome: Outcome) -> Conflict | None:

@@ -44,7 +44,7 @@ COMMITTED_BEFORE = Dropped(0, 0, 0, already_committed=True)
 
 def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], identity: CommitIdentity) -> Dropped:
     """What these partitions (none: the whole table) hold now. `UsageError` for what is no partition."""
-    chosen = _chosen(context, partitions)
+    chosen = PartitionSpec.parse_any(context, partitions)
     if Deduplication(context, identity).already_committed():
         return COMMITTED_BEFORE
     latest = context.snapshots.latest()
@@ -54,16 +54,9 @@ def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], id
 
 def run_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], plan: Dropped, identity: CommitIdentity) -> Dropped:
     """Commit; what others add meanwhile goes, too."""
-    chosen = _chosen(context, partitions)
+    chosen = PartitionSpec.parse_any(context, partitions)
     result = Committer(context).overwrite([], identity, replaced_partitions=chosen.matches)
     return COMMITTED_BEFORE if result.already_committed else replace(plan, snapshots=result.snapshots)
-
-
-def _chosen(context: TableContext, partitions: Sequence[Mapping[str, str]]) -> PartitionSpec:
-    if not partitions:
-        return PartitionSpec.everything()
-    specs = [PartitionSpec.parse(context, typed) for typed in partitions]
-    return PartitionSpec(lambda partition: any(spec.matches(partition) for spec in specs))
 
 
 _LEAST_MILLIS = 10**11

@@ -94,7 +94,7 @@ def plan_rescale(context: TableContext, buckets: int, partitions: Sequence[Mappi
             f"rescale the whole table, or first: paimon-cli alter {context.layout.argument} set bucket={buckets}",
         )
     snapshot = context.snapshots.latest()
-    chosen = _chosen(context, partitions)
+    chosen = PartitionSpec.parse_any(context, partitions)
     found: dict[bytes, list[BucketFiles]] = {}
     for bucket in bucket_files(context, snapshot, FileFilter(chosen.matches)).values():
         if bucket.total_buckets != buckets:
@@ -179,12 +179,6 @@ def _commit(
     except Conflict as conflict:
         conflict.hint = "stop the writers of these partitions, or run the command again"
         raise
-
-
-def _chosen(context: TableContext, partitions: Sequence[Mapping[str, str]]) -> PartitionSpec:
-    if not partitions:
-        return PartitionSpec.everything()
-    return functools.reduce(PartitionSpec.__or__, (PartitionSpec.parse(context, typed) for typed in partitions))
 
 
 @dataclass(frozen=True)

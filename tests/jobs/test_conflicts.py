@@ -74,6 +74,27 @@ def test_a_compaction_that_is_retried_plans_again_and_gives_up_nothing(table: Ta
     assert rows(table, ["id", "points"])[0] == {"id": 1, "points": 9}
 
 
+def test_a_compaction_that_ends_between_two_buckets_leaves_no_file_of_those_that_wait(table: TableContext) -> None:
+    """The first bucket is lost at once, the last one at the second attempt; then the store fails while the middle one is alone."""
+    for number in range(2):
+        for day in ("2024-01-02", "2024-01-03"):
+            write(table, [{"dt": day, "id": 1, "points": number}])
+
+    before = data_files(table)
+
+    def rival(day: str) -> Callable[[], object]:
+        return lambda: compact(table, partitions=({"dt": day},))
+
+    def fail() -> None:
+        raise StorageUnavailable("the store is away", "on purpose")
+
+    storage = RivalStorage(rival(DAY), rival("2024-01-03"), fail)
+    with pytest.raises(StorageUnavailable, match="on purpose"):
+        compact(TableContext.open(table.url, storage=storage))
+    assert storage.puts == 3 and not storage.acts
+    assert data_files(table) - before == live_files(table) - before
+
+
 def test_a_stale_write_fails_and_leaves_nothing(table: TableContext) -> None:
     before = files_of(table)
     witness = Witness(table, lambda: write(table, [{"dt": DAY, "id": 5, "points": 5}], commit_user="rival"))
