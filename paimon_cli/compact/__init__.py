@@ -1,1 +1,1 @@
-"""Compaction phase: plan buckets, run one bucket's compaction, hand over commit messages."""
+"""Compaction: planning buckets, and running the compaction of one bucket, which returns a commit message."""

@@ -26,8 +26,7 @@ KIND_BATCH_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class WriterCompaction:
-    """Compacts for a writer what the triggers of universal compaction ask for, over files that may not be committed yet.
-
+    """Runs the compaction that the triggers ask for on behalf of a writer, over files that may not be committed yet.
     Picklable.
     """
 
@@ -47,7 +46,7 @@ class WriterCompaction:
             raise
 
     def _has_expired(self, context: TableContext, task: CompactionTask, error: DamagedFile) -> bool:
-        """Whether the unreadable file is a committed one that another job has replaced and deleted since."""
+        """Whether the unreadable file was committed, and has been replaced and deleted by another job since."""
         paths = {context.data_file_path(task.partition, task.bucket, file): file.file_name for file in task.files}
         path = str(error.details.get("path"))
         name = paths.get(path)
@@ -58,9 +57,9 @@ class WriterCompaction:
 
 
 def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool] = lambda: False) -> CommitMessage:
-    """Carry out the task. Memory is bounded by the number of runs, not by the bucket's size.
+    """Carry out the task. Memory is bounded by the number of runs, not by the size of the bucket.
 
-    When it fails, or is given up (`CancelledError`), its own new files are removed; the table is as it was.
+    If it fails or is cancelled (`CancelledError`), its new files are removed and the table is unchanged.
     """
     check_writable(context.schema, context.options)
     names = DataFileNames(context, task.file_stamp)
@@ -123,7 +122,9 @@ def _rewrite(
 
 
 def _must_lose_deletes(context: TableContext, task: CompactionTask, file: DataFileMeta) -> bool:
-    """Whether a file on its way to the top level holds retractions that its metadata hides (pypaimon counts 0 always)."""
+    """Whether a file to be moved to the top level holds retractions that its metadata does not count (pypaimon always writes
+    0).
+    """
     if task.output_level != task.max_level or file.level == task.max_level:
         return False
     kinds = read_data_file(context, task.partition, task.bucket, file, [VALUE_KIND], KIND_BATCH_ROWS)

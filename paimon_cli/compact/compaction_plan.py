@@ -1,4 +1,4 @@
-"""Which buckets to compact and how: bucket files -> compaction tasks, or the reason why a bucket is left alone."""
+"""Decides which buckets to compact and how: files of a bucket -> a compaction task, or the reason for skipping it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ POSTPONED = "rows wait here unsorted until another Paimon engine moves them into
 
 @dataclass(frozen=True)
 class CompactionTask:
-    """One bucket's compaction as plain data, for this process or a Spark executor.
+    """The compaction of one bucket as plain data, for this process or a Spark executor.
 
-    `files`: oldest first. `state`: what to remember of the bucket once it is done; `memory`: bytes that its merge may hold,
-    None for the default.
-    `bucket_size`, `oldest_size`: bytes of the whole bucket and of its oldest run.
+    `files`: oldest first. `state`: what to remember of the bucket after the compaction; `memory`: bytes that its merge may use,
+    None for the default. `bucket_size`, `oldest_size`: bytes of the whole bucket and of its oldest run.
     """
 
     partition: bytes
@@ -74,7 +73,7 @@ class CompactionTask:
 
 @dataclass(frozen=True)
 class LeftAlone:
-    """A bucket that needs no compaction, and why. `files` and `size` are what it holds."""
+    """A bucket that needs no compaction, and the reason. `files` and `size` are those of the bucket."""
 
     partition: bytes
     bucket: int
@@ -103,7 +102,7 @@ def check_compactable(context: TableContext) -> None:
 
 
 def why_not_compactable(context: TableContext) -> str | None:
-    """Why the table cannot be compacted here, None if it can. A writer then leaves compaction to other engines."""
+    """Why the table cannot be compacted here, None if it can. Writers then leave compaction to other engines."""
     try:
         check_compactable(context)
     except NotSupported as refusal:
@@ -120,9 +119,9 @@ def plan_bucket(
     file_stamp: str = "",
     state: PickState = UNKNOWN,
 ) -> Decision:
-    """Pick by the strategy: `full` takes every run to the top level, `minor` applies the triggers of universal compaction.
+    """Plan by the strategy: `full` compacts every run into the top level, `minor` applies the triggers of universal compaction.
 
-    `state` comes from an earlier plan of this process; the time of the last full compaction also follows from the files.
+    `state` comes from an earlier plan of this process; the time of the last full compaction can also be found from the files.
     """
     with context.trace.timed("pick", bucket=context.bucket_path(bucket.partition, bucket.bucket), strategy=strategy) as facts:
         decision = _decide(context, bucket, strategy, snapshot_id, file_stamp, state)
@@ -187,14 +186,14 @@ def _decide(
 
 
 def task_steps(context: TableContext, task: CompactionTask) -> list[Step]:
-    """How the task is carried out: what is rewritten and what only changes its level. The run and its estimate both ask here."""
+    """The steps of the task: what is rewritten, and what only changes its level. The run and its estimate both use them."""
     small_file_size = int(context.options.target_file_size * context.options.small_file_ratio)
     sections = key_sections(task.files, context.key_of)
     return compaction_steps(sections, task.output_level, task.max_level, small_file_size, rewrite_all=task.rewrite_all)
 
 
 def _known(runs: list[SortedRun], max_level: int, state: PickState) -> PickState:
-    """The last full compaction is what this process remembers, or the newest file of the top level, whichever is later."""
+    """The last full compaction that this process remembers, or the newest file of the top level, whichever is later."""
     top = (file.creation_time_millis for run in runs if run.level == max_level for file in run.files)
     moments = [moment_of_wall_clock(millis) for millis in top if millis is not None]
     last_full = max([*moments, *([] if state.last_full is None else [state.last_full])], default=None)
@@ -202,5 +201,5 @@ def _known(runs: list[SortedRun], max_level: int, state: PickState) -> PickState
 
 
 def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:
-    """The biggest first, so that the longest task does not start last."""
+    """The tasks, biggest first, so that the longest does not start last."""
     return sorted((plan for plan in plans if isinstance(plan, CompactionTask)), key=lambda task: -task.size)

@@ -1,4 +1,4 @@
-"""Which buckets get their turn in a round: partitions that have gone idle, and the limits of a round."""
+"""Selects the buckets of a compaction round: partitions without new data, and the limits of a round."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paimon_cli.storage.clock_and_names import moment_of_wall_clock
 
 @dataclass(frozen=True)
 class RoundLimits:
-    """Most bytes to read and most buckets to compact in one round of one table; None: no limit."""
+    """The most bytes to read and buckets to compact in one round of one table; None: no limit."""
 
     max_bytes: int | None = None
     max_buckets: int | None = None
@@ -23,7 +23,9 @@ UNLIMITED = RoundLimits()
 
 
 def within_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[Decision, ...]:
-    """The decisions, with tasks beyond the limits left out. Buckets with the most runs go first, since reads gain most there."""
+    """The decisions without the tasks that exceed the limits. Buckets with the most runs go first, since reads gain most
+    there.
+    """
     turn = sorted((d for d in decisions if isinstance(d, CompactionTask)), key=lambda task: (-task.runs_before, task.size))
     later: dict[BucketId, str] = {}
     size = count = 0
@@ -46,7 +48,7 @@ def _postponed(decision: Decision, reason: str) -> Decision:
 
 
 def newest_data(buckets: Iterable[BucketFiles]) -> dict[bytes, int]:
-    """When each partition got its newest data (epoch millis): its newest file that no compaction made, if one is left."""
+    """When each partition got its newest data (epoch millis): the newest file not written by a compaction, if there is one."""
     newest: dict[bytes, tuple[bool, int]] = {}
     for bucket in buckets:
         for file in bucket.files:

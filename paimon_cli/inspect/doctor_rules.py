@@ -1,4 +1,4 @@
-"""Rules of `doctor`: what is not broken but will hurt, with the evidence and the command that mends it."""
+"""Rules of `doctor`: problems that are not damage but will cause trouble, with evidence and the command that solves them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHORT_RETENTION_MILLIS = 600_000
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """`code` never changes its meaning. `command`: what to run, '' if only the user can know."""
+    """One finding. `code` never changes its meaning. `command`: what to run, '' if only the user can know."""
 
     code: str
     severity: str
@@ -38,7 +38,7 @@ class Diagnosis:
 
 
 class Patient:
-    """What the rules look at, read once. `argument`: the table as commands take it."""
+    """What the rules examine, read once. `argument`: the table as commands take it."""
 
     def __init__(self, context: TableContext, argument: str) -> None:
         self.context = context
@@ -50,7 +50,7 @@ class Patient:
 
     @cached_property
     def recent(self) -> list[Snapshot]:
-        """The newest first."""
+        """The recent snapshots, newest first."""
         return list(self.context.snapshots.newest_first(RECENT))
 
     @cached_property
@@ -59,14 +59,14 @@ class Patient:
 
     @cached_property
     def runs(self) -> list[int]:
-        """Sorted runs of each bucket, none for append tables."""
+        """The number of sorted runs of each bucket; empty for append tables."""
         if not self.context.schema.primary_keys:
             return []
         return [len(sorted_runs(bucket.files, self.context.key_of)) for bucket in self.buckets]
 
 
 def snapshots_are_few(patient: Patient) -> Iterator[Diagnosis]:
-    """PD015."""
+    """PD015: more snapshots than the options keep."""
     most = min(MANY_SNAPSHOTS, patient.context.options.snapshot_num_retained_max)
     count = len(patient.ids)
     if count > most:
@@ -78,7 +78,7 @@ def snapshots_are_few(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def files_are_not_small(patient: Patient) -> Iterator[Diagnosis]:
-    """PD011."""
+    """PD011: buckets with many small files."""
     target = patient.context.options.target_file_size
     small = [
         b
@@ -93,7 +93,7 @@ def files_are_not_small(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def runs_are_few(patient: Patient) -> Iterator[Diagnosis]:
-    """PD012."""
+    """PD012: buckets with so many sorted runs that writers wait."""
     stop = patient.context.options.stop_trigger
     over = [runs for runs in patient.runs if runs >= stop]
     if over:
@@ -112,8 +112,9 @@ def somebody_compacts(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def only_one_compacts(patient: Patient) -> Iterator[Diagnosis]:
-    """PD014: compactions of several users conflict and start again. One job after the other, each under a name of its own, is
-    not beside each other: commits of one must lie among those of another."""
+    """PD014: concurrent compactions of several users conflict and start again. Jobs that run one after the other under different
+    names are not concurrent: their commits do not interleave.
+    """
     spans: dict[str, tuple[int, int]] = {}
     for snapshot in patient.recent:
         first, last = spans.get(snapshot.commit_user, (snapshot.id, snapshot.id))
@@ -133,7 +134,7 @@ def only_one_compacts(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def consumers_are_alive(patient: Patient) -> Iterator[Diagnosis]:
-    """PD016: a consumer that reads no more keeps every snapshot from its own on."""
+    """PD016: a consumer that stopped reading keeps all later snapshots."""
     context = patient.context
     for status in context.storage.list_directory(context.layout.consumer_directory):
         if status.name.startswith(CONSUMER_PREFIX) and not status.is_directory:
@@ -151,7 +152,7 @@ def consumers_are_alive(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def options_agree(patient: Patient) -> Iterator[Diagnosis]:
-    """PD018."""
+    """PD018: options that contradict each other or have no effect."""
     options, raw = patient.context.options, patient.context.options.raw
 
     def conflict(subject: str, message: str, command: str = "") -> Diagnosis:
@@ -191,7 +192,7 @@ def _compacted(patient: Patient) -> bool:
 
 
 def buckets_have_a_good_size(patient: Patient) -> Iterator[Diagnosis]:
-    """PD020."""
+    """PD020: buckets too big for one task."""
     if patient.context.options.bucket < 1:
         return
     big = [size for bucket in patient.buckets if (size := sum(f.file_size for f in bucket.files)) > BIG_BUCKET]
@@ -203,21 +204,21 @@ def buckets_have_a_good_size(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def hints_are_right(patient: Patient) -> Iterator[Diagnosis]:
-    """PD021."""
+    """PD021: hint files that name the wrong snapshot."""
     for violation in hints_are_not_ahead(patient.context):
         command = f"paimon-cli repair {patient.argument} --only hints --apply"
         yield Diagnosis("PD021", ERROR, violation.path.rpartition("/")[2], violation.message, command)
 
 
 def numbers_are_unbroken(patient: Patient) -> Iterator[Diagnosis]:
-    """PD022: a snapshot was lost, or a file with a number of its own lies beside the history."""
+    """PD022: a snapshot was lost, or a snapshot file with a wrong number exists."""
     for violation in ids_have_no_gap(patient.context):
         name = violation.path.rpartition("/")[2]
         yield Diagnosis("PD022", ERROR, "snapshots", f"{name} {violation.message}", f"paimon-cli verify {patient.argument}")
 
 
 def no_file_is_left_over(patient: Patient) -> Iterator[Diagnosis]:
-    """PD017: what jobs that died have left behind."""
+    """PD017: files left by jobs that died."""
     context = patient.context
     if context.snapshots.latest() is None:
         return

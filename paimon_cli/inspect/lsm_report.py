@@ -1,4 +1,4 @@
-"""Partitions and buckets with their totals, and the LSM tree of each bucket: runs newest first, their cost, the next pick."""
+"""Partitions and buckets with their totals, and the LSM tree of each bucket: sorted runs, their cost, the next compaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from paimon_cli.storage.clock_and_names import moment_of_wall_clock
 
 @dataclass(frozen=True)
 class BucketRow:
-    """One bucket; `rows` are unmerged, `delete_rows` is None when a file does not say, `sorted_runs` as a reader must merge."""
+    """One bucket; `rows` are counted before merging, `delete_rows` is None if a file does not record it, `sorted_runs` as a
+    reader merges.
+    """
 
     partition: str
     bucket: int
@@ -44,7 +46,7 @@ class BucketRow:
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """One partition, sums over its buckets; `updated`: newest file, epoch millis of the writer's wall clock."""
+    """Totals of one partition; `updated`: creation of its newest file, epoch millis of the writer's wall clock."""
 
     partition: str
     buckets: int
@@ -55,14 +57,14 @@ class PartitionRow:
 
 
 def bucket_rows(context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None) -> list[BucketRow]:
-    """By partition and bucket."""
+    """The buckets by partition and number."""
     wanted = FileFilter(None if partition is None else partition.matches)
     states = bucket_files(context, snapshot, wanted).values()
     return sorted((_bucket_row(context, state) for state in states), key=lambda row: (natural_order(row.partition), row.bucket))
 
 
 def partition_rows(context: TableContext, snapshot: Snapshot | None) -> list[PartitionRow]:
-    """By partition; partitions without files do not exist."""
+    """The partitions that have files, in order."""
     groups: dict[str, list[BucketRow]] = defaultdict(list)
     for row in bucket_rows(context, snapshot):
         groups[row.partition].append(row)
@@ -111,8 +113,9 @@ ZONES_MILLIS = 86_400_000
 
 @dataclass(frozen=True)
 class RunRow:
-    """One sorted run, 1 the newest. `overlap`: runs whose key range meets it, itself included; `span`: where the run begins and
-    ends in the bucket's key range, from 0 to 1; `picked`: the next compaction would take it."""
+    """One sorted run, 1 is the newest. `overlap`: number of runs whose key range overlaps, including itself; `span`: the begin
+    and end of the run in the bucket's key range, from 0 to 1; `picked`: whether the next compaction would take it.
+    """
 
     run: int
     level: int
@@ -129,11 +132,12 @@ class RunRow:
 
 @dataclass(frozen=True)
 class LsmRow:
-    """One bucket. `space_amplification_percent`: bytes above the oldest run against that run's, `space_limit_percent` what is
-    allowed; `last_full`: epoch millis of the last compaction of all runs, `last_full_snapshot` the snapshot that brought it.
-    If that one has expired, it is None, and the time is that of the top run's newest file. `deletion_vector_rows`: rows marked
-    deleted; `would_compact` says what the universal compaction's triggers would do now, or why nothing. `not_supported`: why this
-    version compacts no bucket of the table; None if it does."""
+    """One bucket. `space_amplification_percent`: bytes above the oldest run divided by that run's, `space_limit_percent` the
+    limit. `last_full`: epoch millis of the last compaction of all runs, `last_full_snapshot` its snapshot; if that has expired,
+    it is None and the time is that of the newest file in the top run. `deletion_vector_rows`: rows marked as deleted.
+    `would_compact`: what universal compaction would do now, or why nothing. `not_supported`: why this version cannot compact the
+    table; None if it can.
+    """
 
     partition: str
     bucket: int
@@ -156,7 +160,7 @@ class LsmRow:
 def lsm_rows(
     context: TableContext, snapshot: Snapshot | None, partition: PartitionSpec | None = None, buckets: Sequence[int] | None = None
 ) -> list[LsmRow]:
-    """By partition and bucket. UsageError for tables without a primary key: their files are not merged."""
+    """The LSM trees by partition and bucket. `UsageError` for tables without a primary key: their files are not merged."""
     if not context.schema.primary_keys:
         raise UsageError(
             "the table has no primary key",
@@ -177,17 +181,17 @@ def lsm_rows(
 
 @dataclass(frozen=True)
 class LastFull:
-    """When all runs of a bucket were last compacted together; `snapshot_id` is None where only the files tell."""
+    """The last compaction of all runs of a bucket; `snapshot_id` is None if it is known from the files only."""
 
     millis: int
     snapshot_id: int | None
 
 
 def last_full_compactions(context: TableContext, snapshot: Snapshot, states: Sequence[BucketFiles]) -> dict[BucketId, LastFull]:
-    """By partition and bucket, for those that have a run above level 0.
+    """The last full compaction by partition and bucket, for buckets with a run above level 0.
 
-    A compaction reaches the level of the oldest run only by taking that run along, so the last COMPACT snapshot that added a file
-    there made it. A snapshot that is older than the run's newest file did not: the search through the history ends there.
+    A compaction writes to the level of the oldest run only if it includes that run, so the last COMPACT snapshot that added a
+    file there was a full one. The search ends at snapshots older than the newest file of the run.
     """
     top = {state.bucket_id: highest_level(state.files) for state in states}
     from_files = {

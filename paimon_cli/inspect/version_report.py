@@ -35,7 +35,7 @@ def tag_rows(table: CatalogTable) -> list[TagRow]:
 
 
 def read_tag(table: CatalogTable, name: str) -> TagRow:
-    """NotFound when there is no such tag."""
+    """The tag of this name; `NotFound` if there is none."""
     return _row(name, table.tags.get(name))
 
 
@@ -80,7 +80,7 @@ class SnapshotRow:
 
 @dataclass(frozen=True)
 class SnapshotDetails(SnapshotRow):
-    """A snapshot with the files it names. `attempts`, `duration_ms`: of paimon-cli's commits, None of others'."""
+    """A snapshot with the files it names. `attempts`, `duration_ms`: only recorded by paimon-cli, else None."""
 
     base_manifest_list: str
     delta_manifest_list: str
@@ -98,7 +98,7 @@ class SnapshotDetails(SnapshotRow):
 def snapshot_rows(
     table: CatalogTable, limit: int | None = None, kind: str | None = None, user: str | None = None
 ) -> list[SnapshotRow]:
-    """Newest first; the manifest lists of the chosen ones only are read."""
+    """The snapshots, newest first; only the manifest lists of the selected ones are read."""
     chosen = (s for s in table.snapshots.newest_first() if kind in (None, s.commit_kind) and user in (None, s.commit_user))
     tags = tags_by_snapshot(table)
     return [SnapshotRow(**_columns(table, snapshot, tags)) for snapshot in islice(chosen, limit)]
@@ -141,7 +141,7 @@ def _columns(table: CatalogTable, snapshot: Snapshot, tags: Mapping[int, tuple[s
 
 @dataclass(frozen=True)
 class BranchRow:
-    """`time`: of the latest snapshot, in epoch millis; ids are None for a branch that nothing was committed to."""
+    """One branch. `time`: of the latest snapshot, in epoch millis; ids are None for a branch without commits."""
 
     name: str
     first_snapshot: int | None
@@ -152,7 +152,7 @@ class BranchRow:
 
 
 def branch_rows(table: CatalogTable) -> list[BranchRow]:
-    """Main first, then by name."""
+    """The branches, main first, then by name."""
     return [branch_row(table, name) for name in (MAIN_BRANCH, *table.branches.names())]
 
 

@@ -1,1 +1,1 @@
-"""One definition of a correct table: named checks over snapshots that give violations with stable codes."""
+"""The definition of a correct table: named checks of snapshots, whose violations have stable codes."""

@@ -1,4 +1,4 @@
-"""Runs the checks: over one version, along the history, over data files; what each level of `verify` looks at."""
+"""Runs the checks: of one version, along the history, of data files; and what each level of `verify` covers."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ META_CHECKS: tuple[VersionCheck, ...] = (
     metadata_checks.key_ranges_are_ranges,
     metadata_checks.bucket_counts_agree,
 )
-"""By metadata alone."""
+"""Checks that need metadata alone."""
 REFERENCE_CHECKS: tuple[TableCheck, ...] = (
     snapshot_checks.manifests_have_a_version,
     snapshot_checks.consumers_stand_somewhere,
     snapshot_checks.branches_are_readable,
     snapshot_checks.changelogs_are_readable,
 )
-"""What else points at snapshots."""
+"""Checks of other references to snapshots."""
 STEP_CHECKS: tuple[StepCheck, ...] = (
     snapshot_checks.times_do_not_go_back,
     snapshot_checks.base_is_what_lived_before,
     metadata_checks.sequence_numbers_rise,
     index_checks.vectors_do_not_shrink,
 )
-"""Compare a version with the one before it."""
+"""Checks that compare a version with the previous one."""
 
 
 def check_version(version: Version, before: Version | None) -> Iterator[Violation]:
-    """The quick checks: metadata and file names. `before` is the version of the previous snapshot, None if it no longer exists.
+    """The quick checks: metadata and file names. `before` is the previous version, None if it no longer exists.
 
     If manifests cannot be read, only that is reported.
     """
@@ -76,7 +76,7 @@ def check_version(version: Version, before: Version | None) -> Iterator[Violatio
 
 
 def check_metadata(version: Version, before: Version | None) -> Iterator[Violation]:
-    """Checks of manifests, alone and against the previous version."""
+    """Checks of manifests, on their own and against the previous version."""
     yield from check_state(version)
     yield from check_change(version, before)
 
@@ -88,7 +88,7 @@ def check_state(version: Version) -> Iterator[Violation]:
 
 
 def check_change(version: Version, before: Version | None) -> Iterator[Violation]:
-    """What a commit did, beside the version before it."""
+    """Checks of what a commit changed, compared with the previous version."""
     yield from _said(version, snapshot_checks.delta_fits(before, version))
     yield from _said(version, snapshot_checks.record_counts_add_up(before, version))
     if before is not None:
@@ -97,13 +97,13 @@ def check_change(version: Version, before: Version | None) -> Iterator[Violation
 
 
 def check_walked(version: WalkedVersion) -> Iterator[Violation]:
-    """What a commit did, with the manifests that are new in it; what then lives is for `check_state`."""
+    """Checks of what a commit changed, including its new manifests; `check_state` checks the resulting live files."""
     yield from _said(version, metadata_checks.manifests_hold_what_is_listed(version))
     yield from check_change(version, version.before)
 
 
 def _said(version: Version, violations: Iterable[Violation]) -> Iterator[Violation]:
-    """A partition or key that cannot be decoded ends a check: PV026."""
+    """The violations; a partition or key that cannot be decoded ends the check with PV026."""
     try:
         yield from violations
     except (DamagedFile, NotSupported) as error:
@@ -111,7 +111,7 @@ def _said(version: Version, violations: Iterable[Violation]) -> Iterator[Violati
 
 
 def check_stored(version: Version, stored: StoredFiles) -> Iterator[Violation]:
-    """What a version names is on storage, by its size."""
+    """Checks that the files of a version exist and have the right sizes."""
     for violations in (
         file_checks.live_files_exist(version, stored),
         file_checks.changelog_files_exist(version, stored),
@@ -122,7 +122,7 @@ def check_stored(version: Version, stored: StoredFiles) -> Iterator[Violation]:
 
 
 def check_file(version: Version, entry: ManifestEntry, *, rows: bool) -> Iterator[Violation]:
-    """What is inside a data file: its footer, or with `rows` every row."""
+    """Checks of the content of a data file: its footer, or with `rows` every row."""
     if entry.file.external_path is None:
         checks = (
             row_checks.file_holds_its_rows(version, entry) if rows else file_checks.file_can_be_opened(version.context, entry)
@@ -131,7 +131,7 @@ def check_file(version: Version, entry: ManifestEntry, *, rows: bool) -> Iterato
 
 
 def check_bucket(version: Version, bucket_id: BucketId, *, rows: bool) -> Iterator[Violation]:
-    """What holds of a bucket as a whole: its index files, and with `rows` the keys of all its files together."""
+    """Checks of a bucket as a whole: its index files, and with `rows` the keys of all its files together."""
     for index in version.index_entries:
         if index.bucket_id == bucket_id and index.index_file.external_path is None:
             yield from index_checks.index_can_be_read(version, index)
@@ -144,7 +144,7 @@ def check_bucket(version: Version, bucket_id: BucketId, *, rows: bool) -> Iterat
 
 
 def check_rows(version: Version) -> Iterator[Violation]:
-    """The dear group: reads every live data file."""
+    """The expensive checks, which read every live data file."""
     for bucket_id in sorted(version.changed_buckets):
         for entry in version.at(bucket_id):
             yield from check_file(version, entry, rows=True)
@@ -153,7 +153,7 @@ def check_rows(version: Version) -> Iterator[Violation]:
 
 
 def check_table(context: TableContext, *, rows: bool = False) -> Iterator[Violation]:
-    """All snapshots that are there, the oldest first; with `rows` also the data files of the newest."""
+    """Checks of all existing snapshots, oldest first; with `rows` also of the data files of the newest."""
     for check in TABLE_CHECKS:
         yield from check(context)
     stored = StoredFiles(context)

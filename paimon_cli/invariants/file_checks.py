@@ -1,4 +1,4 @@
-"""Checks of files from outside: what a version names is on storage, with its size and, by its footer, its rows."""
+"""Checks of files without reading their rows: a file exists, with the right size and, by its footer, the right row count."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from paimon_cli.metadata.data_file import ManifestEntry
 
 @dataclass(frozen=True)
 class StoredFiles:
-    """What is on storage: each directory is listed once."""
+    """The files on storage; each directory is listed once."""
 
     context: TableContext
     _sizes: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def size(self, directory: str, name: str) -> int | None:
-        """Bytes, None if there is no such file."""
+        """The size in bytes, None if the file does not exist."""
         sizes = self._sizes.get(directory)
         if sizes is None:
             listed = self.context.storage.list_directory(directory)
@@ -30,7 +30,7 @@ class StoredFiles:
 
 
 def live_files_exist(version: Version, stored: StoredFiles | None = None) -> Iterator[Violation]:
-    """PV012 and PV013. Files outside of the table are not ours to look at (PV028)."""
+    """PV012 and PV013. Files outside of the table are not checked (PV028)."""
     known = stored or StoredFiles(version.context)
     for entry in version.fresh:
         if entry.file.external_path is None:
@@ -38,7 +38,7 @@ def live_files_exist(version: Version, stored: StoredFiles | None = None) -> Ite
 
 
 def changelog_files_exist(version: Version, stored: StoredFiles) -> Iterator[Violation]:
-    """PV056."""
+    """PV056: the changelog files of a snapshot."""
     name = version.snapshot.changelog_manifest_list
     if name is None:
         return
@@ -68,7 +68,7 @@ def _file_violations(
 
 
 def file_can_be_opened(context: TableContext, entry: ManifestEntry) -> Iterator[Violation]:
-    """PV031 by the file's own footer or blocks, without reading its values."""
+    """PV031, by the file's own footer or blocks, without reading values."""
     path = context.data_file_path(entry.partition, entry.bucket, entry.file)
     try:
         rows = stored_row_count(context, entry.partition, entry.bucket, entry.file)
@@ -80,7 +80,7 @@ def file_can_be_opened(context: TableContext, entry: ManifestEntry) -> Iterator[
 
 
 def statistics_exist(version: Version, stored: StoredFiles) -> Iterator[Violation]:
-    """PV055."""
+    """PV055: the statistics file of a snapshot."""
     name, layout = version.snapshot.statistics, version.context.layout
     if name is not None and stored.size(layout.statistics_directory, name) is None:
         yield Violation(

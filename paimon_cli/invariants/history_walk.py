@@ -1,7 +1,7 @@
-"""Walks through the snapshots of a table and decodes each manifest once: live files are carried on from one to the next.
+"""Walks through the snapshots of a table and decodes each manifest once: live files are carried over to the next one.
 
 The delta of each commit changes the live files. Whether the next base list agrees is decided by its manifests: known ones need no
-check, and ones that replaced others must fold to the same entries.
+check, and those that replace others must fold to the same entries.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ UNREADABLE = (DamagedFile, NotFound, NotSupported)
 
 @dataclass(frozen=True)
 class ReadManifest:
-    """A manifest as its list names it, and what is in it."""
+    """A manifest as its list names it, and its entries."""
 
     meta: ManifestFileMeta
     table: FileTable
 
 
 class WalkedVersion(Version):
-    """The state after one step: `before` are the touched buckets as they were."""
+    """The version after one step; `before` are the changed buckets in their previous state."""
 
     def __init__(self, walk: HistoryWalk, snapshot: Snapshot) -> None:
         super().__init__(walk.context, snapshot)
@@ -66,7 +66,7 @@ class WalkedVersion(Version):
         return {partition: {n for n in counts.get(partition, {}) if n > 0} for partition in partitions}
 
     def whole(self) -> Version:
-        """All of it, not only what is new; to be taken before the walk goes on."""
+        """The complete version, not only what is new; must be called before the walk continues."""
         version = Version(self.context, self.snapshot)
         version.__dict__["live"] = [entry for bucket in self._walk.buckets.values() for entry in bucket.values()]
         version.__dict__["index_entries"] = self.index_entries
@@ -101,7 +101,7 @@ class FormerVersion(Version):
 
 
 class HistoryWalk:
-    """Walks upwards. After a gap, or a version that could not be read, it begins anew."""
+    """Walks from old to new. After a gap, or a version that could not be read, it starts afresh."""
 
     def __init__(self, context: TableContext) -> None:
         self.context = context
@@ -117,12 +117,12 @@ class HistoryWalk:
         self._index: tuple[str | None, list[IndexManifestEntry]] = (None, [])
 
     def forget(self) -> None:
-        """What comes next follows nothing."""
+        """Treat the next version as one without a predecessor."""
         self.buckets, self.bucket_counts, self.row_count, self._last = {}, {}, 0, None
         self._manifests, self._order, self._tops = {}, [], {}
 
     def step(self, snapshot: Snapshot) -> WalkedVersion:
-        """The next version. Raises `DamagedFile` (or `NotSupported`) for what cannot be read: then `forget`."""
+        """The next version. Raises `DamagedFile` (or `NotSupported`) if it cannot be read; call `forget` then."""
         if self._last is not None and self._last.snapshot.id != snapshot.id - 1:
             self.forget()
         version = WalkedVersion(self, snapshot)
@@ -144,7 +144,7 @@ class HistoryWalk:
         return version
 
     def _read(self, metas: Sequence[ManifestFileMeta], version: WalkedVersion) -> None:
-        """Decode what is new; keep only what this snapshot names."""
+        """Decode new manifests; keep only those that this snapshot names."""
         missing = [meta for meta in metas if meta.file_name not in self._manifests]
         kept = {m.file_name: self._manifests[m.file_name] for m in metas if m.file_name in self._manifests}
         for meta, pieces in zip(missing, self.context.manifests.tables_of_each(missing), strict=True):
@@ -166,7 +166,7 @@ class HistoryWalk:
         version._changed.update(entry.bucket_id for entry in version.index_entries)
 
     def _compare(self, version: WalkedVersion, base: Sequence[str], known: dict[str, ReadManifest], order: Sequence[str]) -> None:
-        """Whether the manifests of the new base fold to the same entries as those of the previous version."""
+        """Check that the manifests of the new base fold to the same entries as those of the previous version."""
         now = set(base)
         gone = [known[name] for name in order if name not in now]
         new = [self._manifests[name] for name in base if name not in known]
@@ -241,12 +241,14 @@ def _joined(tables: Iterable[FileTable]) -> FileTable:
 
 
 def _net_kinds(manifests: Iterable[ReadManifest]) -> dict[FileIdentity, int]:
-    """What is left of the entries when each ADD cancels out with its DELETE."""
+    """The entries that remain when each ADD cancels out with its DELETE."""
     return {entry.identity: entry.kind for entry in _joined(manifest.table for manifest in manifests).net().entries()}
 
 
 def walk(context: TableContext, numbers: Iterable[int]) -> Iterator[WalkedVersion | Violation]:
-    """The versions of those ids, the oldest first, or why one cannot be read; one that has gone meanwhile is left out."""
+    """The versions of these ids, oldest first, or why one cannot be read; a version that has been deleted meanwhile is left
+    out.
+    """
     path = HistoryWalk(context)
     for number in numbers:
         try:
@@ -266,6 +268,6 @@ def walk(context: TableContext, numbers: Iterable[int]) -> Iterator[WalkedVersio
 
 
 def unreadable(context: TableContext, snapshot: Snapshot, error: PaimonError) -> Violation:
-    """PV005, at the file that cannot be read."""
+    """PV005, for the file that cannot be read."""
     path = str(error.details.get("path", context.layout.snapshot(snapshot.id)))
     return Violation("PV005", path, f"snapshot {snapshot.id}: {error}")

@@ -1,4 +1,4 @@
-"""Checks of index files: deletion vectors and hash indexes, by metadata and by what is in them."""
+"""Checks of index files, deletion vectors and hash indexes, by metadata and by content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def index_files_exist(version: Version, stored: StoredFiles | None = None) -> It
 
 
 def vectors_are_not_dangling(version: Version) -> Iterator[Violation]:
-    """PV016. A vector of a file that is gone marks nothing, and what it should have marked is visible again."""
+    """PV016. A vector of a file that is gone has no effect, so the rows that it should mark are visible again."""
     for entry in _fresh(version):
         alive = {e.file.file_name for e in version.at(entry.bucket_id)}
         for vector in entry.index_file.deletion_vector_ranges or ():
@@ -44,7 +44,7 @@ def vectors_are_not_dangling(version: Version) -> Iterator[Violation]:
 
 
 def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
-    """PV039. Of two index files for one bucket readers take either; overlapping vectors cannot both be right."""
+    """PV039. Readers use any of two index files for one bucket; overlapping vectors cannot both be right."""
     seen: set[tuple[object, ...]] = set()
     marked: set[tuple[BucketId, str]] = set()
     unaware = not version.context.schema.primary_keys and version.context.options.bucket == -1
@@ -66,7 +66,7 @@ def indexes_are_one_of_a_kind(version: Version) -> Iterator[Violation]:
 
 
 def vectors_do_not_shrink(before: Version, version: Version) -> Iterator[Violation]:
-    """PV048, the lost vector: the later of two compactions of a bucket restored vectors that it had read before the other."""
+    """PV048, the lost vector: the later of two compactions of a bucket restored vectors read before the other one."""
     if version.snapshot.commit_kind == OVERWRITE:
         return
     now = {key: count for key, count in _cardinalities(version)}
@@ -91,7 +91,7 @@ def _fresh(version: Version) -> Iterator[IndexManifestEntry]:
 
 
 def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[Violation]:
-    """PV040 and PV043 for one index file; a missing file has been reported by another check."""
+    """PV040 and PV043 for one index file; a missing file is reported by another check."""
     try:
         content = version.context.storage.read_bytes(version.index_path(entry))
     except FileNotFoundError:
@@ -120,7 +120,9 @@ def index_can_be_read(version: Version, entry: IndexManifestEntry) -> Iterator[V
 
 
 def hashes_of(context: TableContext, path: str) -> npt.NDArray[np.int32]:
-    """The key hashes of an index file (FORMAT.md, section 6.4); empty if it is missing or cut off, which other checks report."""
+    """The key hashes of an index file (FORMAT.md, section 6.4); empty if it is missing or truncated, which other checks
+    report.
+    """
     try:
         content = context.storage.read_bytes(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Commits that no snapshot names although their files exist, and version files that cannot be read."""
+"""Finds commits whose files exist although no snapshot names them, and version files that cannot be read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LIST_PREFIX = "manifest-list-"
 
 @dataclass(frozen=True)
 class LostCommit:
-    """A delta list that only adds files, all of them there, none of them ever seen. `path`: the list.
+    """A delta list that only adds files, all of which exist and none of which was ever in a version. `path`: the list.
 
-    `is_sure`: the LATEST hint names a snapshot that is not there, so one was published and is gone.
+    `is_sure`: the LATEST hint names a snapshot that does not exist, so one was published and is lost.
     """
 
     path: str
@@ -31,7 +31,7 @@ class LostCommit:
 
 
 def lost_commits(context: TableContext, newest: Version) -> Iterator[LostCommit]:
-    """Candidates, the oldest first. What cannot be read, or deletes files too (a compaction), is left to orphan cleaning."""
+    """Candidates, oldest first. Lists that cannot be read, or delete files too (compactions), are left to orphan cleaning."""
     named = _named_lists(context)
     seen = {entry.file.file_name for entry in newest.live} | _named_files(context, named)
     found = []
@@ -45,7 +45,7 @@ def lost_commits(context: TableContext, newest: Version) -> Iterator[LostCommit]
 
 
 def _entries(context: TableContext, name: str) -> list[ManifestEntry]:
-    """None for what is no delta list of an append: base lists name manifests of other commits, too."""
+    """The entries; None for anything but the delta list of an append: base lists name manifests of other commits, too."""
     manifests = context.manifests
     try:
         return [entry for entries in manifests.entries(manifests.manifest_list(name)) for entry in entries]
@@ -118,7 +118,9 @@ DIRECTORY = "damaged"
 
 @dataclass(frozen=True)
 class DamagedVersion:
-    """A file of `snapshot/`, `tag/` or `changelog/`; `snapshot_id` only of those in `snapshot/`. `loss`: what goes with it."""
+    """A file of `snapshot/`, `tag/` or `changelog/`; `snapshot_id` only for those in `snapshot/`. `loss`: what is lost with
+    it.
+    """
 
     path: str
     why: str
@@ -127,7 +129,7 @@ class DamagedVersion:
 
 
 def damaged_versions(context: TableContext, ids: Sequence[int]) -> list[DamagedVersion]:
-    """Snapshots of these ids, then tags, then changelogs."""
+    """Damaged snapshots of these ids, then tags, then changelogs."""
     changelogs = ChangelogHistory(context.storage, context.layout)
     found: list[DamagedVersion] = []
     for number in ids:
@@ -150,7 +152,9 @@ def _look(path: str, loss: str, read: Callable[[], object], number: int | None =
 
 
 def set_aside(context: TableContext, damaged: DamagedVersion) -> None:
-    """Copy it, then delete it. `Conflict` if it is not what it was when it was planned: then the whole plan is wrong."""
+    """Copy the file, then delete it. `Conflict` if it has changed since the plan was made, because then the whole plan is
+    invalid.
+    """
     if damaged not in damaged_versions(context, context.snapshots.ids()):
         raise Conflict(
             f"{damaged.path} is no longer damaged, or damaged in another way",

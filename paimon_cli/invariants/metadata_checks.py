@@ -1,4 +1,4 @@
-"""Checks by metadata alone: manifests against their lists, entries by themselves, and the LSM tree of each bucket."""
+"""Checks by metadata alone: manifests against their lists, single entries, and the LSM tree of each bucket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_LEVELS = 1000
 
 
 def manifests_hold_what_is_listed(version: WalkedVersion) -> Iterator[Violation]:
-    """PV018 and PV019: readers skip manifests, and the search for DELETE entries, by what the manifest list records of them."""
+    """PV018 and PV019: readers skip manifests, and the search for DELETE entries, by what the list records of them."""
     for manifest in version.new_manifests:
         path = version.context.layout.manifest(manifest.meta.file_name)
         added = int((manifest.table.numbers("kinds") == ADD).sum())
@@ -50,7 +50,7 @@ def _outside_of_range(version: WalkedVersion, manifest: ReadManifest) -> str:
 
 
 def places_can_be(version: Version) -> Iterator[Violation]:
-    """PV024."""
+    """PV024: every file has a bucket and a level that the table has."""
     postponed = version.context.options.bucket == POSTPONE_BUCKET
     for entry in version.fresh:
         total, low = entry.total_buckets, POSTPONE_BUCKET if postponed else 0
@@ -61,7 +61,7 @@ def places_can_be(version: Version) -> Iterator[Violation]:
 
 
 def files_can_be(version: Version) -> Iterator[Violation]:
-    """PV026: what is wrong by itself, whatever the file holds."""
+    """PV026: values that are implausible whatever the file holds."""
     for entry in version.fresh:
         why = _impossible(entry.file)
         if why:
@@ -90,7 +90,7 @@ def files_lie_inside(version: Version) -> Iterator[Violation]:
 
 
 def files_live_once(version: Version) -> Iterator[Violation]:
-    """PV029. The same file at two levels, or with two lists of extra files, shows its rows twice."""
+    """PV029. A file live at two levels, or with two lists of extra files, shows its rows twice."""
     for bucket_id in version.changed_buckets:
         seen: set[str] = set()
         for entry in version.at(bucket_id):
@@ -100,7 +100,7 @@ def files_live_once(version: Version) -> Iterator[Violation]:
 
 
 def levels_are_disjoint(version: Version) -> Iterator[Violation]:
-    """PV020. Levels above 0 are sorted runs: their files meet no key twice."""
+    """PV020. Levels above 0 are sorted runs: no two of their files share a key."""
     if not version.context.schema.primary_keys:
         return
     key_of = version.context.key_of
@@ -119,7 +119,7 @@ def levels_are_disjoint(version: Version) -> Iterator[Violation]:
 
 
 def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
-    """PV021."""
+    """PV021: the least key is not greater than the greatest."""
     if not version.context.schema.primary_keys:
         return
     for entry in version.fresh:
@@ -128,7 +128,7 @@ def key_ranges_are_ranges(version: Version) -> Iterator[Violation]:
 
 
 def bucket_counts_agree(version: Version) -> Iterator[Violation]:
-    """PV022. Two counts in one partition: keys are looked for in the wrong bucket."""
+    """PV022. With two counts in one partition, keys are looked up in the wrong bucket."""
     for partition, found in version.bucket_counts().items():
         if len(found) > 1:
             where = version.context.layout.root + "/" + version.context.partition_path_of(partition)
@@ -137,10 +137,10 @@ def bucket_counts_agree(version: Version) -> Iterator[Violation]:
 
 
 def sequence_numbers_rise(before: Version, version: Version) -> Iterator[Violation]:
-    """PV023, merge disorder: new rows do not beat the rows of keys that were committed before, by their sequence numbers.
+    """PV023, merge disorder: new rows do not replace rows of the same keys that were committed before, by their sequence numbers.
 
-    It comes from two writers that numbered rows of one bucket without knowing of each other; compaction may then change
-    what readers see. Where a sequence field orders the rows, numbers only decide between equal values of it.
+    It is caused by two writers that numbered rows of one bucket independently; compaction may then change what readers see. If a
+    sequence field orders the rows, numbers only decide between equal values of it.
     """
     context = version.context
     if version.snapshot.commit_kind == OVERWRITE or not context.schema.primary_keys or context.options.sequence_fields:

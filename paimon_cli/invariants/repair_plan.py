@@ -1,8 +1,8 @@
-"""Plans the repair of a damaged table; changes nothing (`repair`).
+"""Plans the repair of a damaged table without changing anything (`repair`).
 
 Nothing is repaired in place: snapshots and manifests stay as they are, and a new snapshot leaves out what is lost. Two kinds of
-files are made again because their content follows from others: hint files, and a snapshot file that is missing between two
-others. Unreadable version files are set aside as a copy. Resurrected snapshots are removed.
+files are written again because their content follows from other files: hint files, and a snapshot file missing between two
+others. Unreadable version files are moved aside. Resurrected snapshots are removed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BY_HAND = "by-hand"
 
 @dataclass(frozen=True)
 class RepairStep:
-    """One thing to do. `loss`: what readers lose by it, '' for nothing; `command`: what the user has to do by hand."""
+    """One step of a repair. `loss`: what readers lose by it, '' for nothing; `command`: what the user has to do manually."""
 
     kind: str
     path: str
@@ -43,7 +43,7 @@ class RepairStep:
 
 @dataclass
 class RepairPlan:
-    """Steps for people, and what carries them out."""
+    """The steps for the user, and what carries them out."""
 
     snapshot_id: int | None
     steps: list[RepairStep] = field(default_factory=list)
@@ -61,9 +61,9 @@ class RepairPlan:
 
 
 def plan_repair(context: TableContext, only: Sequence[str] = (), min_age_millis: int = 0) -> RepairPlan:
-    """Look for what can be mended; `only`: kinds of steps, empty for all.
+    """Look for damage that can be repaired; `only`: kinds of steps, empty for all.
 
-    Lost commits that are younger than `min_age_millis` may be of a writer that is still at work, and are left alone.
+    Lost commits younger than `min_age_millis` are left alone, because their writer may still be running.
     """
     wanted = set(only) or set(KINDS)
     newest = _newest_readable(context)
@@ -124,7 +124,7 @@ def _plan_removal(context: TableContext, plan: RepairPlan) -> None:
 
 
 def _plan_chain(context: TableContext, plan: RepairPlan, ids: Sequence[int], unreadable: set[int]) -> None:
-    """Snapshot files that are missing between readable ones: what they changed follows from their neighbours."""
+    """Snapshot files missing between readable ones; their changes follow from their neighbours."""
     waiting = unreadable - {version_file.snapshot_id for version_file in plan.set_aside}
     for gap in gaps(ids):
         if len(gap) > LONGEST_GAP:
@@ -162,7 +162,7 @@ def _plan_hints(context: TableContext, plan: RepairPlan, ids: Sequence[int]) -> 
 
 
 def _is_newest(context: TableContext, number: int) -> bool:
-    """Whether that snapshot can be read and nothing follows: listings of some stores do not show all."""
+    """Whether that snapshot can be read and has no successor, since listings of some stores are incomplete."""
     try:
         return context.snapshots.find(number) is not None and not context.storage.exists(context.layout.snapshot(number + 1))
     except DamagedFile:
@@ -170,9 +170,9 @@ def _is_newest(context: TableContext, number: int) -> bool:
 
 
 def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_damaged: bool) -> None:
-    """Live files that are not on storage, or not whole, and vectors of files that do not live.
+    """Live files that are missing or incomplete, and vectors of files that are not live.
 
-    A damaged file may come back from somewhere, so it is left out on demand only; then every file is read.
+    A damaged file may be restored from elsewhere, so it is left out on request only; then every file is read.
     """
     for bucket_id in sorted(version.changed_buckets):
         entries = list(version.at(bucket_id))
@@ -206,7 +206,7 @@ def _is_missing(version: Version, bucket_id: BucketId, file: DataFileMeta) -> bo
 
 
 def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
-    """Consumers and branches that point nowhere."""
+    """Consumers and branches that refer to missing versions."""
     for found in consumers_stand_somewhere(context):
         name = found.path.rpartition(f"/{CONSUMER_PREFIX}")[2]
         command = f"paimon-cli consumers reset {context.layout.argument} {shlex.quote(name)}"
@@ -218,7 +218,7 @@ def _references_by_hand(context: TableContext) -> Iterator[RepairStep]:
 
 
 def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
-    """Index files that are missing or incomplete: no other file records which rows are deleted, or the buckets of keys."""
+    """Index files that are missing or incomplete: no other file records deleted rows, or the buckets of keys."""
     found = {violation.path: violation for violation in index_files_exist(version)}
     for entry in version.index_entries:
         if entry.index_file.external_path is None:
@@ -229,7 +229,7 @@ def _indexes_by_hand(version: Version) -> Iterator[RepairStep]:
 
 
 def _damage(version: Version, entry: ManifestEntry, read: bool) -> str | None:
-    """Why the file that there is cannot be what was written, None for no reason or no file. `read`: look at every row."""
+    """Why an existing file cannot be what was written, None if it may be or does not exist. `read`: check every row."""
     bucket_id = entry.bucket_id
     if entry.file.external_path is not None or _is_missing(version, bucket_id, entry.file):
         return None
@@ -276,7 +276,7 @@ def _without_dangling(
 def _plan_lost_commits(
     context: TableContext, plan: RepairPlan, version: Version, only: Sequence[str], min_age_millis: int, is_sure: bool
 ) -> None:
-    """Certain if a number is missing that the table has had; otherwise only on demand, because the commit may have failed."""
+    """Certain if a number is missing that the table has had; otherwise on request only, because the commit may have failed."""
     for lost in lost_commits(context, version):
         rows = sum(entry.file.row_count for entry in lost.entries)
         age = context.clock.now_millis() - lost.modified_millis

@@ -1,4 +1,4 @@
-"""Checks that read data files: rows are sorted, in their bucket, and as metadata says (FORMAT.md, section 5.4)."""
+"""Checks that read data files: rows are sorted, in the right bucket, and agree with metadata (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def file_holds_its_rows(version: Version, entry: ManifestEntry) -> Iterator[Viol
 
 
 class _RowsOfFile:
-    """What is seen of a file's rows, one batch after the other."""
+    """What was seen of a file's rows, batch by batch."""
 
     def __init__(self, context: TableContext, version: Version, entry: ManifestEntry, path: str) -> None:
         self._context = context
@@ -94,7 +94,7 @@ class _RowsOfFile:
         self._ranges.look_at(batch)
 
     def _in_other_buckets(self, batch: pa.RecordBatch) -> int:
-        """Only where the hash of a row's own columns decides its bucket."""
+        """Rows in the wrong bucket; checked only if the hash of a row's own columns decides its bucket."""
         schema, options, total = self._context.schema, self._context.options, self._entry.total_buckets
         names = schema.bucket_key_names
         if total < 1 or options.bucket < 1 or options.bucket_function not in BUCKET_FUNCTIONS or not names:
@@ -156,7 +156,7 @@ def _differ(batch: pa.RecordBatch, keys: list[str]) -> np.ndarray:
 
 
 def _codes(column: pa.Array) -> np.ndarray:
-    """Which of the column's unique values each row has."""
+    """The index of each row's value among the unique values of the column."""
     return np.asarray(column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False))
 
 
@@ -172,7 +172,7 @@ def _ascends(batch: pa.RecordBatch, last: pa.RecordBatch | None, keys: list[str]
 
 
 def stored_key(stored: bytes, types: tuple[object, ...]) -> Key:
-    """A key of the metadata in the form that `key_at` gives for rows. `DamagedFile` if it is malformed."""
+    """A key of the metadata in the form that `key_at` returns for rows. `DamagedFile` if it is malformed."""
     try:
         values = deserialize_row(stored, types)  # type: ignore[arg-type]
     except ValueError as error:
@@ -181,7 +181,7 @@ def stored_key(stored: bytes, types: tuple[object, ...]) -> Key:
 
 
 def one_unmarked_row_per_key(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
-    """PV033. Readers of a table with deletion vectors skip merging, so above level 0 each key may show once only."""
+    """PV033. Readers of a table with deletion vectors skip merging, so above level 0 each key may have one visible row only."""
     context = version.context
     if not context.options.deletion_vectors_enabled or not context.schema.primary_keys:
         return
@@ -216,7 +216,7 @@ def _shown_rows(version: Version, bucket_id: BucketId) -> Iterator[pa.RecordBatc
 def hash_index_holds_every_key(version: Version, bucket_id: BucketId) -> Iterator[Violation]:
     """PV041. A key whose hash is missing gets a second bucket when it is written again.
 
-    Where the key leaves partition columns out there is no hash index: writers look for the key in all partitions themselves.
+    If the key leaves partition columns out, there is no hash index: writers look for the key in all partitions.
     """
     context, schema = version.context, version.context.schema
     crosses_partitions = not set(schema.partition_keys) <= set(schema.primary_keys)
@@ -242,7 +242,7 @@ FLOATS = frozenset({"FLOAT", "DOUBLE"})
 
 
 class ColumnRanges:
-    """Least and greatest value and number of nulls of each column; values as `comparable` has them."""
+    """The least and greatest value and the null count of each column; values in the form of `comparable`."""
 
     def __init__(self, fields: Sequence[DataField]) -> None:
         self._fields = fields
@@ -264,7 +264,7 @@ class ColumnRanges:
                 self._ends[field.name] = (min(low, ends["min"]), max(high, ends["max"]))
 
     def differences(self, file: DataFileMeta, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """PV037, PV038, PV047: code and what does not fit. `keys`: the columns of the key statistics, which readers prune by."""
+        """PV037, PV038, PV047: the code and the difference. `keys`: the columns of the key statistics, by which readers prune."""
         for field in self._fields:
             if not field.type.nullable and self._nulls[field.name]:
                 yield "PV047", f"column {field.name} is NOT NULL and holds {self._nulls[field.name]} nulls"
@@ -287,7 +287,7 @@ class ColumnRanges:
                 yield "PV037", f"column {field.name} holds values outside of {low!r} to {high!r}, which its {what} say"
 
     def _covers(self, field: DataField, low: Any, high: Any) -> bool:
-        """A bound that is NaN is no bound: some writers start with NaN and never replace it."""
+        """Whether the bounds cover the values. NaN is no bound: some writers start with NaN and never replace it."""
         ends = self._ends.get(field.name)
         if ends is None:
             return True

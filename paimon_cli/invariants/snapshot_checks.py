@@ -1,4 +1,4 @@
-"""Checks of the chain of snapshots and schemas, and of what refers to snapshots: tags, branches, consumers, changelogs."""
+"""Checks of the sequence of snapshots and schemas, and of what refers to snapshots: tags, branches, consumers, changelogs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, SNAPSHOT_PREFIX, p
 
 
 def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
-    """PV001. Snapshots from the oldest to the newest lack none: a reader that walks them sees every commit."""
+    """PV001. No snapshot between the oldest and the newest is missing, so a streaming reader sees every commit."""
     for gap in gaps(context.snapshots.ids()):
         around = f"missing between snapshots {gap.start - 1} and {gap.stop}"
         message = f"is {around}" if len(gap) == 1 else f"and {len(gap) - 1:,} after it are {around}"
@@ -25,7 +25,7 @@ def ids_have_no_gap(context: TableHistory) -> Iterator[Violation]:
 
 
 def snapshots_are_readable(context: TableHistory) -> Iterator[Violation]:
-    """PV002. Each snapshot file parses and holds the id of its name."""
+    """PV002. Each snapshot file can be parsed and holds the id of its name."""
     for number in context.snapshots.ids():
         try:
             context.snapshots.find(number)
@@ -34,7 +34,7 @@ def snapshots_are_readable(context: TableHistory) -> Iterator[Violation]:
 
 
 def hints_are_not_ahead(context: TableHistory) -> Iterator[Violation]:
-    """PV003. LATEST and EARLIEST may be missing or lag, but never name what is not there yet or hide what is."""
+    """PV003. LATEST and EARLIEST may be missing or lag, but never name a snapshot that does not exist yet or hide one."""
     ids = context.snapshots.ids()
     for path, limit, what in (
         (context.layout.latest_hint, max(ids, default=0), "newest"),
@@ -72,7 +72,7 @@ def times_do_not_go_back(before: Version, version: Version) -> Iterator[Violatio
 
 
 def metadata_is_readable(version: Version) -> Iterator[Violation]:
-    """PV005. Every list and manifest of the snapshot is there and holds what it should."""
+    """PV005. Every list and manifest of the snapshot exists and can be decoded."""
     for read in ("base", "delta", "live", "index_entries"):
         try:
             getattr(version, read)
@@ -82,7 +82,7 @@ def metadata_is_readable(version: Version) -> Iterator[Violation]:
 
 
 def schemas_exist(version: Version) -> Iterator[Violation]:
-    """PV006. Of the snapshot, and of each data file."""
+    """PV006: the schemas of the snapshot and of each data file."""
     for number in {version.snapshot.schema_id, *(entry.file.schema_id for entry in version.fresh)}:
         try:
             version.context.schemas.get(number)
@@ -93,7 +93,7 @@ def schemas_exist(version: Version) -> Iterator[Violation]:
 
 
 def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
-    """PV006 by snapshot files alone: their manifests cannot be understood where no schema can be read."""
+    """PV006 by snapshot files alone: without a readable schema, manifests cannot be decoded."""
     known = set(table.schemas.ids())
     for number in table.snapshots.ids():
         try:
@@ -106,7 +106,7 @@ def schemas_of_snapshots_exist(table: TableHistory) -> Iterator[Violation]:
 
 
 def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
-    """PV007. Ids of fields are never given twice, or an old file's column is read as another."""
+    """PV007. Field ids are never reused, because an old file's column would be read as another one."""
     for number in context.schemas.ids():
         path = context.layout.schema(number)
         try:
@@ -120,7 +120,7 @@ def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
 
 
 def base_is_what_lived_before(before: Version, version: Version) -> Iterator[Violation]:
-    """PV010. live(N) = live(N - 1) + delta(N): no commit takes anything along, or drops it, in silence."""
+    """PV010. live(N) = live(N - 1) + delta(N): no commit adds or removes files beyond its delta."""
     lost, smuggled = version.base_differences(before)
     for entry in lost:
         yield Violation("PV010", version.path, f"has lost {version.label(entry)}")
@@ -129,7 +129,7 @@ def base_is_what_lived_before(before: Version, version: Version) -> Iterator[Vio
 
 
 def delta_fits(before: Version | None, version: Version) -> Iterator[Violation]:
-    """PV011. A DELETE finds its file alive, an ADD does not, and no identity occurs twice."""
+    """PV011. A DELETE finds its file live, an ADD does not, and no identity occurs twice."""
     seen: set[tuple[object, ...]] = set()
     for entry in version.delta:
         if entry.identity in seen:
@@ -142,7 +142,7 @@ def delta_fits(before: Version | None, version: Version) -> Iterator[Violation]:
 
 
 def record_counts_add_up(before: Version | None, version: Version) -> Iterator[Violation]:
-    """PV014. The totals count rows of files, unmerged."""
+    """PV014. The totals count rows of files before merging."""
     snapshot = version.snapshot
     delta = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in version.delta)
     if snapshot.delta_record_count != delta:
@@ -171,13 +171,13 @@ def tagged_versions(context: TableContext) -> Iterator[Version | Violation]:
 
 
 def tagged_files_exist(version: Version, stored: StoredFiles) -> Iterator[Violation]:
-    """PV051."""
+    """PV051: the data files of a tag."""
     for violation in live_files_exist(version, stored):
         yield Violation("PV051", violation.path, f"{violation.message} (a tag holds snapshot {version.snapshot.id})")
 
 
 def manifests_have_a_version(context: TableContext) -> Iterator[Violation]:
-    """PV057. What a first writer at work looks like, too; else the history is lost, and the table looks empty."""
+    """PV057. The same state occurs while the first writer is at work; otherwise the history is lost and the table looks empty."""
     storage, layout = context.storage, context.layout
     branches = [layout.of_branch(name).snapshot_directory for name in context.branches.directories()]
     if any(_holds_versions(context, directory) for directory in (layout.snapshot_directory, *branches)):
@@ -192,7 +192,7 @@ def _holds_versions(context: TableContext, directory: str) -> bool:
 
 
 def consumers_stand_somewhere(context: TableContext) -> Iterator[Violation]:
-    """PV052. A consumer before the oldest snapshot has lost changes; one beyond the next snapshot protects nothing."""
+    """PV052. A consumer before the oldest snapshot has lost changes; one after the next snapshot protects nothing."""
     ids = context.snapshots.ids()
     for status in context.storage.list_directory(context.layout.consumer_directory):
         if not status.name.startswith(CONSUMER_PREFIX) or status.is_directory:
@@ -230,7 +230,7 @@ def branches_are_readable(context: TableContext) -> Iterator[Violation]:
 
 
 def changelogs_are_readable(context: TableContext) -> Iterator[Violation]:
-    """PV054. Each parses and holds the id of its name."""
+    """PV054. Each can be parsed and holds the id of its name."""
     history = ChangelogHistory(context.storage, context.layout)
     for number in history.ids():
         try:

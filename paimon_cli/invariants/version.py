@@ -62,12 +62,12 @@ class Version:
 
     @property
     def changed_buckets(self) -> Collection[BucketId]:
-        """Buckets that have not been checked in their present state, also one that has lost all of its files."""
+        """Buckets whose present state has not been checked, including buckets that lost all files."""
         return {*self.buckets, *(entry.bucket_id for entry in self.index_entries)}
 
     @cached_property
     def row_count(self) -> int:
-        """Rows of all live files."""
+        """The rows of all live files."""
         return sum(entry.file.row_count for entry in self.live)
 
     def at(self, bucket_id: BucketId) -> Iterable[ManifestEntry]:
@@ -75,7 +75,7 @@ class Version:
         return self.buckets.get(bucket_id, ())
 
     def highest_sequence(self, bucket_id: BucketId) -> int:
-        """No live file of the bucket has a greater sequence number."""
+        """The greatest sequence number of the live files of a bucket."""
         return max((entry.file.max_sequence_number for entry in self.at(bucket_id)), default=-1)
 
     def holds(self, entry: ManifestEntry) -> bool:
@@ -86,7 +86,7 @@ class Version:
         return {entry.identity for entry in self.live}
 
     def bucket_counts(self) -> dict[bytes, set[int]]:
-        """For how many buckets the files of each partition were written."""
+        """The bucket counts for which the files of each partition were written."""
         counts: dict[bytes, set[int]] = {}
         for entry in self.live:
             if entry.total_buckets > 0:
@@ -94,7 +94,7 @@ class Version:
         return counts
 
     def base_differences(self, before: Version) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
-        """What lived in `before` and is not in this base, and the reverse."""
+        """The entries live in `before` but not in this base, and the reverse."""
         expected = {entry.identity: entry for entry in before.live}
         actual = {entry.identity: entry for entry in self.base}
         lost = [expected[identity] for identity in expected.keys() - actual.keys()]
@@ -110,6 +110,6 @@ class Version:
         return entry.index_file.external_path or self.context.layout.index(entry.index_file.file_name)
 
     def label(self, entry: ManifestEntry) -> str:
-        """A data file for people: name, level and bucket."""
+        """A data file in messages: name, level and bucket."""
         partition = self.context.partition_path_of(entry.partition)
         return f"{entry.file.file_name} (level {entry.file.level}, {partition}bucket-{entry.bucket})"

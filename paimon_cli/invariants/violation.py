@@ -1,4 +1,4 @@
-"""What a check finds: a code that never changes its meaning, the file it was found in, and a sentence for people."""
+"""Findings of checks: a code that never changes its meaning, the file, and a sentence for the user."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 ERROR, WARNING = "error", "warning"
 META, FILES, FULL = "meta", "files", "full"
-"""How deep a check looks: at metadata only, at every file from outside, at every row."""
+"""What a check reads: metadata only, every file without its rows, every row."""
 
 
 @dataclass(frozen=True)
 class Invariant:
-    """One thing that must hold. `check`: the group under which people see it; `level`: the first level that looks at it."""
+    """A rule that must hold. `check`: the group under which it is reported; `level`: the first level that checks it."""
 
     code: str
     check: str
@@ -21,7 +21,7 @@ class Invariant:
 
 
 MERGE_DISORDER = "PV023"
-"""Told of files that live: once compaction has merged them, nothing can change any more."""
+"""Reported for live files only: once a compaction has merged them, nothing can change any more."""
 METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES = "metadata", "chain", "hints", "schemas", "references"
 STORED, STATS, RUNS, SEQUENCE, BUCKETS = "files", "stats", "sorted-runs", "sequence", "bucket"
 UNIQUE, VECTORS, HASH_INDEX = "unique", "dv", "bucket-index"
@@ -29,7 +29,7 @@ CHECKS = (
     *(METADATA, CHAIN, HINTS, SCHEMAS, REFERENCES, STORED, STATS, RUNS, SEQUENCE, BUCKETS),
     *(UNIQUE, VECTORS, HASH_INDEX),
 )
-"""The groups in the order in which a report shows them."""
+"""The groups in the order of a report."""
 
 INVARIANTS = (
     Invariant("PV001", CHAIN, META, "snapshot ids have no gap"),
@@ -96,7 +96,7 @@ INVARIANTS = (
     Invariant("PV056", STORED, FILES, "every changelog file of a snapshot exists with the size of its metadata"),
     Invariant("PV057", REFERENCES, META, "a table with manifests has a snapshot, tag or changelog", WARNING),
 )
-"""All of them. A code is never used again for something else."""
+"""All rules. A code is never reused for another rule."""
 
 BY_CODE = {invariant.code: invariant for invariant in INVARIANTS}
 MEANINGS = {invariant.code: invariant.meaning for invariant in INVARIANTS}
@@ -104,7 +104,7 @@ MEANINGS = {invariant.code: invariant.meaning for invariant in INVARIANTS}
 
 @dataclass(frozen=True)
 class Violation:
-    """`path`: the file or directory that shows it. A warning hurts readers of some histories only, an error all."""
+    """`path`: the file or directory that shows it. A warning affects readers of some histories only, an error all readers."""
 
     code: str
     path: str

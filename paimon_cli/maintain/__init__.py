@@ -1,1 +1,1 @@
-"""Maintenance of a table's past: which snapshots may go, and the files that go with them."""
+"""Removing old versions of a table, and the files that only they need."""

@@ -21,9 +21,10 @@ from paimon_cli.storage.storage import FileStatus, PutOutcome, keep_deleted
 
 
 def create_branch(context: TableContext, name: str, tag: str | None = None, snapshot_id: int | None = None) -> int | None:
-    """A branch of a tag or snapshot of the context's branch, else an empty one with its schema. The id of its first snapshot.
+    """Create a branch from a tag or snapshot of the context's branch, else an empty one with its schema; returns the id of its
+    first snapshot.
 
-    Schemas come first, so that the branch can be read at any moment, if only as an empty one.
+    Schemas are copied first, so that the branch can be read at any moment, if only as an empty one.
     """
     if tag is not None and snapshot_id is not None:
         raise UsageError("a branch starts at a tag or at a snapshot, not at both")
@@ -56,7 +57,7 @@ def create_branch(context: TableContext, name: str, tag: str | None = None, snap
 
 
 def remove_branch(context: TableContext, name: str) -> None:
-    """Delete the branch; files that only it needed are orphans then. `NotFound` names the branches that there are."""
+    """Delete the branch; files that only it needed become orphans. `NotFound` lists the existing branches."""
     branches = context.branches
     if name not in branches.directories():
         raise branches.missing(name)
@@ -64,7 +65,7 @@ def remove_branch(context: TableContext, name: str) -> None:
 
 
 def rename_branch(context: TableContext, name: str, new_name: str) -> None:
-    """Copy its few metadata files, then delete the old ones. `Conflict` if a commit was made to the branch in the meantime."""
+    """Copy the metadata files of the branch, then delete the old ones. `Conflict` if it got a commit in the meantime."""
     check_branch_name(new_name)
     branches = context.branches
     if not branches.exists(name):
@@ -84,7 +85,7 @@ def rename_branch(context: TableContext, name: str, new_name: str) -> None:
 
 
 def _start(context: TableContext, tag: str | None, snapshot_id: int | None) -> tuple[Snapshot, bytes, str] | None:
-    """Snapshot, its text, and the path of the file that keeps its files from being deleted."""
+    """The snapshot, its text, and the path of the file that protects its files from deletion."""
     if tag is None and snapshot_id is None:
         return None
     if tag is not None:
@@ -97,7 +98,7 @@ def _start(context: TableContext, tag: str | None, snapshot_id: int | None) -> t
 
 
 def _schema_text(context: TableContext, number: int) -> bytes:
-    """As it stands, if it can be read."""
+    """The text of the schema, if it can be read."""
     path = context.layout.schema(number)
     text = context.storage.read_bytes(path)
     TableSchema.from_json(text, path)
@@ -105,7 +106,7 @@ def _schema_text(context: TableContext, number: int) -> bytes:
 
 
 def _delete(context: TableContext, name: str) -> None:
-    """Without its schemas a branch does not exist; so a crash leaves nothing that looks like one."""
+    """Delete the schemas first: without them a branch does not exist, so a crash leaves nothing that looks like one."""
     layout = context.layout.of_branch(name)
     context.storage.delete_directory(layout.schema_directory)
     context.storage.delete_directory(layout.version_root)
@@ -125,9 +126,9 @@ def _schemas_first(status: FileStatus) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class FastForwardPlan:
-    """`common`: the newest snapshot that both have, None if they have none. `discarded_ids`: what main did on its own.
+    """`common`: the newest snapshot in both histories, None if there is none. `discarded_ids`: later snapshots of main.
 
-    `schemas`: those that the branch has and main has not; `dropped_schemas`: those that main made on its own.
+    `schemas`: those that only the branch has; `dropped_schemas`: those that only main has.
     """
 
     branch: str
@@ -150,7 +151,7 @@ class FastForwardPlan:
 
 
 def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
-    """Compare the two histories; nothing is changed. `Conflict` if both changed the schema since they parted."""
+    """Compare the two histories without changing anything. `Conflict` if both changed the schema after their common snapshot."""
     if main.branch != MAIN_BRANCH:
         raise UsageError("only main can be fast-forwarded", f"the table was opened at branch {main.branch}")
     branch = main.at_branch(name)
@@ -182,7 +183,7 @@ def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
 
 
 def doomed_by_forward(main: TableContext, plan: FastForwardPlan) -> list[DoomedFile]:
-    """Files that go when main is what the branch is now."""
+    """All files that a fast-forward removes."""
     if not plan.discarded_ids:
         return []
     needed = needed_up_to(main, plan.discarded_ids[0] - 1)
@@ -192,7 +193,7 @@ def doomed_by_forward(main: TableContext, plan: FastForwardPlan) -> list[DoomedF
 
 
 def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles) -> int:
-    """Carry the plan out; returns how many files were deleted. `Conflict` if another commit was made to main in the meantime."""
+    """Carry out the plan; returns how many files were deleted. `Conflict` if main got another commit in the meantime."""
     branch = main.at_branch(plan.branch)
     storage = main.storage
     for number in plan.schemas:
@@ -219,7 +220,7 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
 
 
 def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:
-    """Each snapshot is published as a commit would be."""
+    """Publish each snapshot of the branch as a commit would."""
     for number in plan.added:
         content = _snapshot_of(branch, number)
         outcome = main.storage.put_if_absent(main.layout.snapshot(number), content)
@@ -234,7 +235,9 @@ def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan)
 
 
 def _take_over(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:
-    """Main's newest snapshots go down to the branch's newest number, which then becomes the branch's: that is the moment."""
+    """Delete main's snapshots down to the branch's newest number, which is then replaced by the branch's snapshot: from then on
+    main is the branch.
+    """
     newest = plan.added[-1] if plan.added else plan.common or 0
     beyond = [number for number in reversed(plan.discarded_ids) if number > newest]
     storage = main.storage
@@ -250,7 +253,7 @@ def _take_over(main: TableContext, branch: TableContext, plan: FastForwardPlan) 
 
 
 def _snapshot_of(branch: TableContext, number: int) -> bytes:
-    """Whole, or `DamagedFile`."""
+    """The whole snapshot, or `DamagedFile`."""
     path = branch.layout.snapshot(number)
     text = branch.storage.read_bytes(path)
     Snapshot.from_json(text, path)
@@ -265,7 +268,9 @@ def _content(context: TableContext, number: int) -> bytes | None:
 
 
 def _common(main: TableContext, branch: TableContext, ours: Sequence[int], theirs: Sequence[int]) -> int | None:
-    """The last snapshot of the unbroken row that both have. Snapshots after a gap or a difference are of an interrupted run."""
+    """The last snapshot of the unbroken sequence that both histories share. Later equal snapshots come from an interrupted
+    run.
+    """
     common = None
     for number in theirs:
         if number in ours and _same(main, branch, number):
@@ -276,7 +281,7 @@ def _common(main: TableContext, branch: TableContext, ours: Sequence[int], their
 
 
 def _same(main: TableContext, branch: TableContext, number: int) -> bool:
-    """One commit, however its file is laid out: a snapshot that was made of a tag is written anew."""
+    """Whether both files hold one commit, regardless of formatting: a snapshot created from a tag is serialised again."""
     ours, theirs = main.snapshots.find(number), branch.snapshots.find(number)
     return ours is not None and theirs is not None and _identity(ours) == _identity(theirs)
 

@@ -1,4 +1,6 @@
-"""Dropping a table: what Paimon made in its directory goes, in an order that can be repeated after a crash; the rest stays."""
+"""Drops a table: deletes what Paimon created in its directory, in an order that can be repeated after a crash, and keeps the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,9 @@ _NAMES = {
 
 
 class _Place(NamedTuple):
-    """A directory: `kind` of its files, and the names that the data directories below begin with, level by level.
+    """A directory of the table: the kind of its files, and the prefixes of data directories below it, level by level.
 
-    `levels` is () where buckets come next, None where there is no data.
+    `levels` is () if buckets come next, None if there is no data below.
     """
 
     kind: str
@@ -51,7 +53,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True)
 class TableDrop:
-    """Files to delete, and files that stay because Paimon did not make them. `directories`: of the table, parents first."""
+    """Files to delete, and files to keep because Paimon did not create them. `directories`: of the table, parents first."""
 
     files: list[DoomedFile] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
@@ -59,7 +61,7 @@ class TableDrop:
 
 
 def plan_table_drop(storage: Storage, layout: TableLayout, schema: TableSchema) -> TableDrop:
-    """List the directories of the table; foreign directories are not entered."""
+    """List the directories of the table without entering foreign ones."""
     plan = TableDrop()
     places = [(layout.root, _Place(_ROOT, _levels_below_root(schema)))]
     while places:
@@ -77,9 +79,10 @@ def plan_table_drop(storage: Storage, layout: TableLayout, schema: TableSchema) 
 
 
 def drop_table(storage: Storage, layout: TableLayout, schema: TableSchema, plan: TableDrop) -> None:
-    """Versions first: what a crash leaves is an empty table, not one with dangling names. Its schema goes last.
+    """Delete versions first, so that a crash leaves an empty table and no dangling names; the schema goes last.
 
-    What cannot be deleted is left for the next attempt, with the schema: `PartialSuccess`, unless nothing could be deleted.
+    What cannot be deleted is left for the next attempt, together with the schema: `PartialSuccess`, unless nothing could be
+    deleted.
     """
     failures: list[StorageUnavailable] = []
     for directory in _in_order(layout, plan):
@@ -109,7 +112,7 @@ def _levels_below_root(schema: TableSchema) -> tuple[str, ...]:
 
 
 def _inside(place: _Place, name: str, schema: TableSchema) -> _Place | None:
-    """What a directory of that name holds there; None if it is no part of the table."""
+    """The contents of a directory of that name; None if it is not part of the table."""
     if place.kind == _TEMPORARY or (place.kind == _ROOT and name.startswith(PROBE_PREFIX)):
         return _Place(_TEMPORARY)
     if (place.kind == _ROOT and name in _OF_A_TABLE) or (place.kind == _BRANCH and name in _OF_A_VERSION):
@@ -126,7 +129,7 @@ def _inside(place: _Place, name: str, schema: TableSchema) -> _Place | None:
 
 
 def _is_of_the_table(place: _Place, name: str) -> bool:
-    """Whether Paimon made the file. Names that begin with a dot or underscore are temporary files and checksums."""
+    """Whether Paimon created the file. Names that begin with a dot or underscore are temporary files and checksums."""
     if place.kind == _ROOT:
         return False
     known = _NAMES.get(place.kind)
@@ -134,7 +137,7 @@ def _is_of_the_table(place: _Place, name: str) -> bool:
 
 
 def _in_order(layout: TableLayout, plan: TableDrop) -> list[str]:
-    """The schemas of branches, all versions, everything else, the schemas of the table."""
+    """The order of deletion: schemas of branches, all versions, everything else, the schemas of the table."""
     top = [directory for directory in plan.directories if directory.rpartition("/")[0] == layout.root]
     branches = [d for d in plan.directories if d.startswith(f"{layout.branches_directory}/") and d.endswith("/schema")]
     rank = {f"{layout.root}/{name}": number - len(_FIRST) for number, name in enumerate(_FIRST)}
@@ -154,6 +157,6 @@ def _remove(storage: Storage, directory: str, plan: TableDrop) -> None:
 
 
 def _remove_root(storage: Storage, root: str) -> None:
-    """An empty directory, or on object stores the object that stands for one."""
+    """Delete the empty directory or, on object stores, the object that stands for it."""
     if not storage.list_directory(root) and not remove_empty_directory(storage, root):
         storage.delete_directory(root)

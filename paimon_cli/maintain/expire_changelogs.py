@@ -29,14 +29,14 @@ from paimon_cli.storage.storage import keep_deleted
 
 @dataclass(frozen=True)
 class ChangelogPlan:
-    """Changelogs that go, the oldest first, and the oldest one that stays (None: none does)."""
+    """Changelogs to expire, oldest first, and the oldest one that stays (None: none does)."""
 
     expiring: tuple[Snapshot, ...]
     kept: Snapshot | None
 
 
 def changelog_retention(context: TableContext) -> Retention:
-    """The retention in the options `changelog.*`; unset ones take the value of the snapshot option."""
+    """The retention in the options `changelog.*`; unset ones default to the snapshot option."""
     options = context.options
     return Retention(
         options.changelog_num_retained_min,
@@ -47,7 +47,7 @@ def changelog_retention(context: TableContext) -> Retention:
 
 
 def plan_changelogs(context: TableContext, retention: Retention) -> ChangelogPlan | None:
-    """Which changelogs may go; the newest stays as long as snapshots become changelogs. None: none."""
+    """Select the changelogs to expire, None if there are none. The newest stays as long as snapshots become changelogs."""
     changelogs = ChangelogHistory(context.storage, context.layout).all()
     latest = context.snapshots.latest_id()
     if not changelogs or latest is None:
@@ -68,9 +68,9 @@ def plan_changelogs(context: TableContext, retention: Retention) -> ChangelogPla
 
 
 def doomed_changelogs(context: TableContext, plan: ChangelogPlan) -> list[DoomedFile]:
-    """Changelog files, data files and manifests that go with the plan, then the changelogs themselves.
+    """All files that an expiry of the plan removes: data files and manifests, then the changelogs themselves.
 
-    Read before anything is deleted, but for who needs them, which is asked when they are to go.
+    They are read before anything is deleted; which of them are still needed is determined when they are deleted.
     """
     needed = _needed(context, plan)
     found: dict[str, DoomedFile] = {}
@@ -84,7 +84,9 @@ def doomed_changelogs(context: TableContext, plan: ChangelogPlan) -> list[Doomed
 
 
 def expire_changelogs(context: TableContext, plan: ChangelogPlan, delete: DeleteFiles) -> int:
-    """Carry the plan out; how many files went with the changelogs. Crash-safe as snapshot expiry is: names go first."""
+    """Carry out the plan; returns how many files were deleted with the changelogs. Names go first, so that a crash is
+    harmless.
+    """
     doomed = doomed_changelogs(context, plan)
     storage, layout = context.storage, context.layout
     for changelog in plan.expiring:
@@ -100,7 +102,7 @@ def expire_changelogs(context: TableContext, plan: ChangelogPlan, delete: Delete
 
 
 def _needed(context: TableContext, plan: ChangelogPlan) -> NeededFiles:
-    """What tags, other branches, the oldest snapshot and the changelogs that stay need."""
+    """Files that tags, other branches, the oldest snapshot and the remaining changelogs need."""
     needed = needed_by_other_branches(context)
     manifests = SharedManifests(context)
     for tag in tagged_snapshots(context):

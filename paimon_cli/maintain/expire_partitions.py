@@ -1,4 +1,4 @@
-"""Partition expiry: one OVERWRITE commit that drops partitions whose time has passed (FORMAT.md, section 13.6)."""
+"""Partition expiry: one OVERWRITE commit drops the partitions that are older than the limit (FORMAT.md, section 13.6)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRIES = 5
 
 @dataclass(frozen=True)
 class ExpiredPartition:
-    """`time_millis`: what the partition stands for, or its newest file's creation; wall clock as if it were UTC."""
+    """`time_millis`: the time that the partition stands for, or the creation of its newest file; wall clock as if it were UTC."""
 
     partition: bytes
     time_millis: int
@@ -37,16 +37,17 @@ class ExpiredPartition:
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """What to drop, as seen at a snapshot."""
+    """The partitions to drop, as of a snapshot."""
 
     expired: tuple[ExpiredPartition, ...]
     snapshot_id: int | None
 
 
 def plan_partitions(context: TableContext, older_than: int | None = None, limit: int | None = None) -> PartitionPlan:
-    """Partitions whose time lies before `older_than` (epoch millis), else before now minus `partition.expiration-time`.
+    """Partitions older than `older_than` (epoch millis), by default than now minus `partition.expiration-time`.
 
-    Not more than `limit`, else `partition.expiration-max-num`, by their values. `UsageError` without a time, or partitions.
+    At most `limit`, by default `partition.expiration-max-num`, in the order of their values. `UsageError` without a time limit,
+    or for an unpartitioned table.
     """
     options = context.options
     if not context.schema.partition_keys:
@@ -69,7 +70,7 @@ def plan_partitions(context: TableContext, older_than: int | None = None, limit:
 def expire_partitions(
     context: TableContext, older_than: int | None = None, limit: int | None = None
 ) -> tuple[PartitionPlan, CommitResult]:
-    """Plan and drop; start again if another commit wrote to a partition that was to be dropped."""
+    """Plan and drop; start again if another commit wrote to one of the partitions in the meantime."""
     for attempt in range(_TRIES):
         plan = plan_partitions(context, older_than, limit)
         if not plan.expired:
@@ -92,7 +93,7 @@ def drop_partitions(context: TableContext, partitions: Sequence[bytes], read_sna
 
 
 def _partitions(context: TableContext) -> list[ExpiredPartition]:
-    """All partitions that have a time."""
+    """All partitions for which a time is known."""
     snapshot = context.snapshots.latest()
     if snapshot is None:
         return []
@@ -117,7 +118,7 @@ def _partitions(context: TableContext) -> list[ExpiredPartition]:
 
 
 def _texts(context: TableContext, partition: bytes) -> list[str | None]:
-    """Values as people write them. Java takes a DATE for its epoch day here, which is no time, and never expires it."""
+    """Partition values as text. Java formats a DATE as its epoch day here, which is no time, and never expires it."""
     types = context.schema.types_of(context.schema.partition_keys)
     values = context.partition_values(partition)
     return [None if v is None else _value_text(v, t) for v, t in zip(values, types, strict=True)]
@@ -138,13 +139,17 @@ _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 @dataclass(frozen=True)
 class PartitionTime:
-    """`pattern`: text with `$key` for values, else the first value; `formatter`: a Java date pattern, else ISO-like texts."""
+    """`pattern`: text with `$key` for values, by default the first value; `formatter`: a Java date pattern, by default ISO-like
+    texts.
+    """
 
     pattern: str | None = None
     formatter: str | None = None
 
     def millis(self, keys: Sequence[str], values: Sequence[str | None]) -> int | None:
-        """Wall clock in millis as if it were UTC; None for nulls and what is no time. `UsageError` for an unknown formatter."""
+        """The wall clock in millis as if it were UTC; None for nulls and for texts that are no time. `UsageError` for an unknown
+        formatter.
+        """
         if any(value is None for value in values):
             return None
         texts = [str(value) for value in values]
@@ -153,7 +158,7 @@ class PartitionTime:
 
 
 def _replaced(pattern: str, keys: Sequence[str], values: Sequence[str]) -> str:
-    """Longer keys first, so that `$dt` does not take the beginning of `$dt1`."""
+    """Replace longer keys first, so that `$dt` does not match the beginning of `$dt1`."""
     by_name = dict(zip(keys, values, strict=True))
     names = "|".join(re.escape(key) for key in sorted(keys, key=len, reverse=True))
     return re.sub(rf"\$({names})", lambda match: by_name[match[1]], pattern)
@@ -181,7 +186,7 @@ def _formatted_time(text: str, formatter: str) -> int | None:
 
 
 def _lenient(year: int, month: int, day: int, hour: int, minute: int, second: int, fraction: str | None) -> int:
-    """Days and hours beyond their ends run over into the next, as Java's lenient style has it."""
+    """Carry days and hours out of range over to the next unit, like Java's lenient style."""
     carried, month = divmod(month - 1, 12)
     first = epoch_day(year + carried, month + 1, 1)
     seconds = (hour * 60 + minute) * 60 + second
@@ -190,7 +195,7 @@ def _lenient(year: int, month: int, day: int, hour: int, minute: int, second: in
 
 @cache
 def _expression(formatter: str) -> re.Pattern[str]:
-    """The regular expression of a Java pattern such as `yyyyMMdd HH`."""
+    """A Java pattern such as `yyyyMMdd HH` as a regular expression."""
     found: list[str] = []
     for match in _TOKEN.finditer(formatter):
         letters = match[0]

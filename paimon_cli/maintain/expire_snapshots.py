@@ -53,9 +53,9 @@ class ExpirySummary:
 
 @dataclass(frozen=True)
 class ExpiryPlan:
-    """What may go: `dead[i]` are data files that snapshot i made dead; `kept` is the oldest snapshot that stays.
+    """What may be deleted: `dead[i]` are data files that snapshot i made dead; `kept` is the oldest snapshot that stays.
 
-    `resurrected`: snapshots that expired before and that a slow writer brought back. What they name is orphan cleaning's.
+    `resurrected`: expired snapshots that a slow writer published again. Files that only they name are left to orphan cleaning.
     """
 
     snapshots: tuple[Snapshot, ...]
@@ -67,11 +67,11 @@ class ExpiryPlan:
 
     @property
     def snapshot_ids(self) -> tuple[int, ...]:
-        """All snapshot files that go."""
+        """The ids of all snapshot files to delete."""
         return (*self.resurrected, *(snapshot.id for snapshot in self.snapshots))
 
     def data_files(self, context: TableContext, now: Protections) -> Iterator[DoomedFile]:
-        """Dead files, but for those that live in the nearest tag below (older tags hold no other of them) or elsewhere."""
+        """Dead files, except those that the nearest tag below needs (older tags need no others) or that are needed elsewhere."""
         tags = [tag for tag in now.tags if tag.id < self.kept.id]
         tag_ids = [tag.id for tag in tags]
         manifests = SharedManifests(context)
@@ -95,7 +95,7 @@ class ExpiryPlan:
 
 
 def expire_snapshots(context: TableContext, retention: Retention | None = None) -> ExpirySummary:
-    """Plan and carry out. Expire what the retention (default: the table's options) allows.
+    """Plan and carry out an expiry by the given retention (default: the table's options).
 
     May run beside writers and other expiries. Raises `DamagedFile` if what stays cannot be read.
     """
@@ -104,7 +104,7 @@ def expire_snapshots(context: TableContext, retention: Retention | None = None) 
 
 
 def plan_expiry(context: TableContext, retention: Retention, on_read: OnRead | None = None) -> ExpiryPlan | None:
-    """Read what would be deleted; changes nothing. None: nothing may expire, or another job is expiring further than we would."""
+    """Find out what would be deleted, without changes. None: nothing may expire, or another job is expiring more."""
     expiring, resurrected = expiring_range(context, retention), tuple(context.snapshots.resurrected_ids())
     kept = context.snapshots.find(expiring.stop) if expiring else None
     if kept is not None:
@@ -131,7 +131,7 @@ def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFile
 
 
 def _remove_emptied(context: TableContext, data: list[DoomedFile]) -> None:
-    """Buckets that lost their last file, then their partitions, where the storage has directories."""
+    """Remove bucket directories that lost their last file, then empty partition directories, if the storage has directories."""
     directories = {file.path.rpartition("/")[0] for file in data}
     for _ in context.schema.partition_keys:
         directories |= {path.rpartition("/")[0] for path in directories}
@@ -152,14 +152,14 @@ def point_at_earliest(context: TableContext, snapshot_id: int) -> None:
 
 
 def doomed_now(context: TableContext, plan: ExpiryPlan) -> list[DoomedFile]:
-    """All that `carry_out` would delete if it ran now, snapshot files first."""
+    """All files that `carry_out` would delete now, snapshot files first."""
     now = _protections_now(context)
     snapshots = [DoomedFile(context.layout.snapshot(number), "snapshot") for number in plan.snapshot_ids]
     return [*snapshots, *plan.data_files(context, now), *plan.metadata_files(context, now)]
 
 
 def _protections_now(context: TableContext) -> Protections:
-    """Tags are read before branches: a job that makes a branch of a tag checks afterwards that the tag still exists."""
+    """Read tags before branches: a job that creates a branch from a tag checks afterwards that the tag still exists."""
     tags = tagged_snapshots(context)
     elsewhere = needed_by_other_branches(context)
     elsewhere.need_changelogs(context)
@@ -167,7 +167,7 @@ def _protections_now(context: TableContext) -> Protections:
 
 
 def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
-    """A snapshot whose changes are to outlive it becomes a long-lived changelog first."""
+    """Delete the snapshot files. A snapshot whose changes must stay readable becomes a long-lived changelog first."""
     storage, layout = context.storage, context.layout
     for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
         storage.delete(layout.snapshot(number))
@@ -186,7 +186,7 @@ def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
 
 
 def _find_doomed(context: TableContext, expiring: range, kept: Snapshot, on_read: OnRead | None = None) -> ExpiryPlan:
-    """Read all that is needed before anything is deleted. What cannot be read is left to the cleaning of orphans."""
+    """Read all that is needed for the decision before anything is deleted. What cannot be read is left to orphan cleaning."""
     numbers = context.snapshots.likely_ids(expiring.start, expiring.stop - 1)
     snapshots = [snapshot for snapshot in side_by_side(context, context.snapshots.find, numbers) if snapshot is not None]
     reader = _Reader(context, NeededFiles(metadata=set(metadata_paths(context, kept))))
@@ -206,14 +206,14 @@ def _find_doomed(context: TableContext, expiring: range, kept: Snapshot, on_read
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads what goes with one snapshot; `needed` is what the oldest kept one needs."""
+    """Reads the files to delete with one snapshot; `needed` are those of the oldest snapshot that stays."""
 
     context: TableContext
     needed: NeededFiles
     _indexes: set[str] = field(default_factory=set)
 
     def files_of(self, snapshot: Snapshot) -> tuple[list[ManifestEntry], list[DoomedFile]]:
-        """Changelog files and metadata to delete; those of a changelog that is kept stay (Java SnapshotDeletion)."""
+        """Changelog files and metadata to delete, except those of a changelog that is kept (Java SnapshotDeletion)."""
         outlives = self.context.options.changelogs_outlive_snapshots
         produces = self.context.options.changelog_producer != "none"
         lists = [] if outlives and not produces else manifest_lists(snapshot, changelog=not outlives)
@@ -226,7 +226,7 @@ class _Reader:
         return changelogs, [file for file in files if file.path not in self.needed.metadata]
 
     def _index_files(self, snapshot: Snapshot) -> Iterator[DoomedFile]:
-        """Neighbours mostly have the same index manifest: it is read once."""
+        """The index manifest is cached, because neighbouring snapshots mostly share it."""
         name = snapshot.index_manifest
         if name is None or name not in self._indexes:
             yield from index_files(self.context, snapshot)
@@ -234,7 +234,9 @@ class _Reader:
             self._indexes.add(name)
 
     def made_dead(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """Without a changelog producer the files of writers are the changelog, and stay as long as that."""
+        """Files that the snapshot made dead. Without a changelog producer the files of writers are the changelog and stay with
+        it.
+        """
         options = self.context.options
         try:
             dead = files_made_dead(self.context, snapshot)

@@ -1,4 +1,4 @@
-"""The files that a snapshot adds and needs, and those that other versions need, which must stay."""
+"""The files that a snapshot adds and needs, and the files that must stay because other versions need them."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def key_of_file(entry: ManifestEntry) -> FileKey:
 
 
 def files_made_dead(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
-    """Files that no snapshot from this one on needs: deleted by its commit and not added again, as an upgrade does."""
+    """Files deleted by the snapshot's commit and not added again, as an upgrade does; no later snapshot needs them."""
     changes = context.manifests.delta_entries(snapshot)
     added = {key_of_file(entry) for entry in changes if entry.kind == ADD}
     return [lean(entry) for entry in changes if entry.kind == DELETE and key_of_file(entry) not in added]
 
 
 def lean(entry: ManifestEntry) -> ManifestEntry:
-    """The entry without keys and statistics: a hundred thousand of them are kept at once."""
+    """The entry without keys and statistics, because a hundred thousand entries are kept in memory."""
     file = replace(entry.file, min_key=b"", max_key=b"", key_stats=_NO_STATS, value_stats=_NO_STATS, embedded_file_index=None)
     return replace(entry, file=file)
 
 
 def changelog_entries(context: TableContext, snapshot: Snapshot) -> list[ManifestEntry]:
-    """Changelog files of the snapshot's own commit."""
+    """Changelog files added by the snapshot's own commit."""
     if snapshot.changelog_manifest_list is None:
         return []
     manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list)
@@ -57,7 +57,7 @@ def changelog_entries(context: TableContext, snapshot: Snapshot) -> list[Manifes
 
 
 def file_paths(context: TableContext, entry: ManifestEntry) -> Iterator[str]:
-    """The data file and what goes with it. Files outside of the table are not ours to delete."""
+    """The data file and its extra files. Files outside of the table are never deleted."""
     return (file.path for file in doomed_data(context, entry, "data"))
 
 
@@ -71,7 +71,7 @@ def doomed_data(context: TableContext, entry: ManifestEntry, kind: str) -> Itera
 
 
 def manifest_lists(snapshot: Snapshot, changelog: bool = True) -> list[tuple[str, int | None]]:
-    """Names and sizes of the snapshot's lists."""
+    """Names and sizes of the manifest lists of the snapshot."""
     lists: list[tuple[str | None, int | None]] = [
         (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
         (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
@@ -82,7 +82,7 @@ def manifest_lists(snapshot: Snapshot, changelog: bool = True) -> list[tuple[str
 
 
 def files_of_lists(context: TableContext, lists: Sequence[tuple[str, int | None]]) -> Iterator[DoomedFile]:
-    """The manifests that these lists name; the lists come last."""
+    """The manifests named by these lists, then the lists."""
     for name, size in lists:
         for meta in context.manifests.manifest_list(name, size):
             yield DoomedFile(context.layout.manifest(meta.file_name), "manifest", meta.file_size)
@@ -91,7 +91,7 @@ def files_of_lists(context: TableContext, lists: Sequence[tuple[str, int | None]
 
 
 def index_files(context: TableContext, snapshot: Snapshot) -> Iterator[DoomedFile]:
-    """Index files and their manifest."""
+    """The index files, then their manifest."""
     layout = context.layout
     for index in context.manifests.index_entries(snapshot):
         if index.index_file.external_path is None:
@@ -101,7 +101,7 @@ def index_files(context: TableContext, snapshot: Snapshot) -> Iterator[DoomedFil
 
 
 def statistics_files(context: TableContext, snapshot: Snapshot) -> list[DoomedFile]:
-    """What ANALYZE wrote, which later snapshots inherit."""
+    """The file that ANALYZE wrote, which later snapshots inherit."""
     if snapshot.statistics is None:
         return []
     return [DoomedFile(f"{context.layout.statistics_directory}/{snapshot.statistics}", "statistics")]
@@ -128,7 +128,7 @@ _TRIES = 5
 
 @dataclass
 class SharedManifests:
-    """Decoded manifests for versions that are looked at one after the other: neighbours name mostly the same."""
+    """Caches decoded manifests for versions that are read one after the other, since neighbours share most of them."""
 
     context: TableContext
     _kept: OrderedDict[str, ManifestTable] = field(default_factory=OrderedDict)
@@ -156,27 +156,27 @@ class SharedManifests:
 
 @dataclass
 class NeededFiles:
-    """Data files by key and metadata by path. `data` holds changelog files, too."""
+    """Data files by key and metadata by path. `data` also holds changelog files."""
 
     data: set[FileKey] = field(default_factory=set)
     metadata: set[str] = field(default_factory=set)
 
     def need_version(self, context: TableContext, snapshot: Snapshot, manifests: SharedManifests | None = None) -> None:
-        """All that a read of this version opens."""
+        """Add all files that a read of this version opens."""
         entries = (manifests or SharedManifests(context)).live(snapshot)
         self._need(entries)
         self._need_metadata(context, snapshot)
 
     def need_changes(self, context: TableContext, snapshot: Snapshot) -> None:
-        """What this commit added: with the files of its predecessor, all that a read of it opens; and its changelog."""
+        """Add the files of this commit and its changelog: together with its predecessor's files, all that a read of it opens."""
         self._need(entry for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD)
         self._need(changelog_entries(context, snapshot))
         self._need_metadata(context, snapshot)
 
     def need_history(self, context: TableContext, up_to: int | None = None) -> None:
-        """All snapshots, tags and long-lived changelogs of the context's branch (up to an id, where one is given).
+        """Add all snapshots, tags and long-lived changelogs of the context's branch (up to the id `up_to`, if given).
 
-        An expiry beside us makes it begin again.
+        If an expiry interferes, it starts again.
         """
         for _ in range(_TRIES):
             try:
@@ -208,7 +208,7 @@ class NeededFiles:
         self.need_changelogs(context, up_to=up_to)
 
     def need_changelogs(self, context: TableContext, expiring: Collection[int] = (), up_to: int | None = None) -> None:
-        """Files of expired snapshots whose changes can still be read: changelog files, or else the files that they added."""
+        """Add the files of expired snapshots whose changes can still be read: changelog files, or else the files added."""
         for changelog in ChangelogHistory(context.storage, context.layout).all():
             if changelog.id in expiring or (up_to is not None and changelog.id > up_to):
                 continue
@@ -231,7 +231,7 @@ class NeededFiles:
 
 
 def all_ids(context: TableContext) -> list[int]:
-    """Ids from the oldest on, and those that a stale listing does not show."""
+    """All ids from the oldest snapshot on, including ones that a stale listing does not show."""
     listed, latest = context.snapshots.ids(), context.snapshots.latest_id()
     if latest is None:
         return listed
@@ -242,13 +242,13 @@ def all_ids(context: TableContext) -> list[int]:
 
 
 def other_branches(context: TableContext) -> list[TableContext]:
-    """The table's other branches, also those whose making has only begun."""
+    """The table's other branches, including those that are being created."""
     names = [MAIN_BRANCH, *context.branches.directories()]
     return [context.seen_from(name) for name in names if name != context.branch]
 
 
 def needed_by_other_branches(context: TableContext) -> NeededFiles:
-    """What the other branches of the table need: they share its data, manifests and indexes."""
+    """The files that the other branches need: branches share data files, manifests and indexes."""
     needed = NeededFiles()
     for branch in other_branches(context):
         needed.need_history(branch)
@@ -256,7 +256,7 @@ def needed_by_other_branches(context: TableContext) -> NeededFiles:
 
 
 def measured(context: TableContext, files: Sequence[DoomedFile]) -> list[DoomedFile]:
-    """The files with their sizes, without those of unknown size that do not exist."""
+    """The files with their sizes. Files of unknown size that do not exist are left out."""
     directories = _sizes(context, {_directory(file) for file in files if file.size is None})
     found = []
     for file in files:
@@ -269,7 +269,7 @@ def measured(context: TableContext, files: Sequence[DoomedFile]) -> list[DoomedF
 
 
 def _sizes(context: TableContext, directories: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Sizes by path, by directory."""
+    """File sizes by path, listed by directory."""
     return {name: {status.path: status.size for status in context.storage.list_directory(name)} for name in directories}
 
 

@@ -1,4 +1,4 @@
-"""What an orphan looks like: a lost commit of a user, what a writer left that died, what an expiry left (features 2c.3)."""
+"""Guesses where an orphan comes from: a lost commit, a writer that died, or an interrupted expiry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEMPORARY_SNAPSHOT = re.compile(r"\.snapshot-\d+\..*\.tmp")
 
 @dataclass
 class LostCommit:
-    """Orphans of one commit: all its manifest files bear one UUID. `modified_millis`: when the last of them was written."""
+    """Orphans of one commit, whose manifest files share one UUID. `modified_millis`: when the last of them was written."""
 
     uuid: str
     modified_millis: int = 0
@@ -28,7 +28,7 @@ class LostCommit:
     snapshot: Snapshot | None = None
 
     def text(self, on_disk: set[str], used: UsedNames) -> str:
-        """One line that a person understands."""
+        """A one-line description."""
         moment = _moment(self.modified_millis)
         orphaned = [entry for entry in self.added if entry.file.file_name not in used.names]
         missing = [entry for entry in orphaned if entry.file.file_name not in on_disk]
@@ -45,7 +45,7 @@ class LostCommit:
 
 
 def origins(context: TableContext, files: Sequence[Candidate], used: UsedNames) -> dict[str, str]:
-    """By path, for every file."""
+    """The probable origin of each file, by path."""
     commits = _commits(context, files)
     on_disk = {file.name for file in files}
     by_data = {entry.file.file_name: commit for commit in commits.values() for entry in commit.added}
@@ -76,7 +76,7 @@ def _origin(
 
 
 def _commits(context: TableContext, files: Sequence[Candidate]) -> dict[str, LostCommit]:
-    """Orphaned manifest files by the UUID of their commit, decoded as far as they can be."""
+    """Orphaned manifest files by the UUID of their commit, decoded as far as possible."""
     found: dict[str, LostCommit] = {}
     for file in files:
         match = _COMMIT.fullmatch(file.name) if file.kind == MANIFEST else None
@@ -94,7 +94,7 @@ def _commits(context: TableContext, files: Sequence[Candidate]) -> dict[str, Los
 
 
 def _entries(context: TableContext, file: Candidate) -> list[ManifestEntry]:
-    """Nothing for a manifest that was cut off while it was written."""
+    """The entries; none for a manifest that was cut off."""
     try:
         return decode_manifest(context.storage.read_bytes(file.path), file.path)
     except (DamagedFile, NotSupported, FileNotFoundError):
@@ -102,7 +102,7 @@ def _entries(context: TableContext, file: Candidate) -> list[ManifestEntry]:
 
 
 def _cut_off_snapshots(context: TableContext, files: Sequence[Candidate]) -> list[Snapshot]:
-    """A commit that died at its publication leaves its snapshot under a temporary name, and that knows the user."""
+    """Temporary snapshot files of commits that died during their publication; they name the user."""
     found = []
     for file in files:
         if file.kind == TEMPORARY and _TEMPORARY_SNAPSHOT.fullmatch(file.name):

@@ -1,6 +1,6 @@
 """Orphan files: old files in the directories of a table that no version of any branch names (FORMAT.md, section 13.5).
 
-Candidates are listed first. The names in use are read afterwards, so a file that a commit adds meanwhile is seen as used.
+Candidates are listed first and the names in use are read afterwards, so a file added by a commit in between counts as used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paimon_cli.storage.storage import FileStatus, remove_empty_directory
 
 @dataclass(frozen=True)
 class VersionFile:
-    """The file of a snapshot, tag or changelog. `mark` differs when a file of that name was made anew."""
+    """The file of a snapshot, tag or changelog. `mark` differs if a file of that name was created again."""
 
     path: str
     mark: tuple[int, int]
@@ -39,7 +39,9 @@ class VersionFile:
 
 @dataclass
 class UsedNames:
-    """Grows with every `look`; `job_of` maps the stamp in the names of data files to the snapshot whose commit wrote them."""
+    """File names in use; `look` adds new ones. `job_of` maps the stamp in data file names to the snapshot whose commit wrote
+    them.
+    """
 
     context: TableContext
     names: set[str] = field(default_factory=set)
@@ -48,9 +50,9 @@ class UsedNames:
     _versions: set[VersionFile] = field(default_factory=set)
 
     def look(self) -> int:
-        """Read all versions that were not seen yet; returns how many there are now.
+        """Read all new versions; returns how many versions there are now.
 
-        `DamagedFile` if something that an existing version names cannot be read: then it is unknown what is used.
+        `DamagedFile` if something that an existing version names cannot be read, because it is then unknown which files are used.
         """
         versions = [version for branch in self._branches() for version in _versions(branch)]
         for version in versions:
@@ -105,18 +107,18 @@ class UsedNames:
 
 
 def stamp_of(name: str) -> str:
-    """What the names of one writer's files share: the UUID after the prefix."""
+    """The common part of the names of one writer's files: the UUID after the prefix."""
     parts = name.split("-")
     return "-".join(parts[1:6]) if len(parts) > 6 else name
 
 
 def _names(entry: ManifestEntry) -> tuple[str, ...]:
-    """ADD and DELETE alike: an older version may need what a newer one deletes."""
+    """Names of ADD and DELETE entries alike: an older version may need what a newer one deletes."""
     return (entry.file.file_name, *entry.file.extra_files)
 
 
 def _versions(context: TableContext) -> Iterator[VersionFile]:
-    """By listing, so that a look at a long history that has not changed costs little."""
+    """The version files, by listing, so that checking a long history without changes is cheap."""
     layout, storage = context.layout, context.storage
     for status in storage.list_directory(layout.tag_directory):
         if status.name.startswith(TAG_PREFIX) and not status.is_directory:
@@ -141,7 +143,7 @@ _HINTS = {"LATEST", "EARLIEST"}
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file that may be an orphan; `name` is its last part, `modified_millis` epoch millis."""
+    """A file that may be an orphan; `name` is the last part of its path, `modified_millis` epoch millis."""
 
     path: str
     name: str
@@ -152,14 +154,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Old files, and old directories of partitions and buckets that are empty."""
+    """Old files, and old empty directories of partitions and buckets."""
 
     files: list[Candidate]
     empty_directories: list[str]
 
 
 def list_candidates(context: TableContext, older_than: int) -> Candidates:
-    """All that was last changed before `older_than` (epoch millis). Directories that are no part of a table are not entered."""
+    """All files last changed before `older_than` (epoch millis). Directories that are no part of a table are not entered."""
     layout, storage = context.layout, context.storage
     found: list[Candidate] = []
     for directory, kind in (
@@ -186,7 +188,7 @@ def _of_kind(statuses: list[FileStatus], kind: str) -> Iterator[Candidate]:
 
 
 def _temporary_files(context: TableContext, layout: TableLayout) -> Iterator[Candidate]:
-    """What is neither a version nor a hint in the directories of versions; elsewhere only what is plainly temporary."""
+    """In the directories of versions, files that are neither versions nor hints; elsewhere only names of temporary files."""
     for directory, prefix in ((layout.snapshot_directory, SNAPSHOT_PREFIX), (layout.changelog_directory, CHANGELOG_PREFIX)):
         foreign = [s for s in context.storage.list_directory(directory) if not _is_version(s.name, prefix)]
         yield from _of_kind(foreign, TEMPORARY)
@@ -202,7 +204,7 @@ def _is_version(name: str, prefix: str) -> bool:
 def _bucket_directories(
     context: TableContext, directory: str, depth: int, older_than: int, empty: list[str]
 ) -> Iterator[FileStatus]:
-    """Buckets below partition directories of exactly the depth that the table has."""
+    """Bucket directories below partition directories of exactly the table's depth."""
     for status in context.storage.list_directory(directory):
         if not status.is_directory:
             continue
@@ -225,7 +227,7 @@ SetAside = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Orphans:
-    """Files that no version uses, in the order of their paths, and empty directories; `used` is what was known then."""
+    """Files that no version uses, by path, and empty directories; `used` are the names that were in use at that time."""
 
     files: list[Candidate]
     empty_directories: list[str]
@@ -238,7 +240,7 @@ class Orphans:
 
 
 def not_ahead_of_the_storage(context: TableContext) -> TableContext:
-    """The context with a clock that is not ahead of the clock of the storage, as the time of a probe file shows.
+    """The context with a clock that is not ahead of the storage's clock, which the time of a probe file shows.
 
     On a machine whose clock is ahead, files of a commit in progress would look old.
     """
@@ -254,7 +256,8 @@ def not_ahead_of_the_storage(context: TableContext) -> TableContext:
 
 
 def find_orphans(context: TableContext, older_than: int, force: bool = False) -> Orphans:
-    """Nothing is changed. `Refused` for an age of less than a day, or where nothing at all is used, unless forced.
+    """List orphans without changing anything. `Refused` for an age of less than a day, or if no file is used at all, unless
+    forced.
 
     `DamagedFile` if what some version uses cannot be read.
     """
@@ -275,7 +278,7 @@ def find_orphans(context: TableContext, older_than: int, force: bool = False) ->
 def remove_orphans(
     context: TableContext, orphans: Orphans, delete: DeleteFiles, set_aside: SetAside | None = None
 ) -> list[Candidate]:
-    """Delete portion by portion; what went. Directories that are empty then go, too, where the storage has any."""
+    """Delete portion by portion; returns what was deleted. Then remove empty directories, if the storage has directories."""
     gone: list[Candidate] = []
     for portion in _portions(orphans.files):
         orphans.used.look()

@@ -1,4 +1,4 @@
-"""Many small storage calls at once, in bounded portions: stores with slow answers need it."""
+"""Runs many small storage calls in parallel, in bounded portions, for stores with slow answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DeleteFiles = Callable[[Iterable[str]], int]
 
 
 def side_by_side(context: TableContext, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Results in order. With `read_threads` 1 all calls are made one after the other."""
+    """The results in order. With `read_threads` 1 the calls are made one after the other."""
     if context.read_threads < 2:
         yield from map(function, items)
         return
@@ -31,7 +31,7 @@ def side_by_side(context: TableContext, function: Callable[[T], R], items: Itera
 
 
 def delete_files(context: TableContext, on_done: Callable[[int], None] | None = None) -> DeleteFiles:
-    """Deletes in this process, side by side; `on_done` hears of every file."""
+    """A function that deletes in this process, in parallel; `on_done` is called for every file."""
 
     def delete(paths: Iterable[str]) -> int:
         count = 0

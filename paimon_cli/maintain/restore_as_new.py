@@ -1,7 +1,7 @@
 """Rollback as a new commit: an OVERWRITE snapshot on top of the latest one, with the rows of an older one.
 
-Files that later snapshots have replaced are copied under new names: expiry deletes every file that a snapshot removed, so no
-snapshot may add an old name again.
+Files that later snapshots replaced are copied under new names: expiry deletes every file that a snapshot removed, so no snapshot
+may add an old name again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _BLOCK = 8 << 20
 
 @dataclass(frozen=True)
 class BucketDifference:
-    """What one bucket has too much and lacks against an older state; `total_buckets` is the older state's."""
+    """Files that one bucket has in addition to an older state, and files that it lacks; `total_buckets` is that of the older
+    state.
+    """
 
     bucket_id: BucketId
     total_buckets: int
@@ -38,7 +40,7 @@ class BucketDifference:
 
 
 def differences(context: TableContext, latest: Snapshot, target: Snapshot) -> list[BucketDifference]:
-    """Buckets whose files differ between the two."""
+    """The buckets whose files differ between the two snapshots."""
     now, then = _by_place(context.manifests.live_entries(latest)), _by_place(context.manifests.live_entries(target))
     indexes_now, indexes_then = _indexes(context, latest), _indexes(context, target)
     found = []
@@ -57,7 +59,7 @@ def differences(context: TableContext, latest: Snapshot, target: Snapshot) -> li
 
 
 def restore_as_new(context: TableContext, latest: Snapshot, found: Iterable[BucketDifference]) -> CommitResult:
-    """Copy what is missing and commit. `Conflict` if another commit wrote to these partitions; the copies are then deleted."""
+    """Copy the missing files and commit. `Conflict` if another commit wrote to these partitions; the copies are then deleted."""
     checked = replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: "partition"}))
     messages: list[CommitMessage] = []
     with removed_on_refusal(context, messages):
@@ -67,7 +69,7 @@ def restore_as_new(context: TableContext, latest: Snapshot, found: Iterable[Buck
 
 
 def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot, messages: list[CommitMessage]) -> None:
-    """The message is complete before the first byte is copied: what fails half-way is deleted by its names."""
+    """Complete the message before the first byte is copied, so that copies can be deleted by their names after a failure."""
     partition, bucket = found.bucket_id
     stamp = context.names.uuid()
     names = {file.file_name: _new_name(file.file_name, f"data-{stamp}-{n}") for n, file in enumerate(found.missing)}
@@ -94,7 +96,7 @@ def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot,
 
 
 def _copy(context: TableContext, source: str, sink: str, size: int | None) -> None:
-    """`DamagedFile` if its length differs from its metadata."""
+    """Copy a file; `DamagedFile` if its length differs from its metadata."""
     copied = 0
     with context.storage.open_input(source) as reader, context.storage.open_output(sink) as writer:
         while block := reader.read(_BLOCK):
@@ -108,7 +110,7 @@ def _renamed(file: DataFileMeta, name: str) -> DataFileMeta:
 
 
 def _renamed_index(file: IndexFileMeta, name: str, names: Mapping[str, str]) -> IndexFileMeta:
-    """Deletion vectors name their data files in the manifest only, so the copy is byte for byte the same."""
+    """Copy an index file byte for byte: deletion vectors name their data files in the manifest only."""
     ranges = file.deletion_vector_ranges
     if ranges is not None:
         ranges = tuple(_moved(found, names) for found in ranges)
@@ -120,7 +122,7 @@ def _moved(found: DeletionVectorRange, names: Mapping[str, str]) -> DeletionVect
 
 
 def _new_name(old: str, stem: str) -> str:
-    """Behind the first dot stand format and codec, which readers go by."""
+    """A new name with the old suffix: format and codec follow the first dot, and readers rely on them."""
     return stem + old[old.index(".") :] if "." in old else stem
 
 

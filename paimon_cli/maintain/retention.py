@@ -15,7 +15,7 @@ from paimon_cli.options.table_options import TableOptions
 
 @dataclass(frozen=True)
 class Protections:
-    """At one moment: tags of this branch, the oldest first, and what other branches and long-lived changelogs need."""
+    """What protects files: tags of this branch, oldest first, and what other branches and long-lived changelogs need."""
 
     tags: list[Snapshot]
     elsewhere: NeededFiles
@@ -77,7 +77,7 @@ def _read(context: TableContext, path: str) -> bytes | None:
 
 @dataclass(frozen=True)
 class Retention:
-    """`at_least` newest snapshots always stay, those beyond `at_most` always go; between them age decides.
+    """The `at_least` newest snapshots always stay, those beyond `at_most` always go; in between, age decides.
 
     `millis`: younger snapshots stay. `limit`: how many may go in one run, None for all.
     """
@@ -100,10 +100,10 @@ class Retention:
     def asking(
         self, context: TableContext, at_most: int | None, at_least: int | None, older_than: int | None, limit: int | None
     ) -> Retention:
-        """With what was asked for on top; `older_than` is a moment in epoch millis.
+        """The retention with the limits of a request; `older_than` is in epoch millis.
 
-        Asking for few lowers how many always stay, too. Without a limit, of the table or asked for, all go that may: the
-        default of 50 is for expiry on the way of a commit. `UsageError` if at least more should stay than at most.
+        A low `at_most` also lowers `at_least`. Without a limit in the table or the request all snapshots that may expire do: the
+        default of 50 is for expiry during commits. `UsageError` if `at_least` exceeds `at_most`.
         """
         if at_most is not None and at_least is not None and at_most < at_least:
             raise UsageError(f"at most {at_most} cannot stay if at least {at_least} must")
@@ -117,7 +117,7 @@ class Retention:
 def expiring_range(context: TableContext, retention: Retention) -> range:
     """Ids of the snapshots that may expire, oldest first; the one at `range.stop` and all later ones stay.
 
-    A snapshot is as old as its successor, because until then it was the latest (Java ExpireSnapshotsImpl).
+    The age of a snapshot is that of its successor, because until then it was the latest (Java ExpireSnapshotsImpl).
     """
     latest, earliest = context.snapshots.latest_id(), context.snapshots.earliest_id()
     if latest is None or earliest is None:
@@ -139,9 +139,9 @@ def expiring_range(context: TableContext, retention: Retention) -> range:
 
 
 def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Consumer:
-    """Let the consumer go on with that snapshot; a consumer of a new name protects from now on.
+    """Set the next snapshot of a consumer; a new consumer protects from now on.
 
-    `NotFound` for a snapshot that is neither there nor the next one (Java ResetConsumerProcedure).
+    `NotFound` for a snapshot that neither exists nor is the next one (Java ResetConsumerProcedure).
     """
     if not is_plain_name(name):
         raise UsageError(f"'{name}' cannot be the name of a consumer", "it must be a file name")
@@ -155,13 +155,13 @@ def reset_consumer(context: TableContext, name: str, next_snapshot: int) -> Cons
 
 
 def remove_consumer(context: TableContext, name: str) -> None:
-    """Nothing is kept for the consumer any more; `NotFound` as of `check_consumer`."""
+    """Delete a consumer; `NotFound` if it does not exist."""
     check_consumer(context, name)
     context.storage.delete(context.layout.consumer(name))
 
 
 def check_consumer(context: TableContext, name: str) -> None:
-    """`NotFound` for a consumer that is not there; it names those that are."""
+    """`NotFound`, with the names of existing consumers, if this one does not exist."""
     if not is_plain_name(name) or not context.storage.exists(context.layout.consumer(name)):
         names = [consumer.name for consumer in consumers(context)]
         why = f"its consumers are {', '.join(names)}" if names else "it has no consumers"
@@ -180,7 +180,7 @@ def expired_consumers(context: TableContext, older_than: int | None = None) -> l
 
 
 def expire_consumers(context: TableContext, older_than: int | None = None) -> list[Consumer]:
-    """Delete expired consumers. Each is checked again before, so that one with new progress stays."""
+    """Delete expired consumers. Each is checked again right before, so that one with new progress stays."""
     gone = []
     for consumer in expired_consumers(context, older_than):
         if consumer in expired_consumers(context, older_than):

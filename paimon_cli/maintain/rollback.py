@@ -1,4 +1,4 @@
-"""Rollback: make an older snapshot the newest one by removing all later ones from the history (Java RollbackHelper)."""
+"""Rollback: makes an older snapshot the newest one by removing all later ones from the history (Java RollbackHelper)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from paimon_cli.storage.storage import PutOutcome, keep_deleted
 
 @dataclass(frozen=True)
 class DiscardedVersions:
-    """Data files that came with the versions, and their metadata; others may need them, too."""
+    """Data files added by the versions, and their metadata; other versions may need them, too."""
 
     data: tuple[ManifestEntry, ...]
     changelogs: tuple[ManifestEntry, ...]
@@ -44,9 +44,9 @@ class DiscardedVersions:
 
 
 def discarded_versions(context: TableContext, snapshots: Iterable[Snapshot], tagged: Iterable[Snapshot]) -> DiscardedVersions:
-    """Read what these snapshots added, and all of those that only tags hold. What cannot be read is left to the orphans.
+    """Read what these snapshots added, and all files of those that only tags hold. Unreadable parts are left to orphan cleaning.
 
-    A snapshot that nothing is left before came with all that it has: it belongs to both.
+    All files of a snapshot without a predecessor count as added by it.
     """
     data: dict[object, ManifestEntry] = {}
     changelogs: list[ManifestEntry] = []
@@ -68,7 +68,7 @@ def discarded_versions(context: TableContext, snapshots: Iterable[Snapshot], tag
 
 
 def needed_up_to(context: TableContext, snapshot_id: int | None = None) -> NeededFiles:
-    """What all branches need; of this one only snapshots, tags and changelogs up to an id, where it is given."""
+    """What all branches need; of this one, if an id is given, only snapshots, tags and changelogs up to it."""
     needed = needed_by_other_branches(context)
     needed.need_history(context, snapshot_id)
     return needed
@@ -102,7 +102,7 @@ class RollbackTarget:
 
 
 def rollback_target(context: TableContext, snapshot_id: int | None = None, tag: str | None = None) -> RollbackTarget:
-    """The snapshot of that id (also if only a tag still holds it), or that tag's; `NotFound` if there is none."""
+    """The snapshot of that id (even if only a tag still holds it), or that of the tag; `NotFound` if there is none."""
     if tag is None and snapshot_id is not None:
         found = context.snapshots.in_history(snapshot_id)
         if found is not None:
@@ -118,7 +118,7 @@ def rollback_target(context: TableContext, snapshot_id: int | None = None, tag: 
 
 
 def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan:
-    """Read what goes; nothing is changed."""
+    """Find out what would be deleted, without changes."""
     number = target.snapshot.id
     ids = context.snapshots.ids()
     going = [i for i in reversed(ids) if i > number]
@@ -140,7 +140,7 @@ def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan
 
 
 def doomed_by(context: TableContext, plan: RollbackPlan) -> list[DoomedFile]:
-    """All files that go, as things stand now."""
+    """All files that the rollback would delete now."""
     layout = context.layout
     return [
         *(DoomedFile(layout.snapshot(number), "snapshot") for number in plan.snapshots),
@@ -151,7 +151,7 @@ def doomed_by(context: TableContext, plan: RollbackPlan) -> list[DoomedFile]:
 
 
 def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) -> int:
-    """Carry the plan out; returns how many files of the later snapshots were deleted. `Conflict` if a commit came in between."""
+    """Carry out the plan; returns how many files of the later snapshots were deleted. `Conflict` if a commit came in between."""
     storage, layout, target = context.storage, context.layout, plan.target.id
     if plan.restored is not None:
         _bring_back(context, plan.target, plan.restored)
@@ -171,7 +171,7 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
 
 
 def take_out(context: TableContext, snapshots: Sequence[int], target: int) -> None:
-    """Delete these snapshot files, the newest first; if a commit shows up above the target, put them back and raise."""
+    """Delete these snapshot files, newest first; if a new commit appears above the target, restore them and raise."""
     storage, layout = context.storage, context.layout
     gone: list[tuple[int, bytes]] = []
     for number in snapshots:
@@ -197,7 +197,7 @@ def take_out(context: TableContext, snapshots: Sequence[int], target: int) -> No
 
 
 def _bring_back(context: TableContext, target: Snapshot, text: bytes) -> None:
-    """The snapshot that only a tag held becomes the oldest one."""
+    """Publish the snapshot that only a tag held as the oldest one."""
     storage, layout = context.storage, context.layout
     outcome = storage.put_if_absent(layout.snapshot(target.id), text)
     if outcome is not PutOutcome.CREATED and context.snapshots.find(target.id) is None:

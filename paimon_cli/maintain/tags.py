@@ -27,9 +27,9 @@ from paimon_cli.storage.storage import PutOutcome, keep_deleted
 
 
 def create_tag(context: TableContext, name: str, snapshot_id: int | None = None, retained_millis: int | None = None) -> Tag:
-    """Tag a snapshot (None: the latest), also one that has expired and is held by another tag.
+    """Tag a snapshot (None: the latest), possibly one that has expired and is held by another tag.
 
-    `UsageError` if the name is taken or cannot be one, `NotFound` if the snapshot is not there.
+    `UsageError` if the name is taken or invalid, `NotFound` if the snapshot does not exist.
     """
     check_tag_name(name)
     option_catalog.refuse(option_catalog.TAG, context.options.raw, context.address)
@@ -58,7 +58,7 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
 
 
 def replace_tag(context: TableContext, name: str, snapshot_id: int | None = None, retained_millis: int | None = None) -> Tag:
-    """Let an existing tag name another snapshot. What only the old one needed stays until orphans are cleaned."""
+    """Point an existing tag at another snapshot. What only the old one needed stays until orphans are cleaned."""
     context.tags.get(name)
     text, holder = snapshot_and_holder(context, snapshot_id)
     content = _tag_content(context, text, retained_millis)
@@ -72,7 +72,7 @@ def replace_tag(context: TableContext, name: str, snapshot_id: int | None = None
 
 
 def rename_tag(context: TableContext, name: str, new_name: str) -> None:
-    """The snapshot is held by one of the names at any moment."""
+    """Rename a tag; at any moment one of the two names holds the snapshot."""
     check_tag_name(new_name)
     context.tags.get(name)
     content = context.tags.content(name)
@@ -87,14 +87,14 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> None:
 
 
 def check_tag_name(name: str) -> None:
-    """`UsageError` for names that are no file names, and for digits alone, which mean a snapshot."""
+    """`UsageError` for names that are no file names, and for digits alone, which would mean a snapshot."""
     if not is_plain_name(name) or not name.strip() or name.isdigit():
         raise UsageError(f"'{name}' cannot be the name of a tag", "it must be a file name and not all digits")
 
 
 @dataclass(frozen=True)
 class TagRemoval:
-    """Tags that go, and files that only they may need: a snapshot that is still there keeps its own."""
+    """Tags to delete, and files that only they may need: an existing snapshot protects its own files."""
 
     names: tuple[str, ...]
     data: tuple[ManifestEntry, ...]
@@ -102,7 +102,7 @@ class TagRemoval:
 
 
 def plan_removal(context: TableContext, names: Sequence[str]) -> TagRemoval:
-    """Read what goes with these tags. `NotFound` names a tag that is not there."""
+    """Read which files could be deleted with these tags. `NotFound` for a tag that does not exist."""
     tags = {name: context.tags.get(name).snapshot for name in names}
     others = {tag.snapshot.id for name, tag in context.tags.all().items() if name not in tags}
     data: dict[object, ManifestEntry] = {}
@@ -117,7 +117,7 @@ def plan_removal(context: TableContext, names: Sequence[str]) -> TagRemoval:
 
 
 def doomed_with(context: TableContext, removal: TagRemoval) -> list[DoomedFile]:
-    """The files that only these tags need at the moment."""
+    """The files that only these tags need now."""
     if not removal.data and not removal.metadata:
         return []
     needed = needed_by_other_branches(context)
@@ -130,7 +130,7 @@ def doomed_with(context: TableContext, removal: TagRemoval) -> list[DoomedFile]:
 
 
 def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles) -> int:
-    """Delete the tags, then the files that no version needs any more; returns how many files. A crash leaves orphans."""
+    """Delete the tags, then the files that no version needs; returns how many. A crash leaves orphans."""
     for name in removal.names:
         context.storage.delete(context.layout.tag(name))
     keep_deleted(context.storage, context.layout.tag_directory)
@@ -138,9 +138,9 @@ def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles)
 
 
 def expired_tags(context: TableContext, older_than: int | None = None) -> list[str]:
-    """Tags past their own time limit, or made before `older_than` (epoch millis) where that is given (Java TagTimeExpire).
+    """Tags older than their own time limit, or created before `older_than` (epoch millis) if given (Java TagTimeExpire).
 
-    Time limits do not count with `tag.time-expire-enabled=false`.
+    Time limits are ignored with `tag.time-expire-enabled=false`.
     """
     limits_count = context.options.tag_time_expire_enabled
     now = local_wall_clock(context.clock.now_millis())
@@ -160,7 +160,7 @@ def expired_tags(context: TableContext, older_than: int | None = None) -> list[s
 
 
 def _neighbours(context: TableContext, removal: TagRemoval) -> list[Snapshot]:
-    """All other tags, and the oldest snapshot. The nearest of them would do, but for tags that were made of a later state."""
+    """All other tags, and the oldest snapshot. The nearest ones would suffice, if no tag could be created from a later state."""
     gone = {context.layout.tag(name) for name in removal.names}
     tags = [tag.snapshot for name, tag in context.tags.all().items() if context.layout.tag(name) not in gone]
     earliest = context.snapshots.earliest_id()
@@ -169,7 +169,7 @@ def _neighbours(context: TableContext, removal: TagRemoval) -> list[Snapshot]:
 
 
 def snapshot_and_holder(context: TableContext, snapshot_id: int | None) -> tuple[bytes, str]:
-    """Text of the snapshot, and the path of the file that keeps its files from being deleted."""
+    """The text of the snapshot, and the path of the file that protects its files from deletion."""
     number = context.snapshots.latest_id() if snapshot_id is None else snapshot_id
     if number is None:
         raise NotFound(f"nothing to tag in {context.address}", "the table has no snapshots yet", "write to it first")
@@ -187,11 +187,11 @@ def snapshot_and_holder(context: TableContext, snapshot_id: int | None) -> tuple
 
 
 def _tag_content(context: TableContext, text: bytes, retained_millis: int | None) -> bytes:
-    """Without a time limit, that of `tag.default-time-retained`."""
+    """The content of a tag file; the default time limit is `tag.default-time-retained`."""
     retained = context.options.tag_default_time_retained if retained_millis is None else retained_millis
     return text if retained is None else tag_text(text, local_wall_clock(context.clock.now_millis()), retained)
 
 
 def tags_above(context: TableContext, snapshot_id: int) -> list[str]:
-    """Names of tags on later snapshots than that."""
+    """Names of tags on snapshots later than that."""
     return [name for name, tag in context.tags.all().items() if tag.snapshot.id > snapshot_id]
