@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
     from paimon_cli.jobs.table_change import Shield
     from paimon_cli.jobs.verify_job import VerifyReport, VerifyRequest
-    from paimon_cli.maintain.needed_files import DoomedFile
+    from paimon_cli.maintain.needed_files import FileToDelete
     from paimon_cli.maintain.orphans import Orphans
     from paimon_cli.maintain.restore_as_new import BucketDifference
     from paimon_cli.maintain.rollback import RollbackPlan
@@ -39,7 +39,7 @@ class Planned(Generic[Plan, Done]):
 
     plan: Plan
     run: Callable[[], Done]
-    files: Callable[[], list[DoomedFile]] = list
+    files: Callable[[], list[FileToDelete]] = list
 
 
 @dataclass(frozen=True)
@@ -217,13 +217,13 @@ class Maintenance(OpenedTable):
         """The snapshots and tags that would go with a rollback to a snapshot id, a tag, or a time. `NotFound`."""
         from paimon_cli.jobs.metadata_jobs import find_target, run_rollback
         from paimon_cli.maintain.needed_files import measured
-        from paimon_cli.maintain.rollback import doomed_by, plan_rollback
+        from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
 
         context = self.context
         plan = plan_rollback(context, find_target(context, str(to)))
 
-        def files() -> list[DoomedFile]:
-            return measured(context, doomed_by(context, plan))
+        def files() -> list[FileToDelete]:
+            return measured(context, files_removed_by_rollback(context, plan))
 
         def run() -> RolledBack:
             self.check_commit()
@@ -342,7 +342,7 @@ def compact_request(
 ) -> CompactRequest:
     """The options of a compaction, checked. `unknown_buckets_allowed`: for a request to many tables."""
     from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
-    from paimon_cli.compact.round_choice import RoundLimits
+    from paimon_cli.compact.round_limits import RoundLimits
     from paimon_cli.jobs.compact_job import FAIL, LEAST_MEMORY, RETRY, SKIP, CompactRequest
     from paimon_cli.options.size_and_duration import parse_duration, parse_size
 

@@ -12,7 +12,7 @@ from paimon_cli.api.opened_table import OpenedTable
 if TYPE_CHECKING:
     from paimon_cli.inspect.version_report import BranchRow, TagRow
     from paimon_cli.maintain.branches import FastForwardPlan
-    from paimon_cli.maintain.needed_files import DoomedFile
+    from paimon_cli.maintain.needed_files import FileToDelete
     from paimon_cli.maintain.retention import Consumer
     from paimon_cli.maintain.tags import TagRemoval
 
@@ -81,15 +81,15 @@ class Tags:
     def plan_rm(self, *names: str) -> Planned[TagRemoval, int]:
         """The tags, and the files that only they need. `NotFound` for a tag that is not there."""
         from paimon_cli.jobs.reclaim_job import deletion
-        from paimon_cli.maintain.needed_files import DoomedFile, measured
-        from paimon_cli.maintain.tags import doomed_with, plan_removal, remove_tags
+        from paimon_cli.maintain.needed_files import FileToDelete, measured
+        from paimon_cli.maintain.tags import files_removed_with_tags, plan_removal, remove_tags
 
         context = self._table.context
         removal = plan_removal(context, list(dict.fromkeys(names)))
 
-        def files() -> list[DoomedFile]:
-            tags = [DoomedFile(context.layout.tag(name), "tag") for name in removal.names]
-            return measured(context, [*tags, *doomed_with(context, removal)])
+        def files() -> list[FileToDelete]:
+            tags = [FileToDelete(context.layout.tag(name), "tag") for name in removal.names]
+            return measured(context, [*tags, *files_removed_with_tags(context, removal)])
 
         def run() -> int:
             return remove_tags(context, removal, deletion(context, None, self._table.runtime.new_progress()))
@@ -164,7 +164,7 @@ class Branches:
     def plan_fast_forward(self, name: str) -> Planned[FastForwardPlan, BranchRow]:
         """What main would get and lose. `NotFound` for a branch that is not there."""
         from paimon_cli.jobs.reclaim_job import deletion
-        from paimon_cli.maintain.branches import doomed_by_forward, fast_forward, plan_fast_forward
+        from paimon_cli.maintain.branches import files_removed_by_fast_forward, fast_forward, plan_fast_forward
         from paimon_cli.maintain.needed_files import measured
 
         opened = self._table.catalog_table
@@ -180,7 +180,7 @@ class Branches:
             self._table.refresh()
             return self.show("main")
 
-        return Planned(plan, run, lambda: measured(context, doomed_by_forward(context, plan)))
+        return Planned(plan, run, lambda: measured(context, files_removed_by_fast_forward(context, plan)))
 
     def fast_forward(self, name: str) -> BranchRow:
         """Replace main's history since the branch was created with the branch's; main's own commits since then are lost."""

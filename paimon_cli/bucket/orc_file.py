@@ -191,7 +191,7 @@ def answer_to(request: bytes, source: BinaryIO) -> pa.Buffer:
         except Ended:
             ends.append(process.end())
         except BaseException as error:
-            put_away(process, error)
+            discard(process, error)
             raise
         else:
             _idle.append(process)
@@ -199,7 +199,7 @@ def answer_to(request: bytes, source: BinaryIO) -> pa.Buffer:
     raise pa.ArrowInvalid(f"Arrow's ORC reader crashes on it: {', '.join(dict.fromkeys(ends))}")
 
 
-def put_away(process: OrcProcess, error: BaseException) -> None:
+def discard(process: OrcProcess, error: BaseException) -> None:
     """A decoder that met a damaged file, or was interrupted, is not used again: its memory may be corrupt."""
     process.end()
 

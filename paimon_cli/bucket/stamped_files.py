@@ -20,14 +20,14 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
     Only for a job whose tasks have all ended: a task still running could write more.
     """
     begin = stamped_prefix(context, stamp)
-    doomed = [
+    files = [
         file.path
         for directory in _bucket_directories(context)
         for file in context.storage.list_directory(directory)
         if file.name.startswith(begin) and file.name.removesuffix(SUFFIX) not in keep
     ]
-    delete_all(context.storage, doomed)
-    return len(doomed)
+    delete_all(context.storage, files)
+    return len(files)
 
 
 def stamped_prefix(context: TableContext, stamp: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.expire_command import show_doomed
+from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import COUNT, ID, TIME, Column, Item, Listing, OutputFormat, confirm, counted, say
 
@@ -116,7 +116,13 @@ def fast_forward(
     context = opened.context
     plan = forward.plan_fast_forward(context, name)
     if dry_run:
-        show_doomed(call, opened, "FastForwardPlan", measured(context, forward.doomed_by_forward(context, plan)), _headline(plan))
+        show_files_to_delete(
+            call,
+            opened,
+            "FastForwardPlan",
+            measured(context, forward.files_removed_by_fast_forward(context, plan)),
+            _headline(plan),
+        )
         return
     if plan.discards:
         confirm(_headline(plan), yes)

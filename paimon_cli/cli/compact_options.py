@@ -179,7 +179,7 @@ def with_limits(
     max_buckets: int | None,
 ) -> CompactRequest:
     """The request with limits in bytes and millis."""
-    from paimon_cli.compact.round_choice import RoundLimits
+    from paimon_cli.compact.round_limits import RoundLimits
     from paimon_cli.jobs.compact_job import LEAST_MEMORY
     from paimon_cli.options.size_and_duration import parse_duration, parse_size
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.expire_command import show_doomed
+from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.parameters import AllowUnsafeCommit, AssumeNew, CommitId, CommitUser, DryRun, TableName, Yes, split_partitions
 from paimon_cli.cli.results import (
     COUNT,
@@ -172,7 +172,7 @@ def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False
     for line in _about_the_rest(opened.url, left):
         warn(line)
     if dry_run:
-        show_doomed(call, opened, "TableDropPlan", plan.files, what)
+        show_files_to_delete(call, opened, "TableDropPlan", plan.files, what)
     elif call.output is OutputFormat.TABLE:
         say(f"dropped {what}: {files} deleted")
     else:

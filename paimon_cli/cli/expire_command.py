@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
-    from paimon_cli.maintain.needed_files import DoomedFile
+    from paimon_cli.maintain.needed_files import FileToDelete
     from paimon_cli.maintain.orphans import Orphans
 
-DOOMED_COLUMNS = (Column("kind", "Kind"), Column("path", "Path"), Column("size", "Size", SIZE))
+DELETED_FILE_COLUMNS = (Column("kind", "Kind"), Column("path", "Path"), Column("size", "Size", SIZE))
 SUMMARY_COLUMNS = (
     Column("what", "What"),
     Column("removed", "Deleted", NAMES),
@@ -109,7 +109,7 @@ def expire(
     before = None if older_than is None else moment_of(older_than, context.clock.now_millis())
     expiry = plan_expire(context, ExpireRequest(what.value, retain_max, retain_min, before, limit), progress)
     if dry_run:
-        show_doomed(call, opened, "ExpiryPlan", expiry.files(), _goes(expiry))
+        show_files_to_delete(call, opened, "ExpiryPlan", expiry.files(), _goes(expiry))
         return
     if expiry.names and not yes:
         confirm(f"{_goes(expiry)}{_with_files(expiry.files())} will be deleted", yes)
@@ -122,12 +122,12 @@ def expire(
         call.show(Item("ExpirySummary", opened.name, columns, done))
 
 
-def show_doomed(call: Call, table: CatalogTable, kind: str, files: Sequence[DoomedFile], headline: str) -> None:
+def show_files_to_delete(call: Call, table: CatalogTable, kind: str, files: Sequence[FileToDelete], headline: str) -> None:
     """Show a dry run: the path of every file relative to the table, and the total."""
     root = table.url + "/"
     rows = [replace(file, path=file.path.removeprefix(root)) for file in files]
     footer = f"{headline}{_with_files(files)}; nothing was changed (dry run)"
-    call.show(Listing(kind, table.name, DOOMED_COLUMNS, rows, footer=footer))
+    call.show(Listing(kind, table.name, DELETED_FILE_COLUMNS, rows, footer=footer))
 
 
 def _goes(expiry: Expiry) -> str:
@@ -143,7 +143,7 @@ def _some(names: Sequence[str]) -> str:
     return f"({names[0]} to {names[-1]})"
 
 
-def _with_files(files: Sequence[DoomedFile]) -> str:
+def _with_files(files: Sequence[FileToDelete]) -> str:
     if not files:
         return ""
     return f", {counted(len(files), 'file')} of {human_size(sum(file.size or 0 for file in files))}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.expire_command import show_doomed
+from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import COUNT, ID, NAMES, SIZE, Column, Item, OutputFormat, confirm, counted, human_size, say
 
@@ -71,11 +71,17 @@ def _back(call: Call, opened: CatalogTable, target: RollbackTarget, dry_run: boo
     from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.metadata_jobs import run_rollback
     from paimon_cli.maintain.needed_files import measured
-    from paimon_cli.maintain.rollback import doomed_by, plan_rollback
+    from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
 
     plan = plan_rollback(opened.context, target)
     if dry_run:
-        show_doomed(call, opened, "RollbackPlan", measured(opened.context, doomed_by(opened.context, plan)), _headline(plan))
+        show_files_to_delete(
+            call,
+            opened,
+            "RollbackPlan",
+            measured(opened.context, files_removed_by_rollback(opened.context, plan)),
+            _headline(plan),
+        )
         return None
     if not plan.is_needless:
         confirm(_headline(plan), yes)

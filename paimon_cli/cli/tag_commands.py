@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.expire_command import show_doomed
+from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.parameters import DryRun, TableName, Yes
 from paimon_cli.cli.results import COUNT, ID, TEXT, TIME, WALL_CLOCK, Column, Item, Listing, OutputFormat, confirm, counted, say
 
@@ -104,16 +104,16 @@ def remove(
     """
     from paimon_cli.cli.terminal import progress_on_stderr
     from paimon_cli.jobs.reclaim_job import deletion
-    from paimon_cli.maintain.needed_files import DoomedFile, measured
-    from paimon_cli.maintain.tags import doomed_with, plan_removal, remove_tags
+    from paimon_cli.maintain.needed_files import FileToDelete, measured
+    from paimon_cli.maintain.tags import files_removed_with_tags, plan_removal, remove_tags
 
     opened = call.open(table)
     context = opened.context
     removal = plan_removal(context, list(dict.fromkeys(names)))
     if dry_run:
-        files = [DoomedFile(context.layout.tag(name), "tag") for name in removal.names]
-        doomed = measured(context, [*files, *doomed_with(context, removal)])
-        show_doomed(call, opened, "TagRemovalPlan", doomed, counted(len(removal.names), "tag"))
+        tags = [FileToDelete(context.layout.tag(name), "tag") for name in removal.names]
+        files = measured(context, [*tags, *files_removed_with_tags(context, removal)])
+        show_files_to_delete(call, opened, "TagRemovalPlan", files, counted(len(removal.names), "tag"))
         return
     named = f"{counted(len(removal.names), 'tag')} ({', '.join(removal.names)})"
     confirm(f"{named} and the files that only they need will be deleted", yes)

@@ -37,9 +37,9 @@ def delete_created_files(context: TableContext, messages: Sequence[CommitMessage
     `CommitUnknown`: a snapshot might still appear.
     """
     named = files_named_since(context, messages)
-    doomed = [path for name, path in created_files(context, messages) if name not in named]
-    delete_all(context.storage, doomed)
-    return len(doomed)
+    files = [path for name, path in created_files(context, messages) if name not in named]
+    delete_all(context.storage, files)
+    return len(files)
 
 
 @contextlib.contextmanager

@@ -72,7 +72,7 @@ class CompactionTask:
 
 
 @dataclass(frozen=True)
-class LeftAlone:
+class SkippedBucket:
     """A bucket that needs no compaction, and the reason. `files` and `size` are those of the bucket."""
 
     partition: bytes
@@ -92,7 +92,7 @@ class LeftAlone:
         return self.runs
 
 
-Decision = CompactionTask | LeftAlone
+Decision = CompactionTask | SkippedBucket
 
 
 def check_compactable(context: TableContext) -> None:
@@ -138,7 +138,7 @@ def _decide(
         raise UsageError(f"unknown compaction strategy {strategy}", f"choose {MINOR_STRATEGY} or {FULL_STRATEGY}")
     if bucket.bucket == POSTPONE_BUCKET:
         size = sum(file.file_size for file in bucket.files)
-        return LeftAlone(bucket.partition, bucket.bucket, len(bucket.files), POSTPONED, state, len(bucket.files), size)
+        return SkippedBucket(bucket.partition, bucket.bucket, len(bucket.files), POSTPONED, state, len(bucket.files), size)
     runs = sorted_runs(bucket.files, context.key_of)
     max_level = max(context.options.num_levels - 1, highest_level(bucket.files))
     known = _known(runs, max_level, state)
@@ -146,9 +146,9 @@ def _decide(
     # rows may have grown too old in any file, also in one that would only change its level
     rewrite_all = context.options.force_rewrite_all_files or context.options.record_level_expire_time is not None
 
-    def left_alone(reason: str, then: PickState) -> LeftAlone:
+    def left_alone(reason: str, then: PickState) -> SkippedBucket:
         size = sum(run.size for run in runs)
-        return LeftAlone(bucket.partition, bucket.bucket, len(runs), reason, then, len(bucket.files), size)
+        return SkippedBucket(bucket.partition, bucket.bucket, len(runs), reason, then, len(bucket.files), size)
 
     if strategy == FULL_STRATEGY:
         pick, then = full_pick(runs, max_level, rewrite_all=rewrite_all), PickState(now)

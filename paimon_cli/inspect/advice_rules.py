@@ -16,13 +16,13 @@ from statistics import median
 from paimon_cli.inspect.compaction_scenarios import ScenarioRow, history_workload, scenarios
 from paimon_cli.inspect.doctor_rules import (
     Diagnosis,
-    Patient,
+    ExaminedTable,
+    compactions_run,
     files_are_not_small,
     only_one_compacts,
     options_agree,
     runs_are_few,
     snapshots_are_few,
-    somebody_compacts,
 )
 from paimon_cli.lsm.compaction_simulation import OnCommit
 from paimon_cli.maintain.retention import Retention, expiring_range
@@ -58,7 +58,7 @@ class Advice:
     figures: Mapping[str, Figure] = field(default_factory=dict)
 
 
-class Case(Patient):
+class Case(ExaminedTable):
     """What the rules examine, read once; `on_scenario` is called with the simulation's progress."""
 
     on_scenario: Callable[[int, int], OnCommit] | None = None
@@ -259,7 +259,7 @@ def _figures(prefix: str, row: ScenarioRow) -> dict[str, Figure]:
     return {f"{prefix}{name}": getattr(row, name) for name in names}
 
 
-def _of_doctor(topic: str, *rules: Callable[[Patient], Iterator[Diagnosis]]) -> Callable[[Case], Iterator[Advice]]:
+def _of_doctor(topic: str, *rules: Callable[[ExaminedTable], Iterator[Diagnosis]]) -> Callable[[Case], Iterator[Advice]]:
     """A rule that reports the findings of these rules of `doctor`."""
 
     def run(case: Case) -> Iterator[Advice]:
@@ -276,7 +276,7 @@ def _of_doctor(topic: str, *rules: Callable[[Patient], Iterator[Diagnosis]]) -> 
 RULES: Mapping[str, Sequence[Callable[[Case], Iterator[Advice]]]] = {
     BUCKETS: (bucket_size,),
     SMALL_FILES: (small_files,),
-    OPTIONS: (_of_doctor(OPTIONS, somebody_compacts, only_one_compacts, snapshots_are_few, options_agree), retention, manifests),
+    OPTIONS: (_of_doctor(OPTIONS, compactions_run, only_one_compacts, snapshots_are_few, options_agree), retention, manifests),
     COMPACTION: (_of_doctor(COMPACTION, runs_are_few), triggers),
 }
 

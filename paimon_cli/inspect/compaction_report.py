@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone, task_steps
+from paimon_cli.compact.compaction_plan import CompactionTask, Decision, SkippedBucket, task_steps
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.partition_text import partition_text
@@ -69,7 +69,7 @@ def guards(context: TableContext) -> Guards:
 
 
 def _row(context: TableContext, partition: str, decision: Decision) -> DecisionRow:
-    if isinstance(decision, LeftAlone):
+    if isinstance(decision, SkippedBucket):
         return _left_alone(partition, decision)
     steps = task_steps(context, decision)
     rewrites = [step for step in steps if isinstance(step, Rewrite)]
@@ -107,7 +107,7 @@ def percent_above(total: int, oldest: int) -> int:
     return 100 * (total - oldest) // oldest if oldest else 0
 
 
-def _left_alone(partition: str, decision: LeftAlone) -> DecisionRow:
+def _left_alone(partition: str, decision: SkippedBucket) -> DecisionRow:
     return DecisionRow(
         partition=partition,
         bucket=decision.bucket,

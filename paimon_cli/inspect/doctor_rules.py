@@ -37,7 +37,7 @@ class Diagnosis:
     command: str = ""
 
 
-class Patient:
+class ExaminedTable:
     """What the rules examine, read once. `argument`: the table as commands take it."""
 
     def __init__(self, context: TableContext, argument: str) -> None:
@@ -65,83 +65,83 @@ class Patient:
         return [len(sorted_runs(bucket.files, self.context.key_of)) for bucket in self.buckets]
 
 
-def snapshots_are_few(patient: Patient) -> Iterator[Diagnosis]:
+def snapshots_are_few(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD015: more snapshots than the options keep."""
-    most = min(MANY_SNAPSHOTS, patient.context.options.snapshot_num_retained_max)
-    count = len(patient.ids)
+    most = min(MANY_SNAPSHOTS, examined.context.options.snapshot_num_retained_max)
+    count = len(examined.ids)
     if count > most:
-        keep = max(patient.context.options.snapshot_num_retained_min, 10)
-        command = f"paimon-cli expire {patient.argument} --retain-max {keep}"
+        keep = max(examined.context.options.snapshot_num_retained_min, 10)
+        command = f"paimon-cli expire {examined.argument} --retain-max {keep}"
         yield Diagnosis(
             "PD015", WARNING, "snapshots", f"{count} snapshots, each of which keeps files from being deleted", command
         )
 
 
-def files_are_not_small(patient: Patient) -> Iterator[Diagnosis]:
+def files_are_not_small(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD011: buckets with many small files."""
-    target = patient.context.options.target_file_size
+    target = examined.context.options.target_file_size
     small = [
         b
-        for b in patient.buckets
+        for b in examined.buckets
         if len(b.files) > MANY_SMALL_FILES and sum(f.file_size for f in b.files) < target * len(b.files) // 10
     ]
     if small:
         files = sum(len(bucket.files) for bucket in small)
-        command = f"paimon-cli compact {patient.argument} --strategy full"
-        message = f"{len(small)} of {len(patient.buckets)} buckets hold {files} files far below {target >> 20} MB"
-        yield Diagnosis("PD011", WARNING, "files", message, command if patient.context.schema.primary_keys else "")
+        command = f"paimon-cli compact {examined.argument} --strategy full"
+        message = f"{len(small)} of {len(examined.buckets)} buckets hold {files} files far below {target >> 20} MB"
+        yield Diagnosis("PD011", WARNING, "files", message, command if examined.context.schema.primary_keys else "")
 
 
-def runs_are_few(patient: Patient) -> Iterator[Diagnosis]:
+def runs_are_few(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD012: buckets with so many sorted runs that writers wait."""
-    stop = patient.context.options.stop_trigger
-    over = [runs for runs in patient.runs if runs >= stop]
+    stop = examined.context.options.stop_trigger
+    over = [runs for runs in examined.runs if runs >= stop]
     if over:
-        message = f"{len(over)} of {len(patient.runs)} buckets have up to {max(over)} sorted runs; writers wait from {stop} on"
-        yield Diagnosis("PD012", WARNING, "sorted runs", message, f"paimon-cli compact {patient.argument} --dedicated")
+        message = f"{len(over)} of {len(examined.runs)} buckets have up to {max(over)} sorted runs; writers wait from {stop} on"
+        yield Diagnosis("PD012", WARNING, "sorted runs", message, f"paimon-cli compact {examined.argument} --dedicated")
 
 
-def somebody_compacts(patient: Patient) -> Iterator[Diagnosis]:
+def compactions_run(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD013: write-only tables need a compaction job."""
-    options = patient.context.options
-    if not options.write_only or len(patient.recent) < RECENT or any(s.commit_kind == COMPACT for s in patient.recent):
+    options = examined.context.options
+    if not options.write_only or len(examined.recent) < RECENT or any(s.commit_kind == COMPACT for s in examined.recent):
         return
-    if any(runs >= options.compaction_trigger for runs in patient.runs):
-        message = f"write-only=true, and none of the last {len(patient.recent)} commits was a compaction"
-        yield Diagnosis("PD013", ERROR, "compaction", message, f"paimon-cli compact {patient.argument} --dedicated --watch")
+    if any(runs >= options.compaction_trigger for runs in examined.runs):
+        message = f"write-only=true, and none of the last {len(examined.recent)} commits was a compaction"
+        yield Diagnosis("PD013", ERROR, "compaction", message, f"paimon-cli compact {examined.argument} --dedicated --watch")
 
 
-def only_one_compacts(patient: Patient) -> Iterator[Diagnosis]:
+def only_one_compacts(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD014: concurrent compactions of several users conflict and start again. Jobs that run one after the other under different
     names are not concurrent: their commits do not interleave.
     """
     spans: dict[str, tuple[int, int]] = {}
-    for snapshot in patient.recent:
+    for snapshot in examined.recent:
         first, last = spans.get(snapshot.commit_user, (snapshot.id, snapshot.id))
         spans[snapshot.commit_user] = min(first, snapshot.id), max(last, snapshot.id)
-    compacting = {s.commit_user for s in patient.recent if s.commit_kind == COMPACT}
-    writing = {s.commit_user for s in patient.recent if s.commit_kind == APPEND}
+    compacting = {s.commit_user for s in examined.recent if s.commit_kind == COMPACT}
+    writing = {s.commit_user for s in examined.recent if s.commit_kind == APPEND}
 
     def is_beside_another(user: str) -> bool:
         first, last = spans[user]
         return any(first < spans[other][1] and spans[other][0] < last for other in compacting & writing if other != user)
 
     users = sorted(filter(is_beside_another, compacting & writing))
-    if not patient.context.options.write_only and users:
+    if not examined.context.options.write_only and users:
         message = f"{len(users)} users compact concurrently: {', '.join(users[:5])}"
-        command = f"paimon-cli alter {patient.argument} set write-only=true"
+        command = f"paimon-cli alter {examined.argument} set write-only=true"
         yield Diagnosis("PD014", WARNING, "compaction", f"{message}; their compactions may conflict", command)
 
 
-def consumers_are_alive(patient: Patient) -> Iterator[Diagnosis]:
+def consumers_are_alive(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD016: a consumer that stopped reading keeps all later snapshots."""
-    context = patient.context
+    context = examined.context
     for status in context.storage.list_directory(context.layout.consumer_directory):
         if status.name.startswith(CONSUMER_PREFIX) and not status.is_directory:
             days = (context.clock.now_millis() - status.modified_millis) // DAY_MILLIS
             if days >= STALE_CONSUMER_DAYS:
                 name = status.name.removeprefix(CONSUMER_PREFIX)
-                command = f"paimon-cli consumers rm {patient.argument} {shlex.quote(name)}"
+                command = f"paimon-cli consumers rm {examined.argument} {shlex.quote(name)}"
                 yield Diagnosis(
                     "PD016",
                     WARNING,
@@ -151,12 +151,12 @@ def consumers_are_alive(patient: Patient) -> Iterator[Diagnosis]:
                 )
 
 
-def options_agree(patient: Patient) -> Iterator[Diagnosis]:
+def options_agree(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD018: options that contradict each other or have no effect."""
-    options, raw = patient.context.options, patient.context.options.raw
+    options, raw = examined.context.options, examined.context.options.raw
 
     def conflict(subject: str, message: str, command: str = "") -> Diagnosis:
-        return Diagnosis("PD018", WARNING, subject, message, command and f"paimon-cli alter {patient.argument} {command}")
+        return Diagnosis("PD018", WARNING, subject, message, command and f"paimon-cli alter {examined.argument} {command}")
 
     if options.snapshot_num_retained_min > options.snapshot_num_retained_max:
         least = options.snapshot_num_retained_min
@@ -179,60 +179,60 @@ def options_agree(patient: Patient) -> Iterator[Diagnosis]:
     if options.deletion_vectors_enabled and options.changelog_producer == "full-compaction":
         message = "deletion vectors need a changelog-producer of none, input or lookup"
         yield conflict("options", message, "set changelog-producer=lookup")
-    if options.write_only and options.changelog_producer in ("lookup", "full-compaction") and not _compacted(patient):
+    if options.write_only and options.changelog_producer in ("lookup", "full-compaction") and not _compacted(examined):
         message = f"write-only=true with changelog-producer={options.changelog_producer}: only compactions write changelogs"
-        yield Diagnosis("PD018", WARNING, "options", message, f"paimon-cli compact {patient.argument} --dedicated --watch")
+        yield Diagnosis("PD018", WARNING, "options", message, f"paimon-cli compact {examined.argument} --dedicated --watch")
     for key in raw:
         if find_option(key) is None and not key.startswith(("fields.", "file-index.", "parquet.", "orc.", "avro.")):
             yield conflict(f"option {key}", "Paimon has no option of this name", f"unset {key}")
 
 
-def _compacted(patient: Patient) -> bool:
-    return any(snapshot.commit_kind == COMPACT for snapshot in patient.recent)
+def _compacted(examined: ExaminedTable) -> bool:
+    return any(snapshot.commit_kind == COMPACT for snapshot in examined.recent)
 
 
-def buckets_have_a_good_size(patient: Patient) -> Iterator[Diagnosis]:
+def buckets_have_a_good_size(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD020: buckets too big for one task."""
-    if patient.context.options.bucket < 1:
+    if examined.context.options.bucket < 1:
         return
-    big = [size for bucket in patient.buckets if (size := sum(f.file_size for f in bucket.files)) > BIG_BUCKET]
+    big = [size for bucket in examined.buckets if (size := sum(f.file_size for f in bucket.files)) > BIG_BUCKET]
     if big:
-        total = patient.context.options.bucket
+        total = examined.context.options.bucket
         message = f"{len(big)} buckets hold more than 5 GB, the biggest {max(big) >> 30} GB: each is compacted by one task"
-        command = f"paimon-cli rescale {patient.argument} --buckets {2 * total}"
+        command = f"paimon-cli rescale {examined.argument} --buckets {2 * total}"
         yield Diagnosis("PD020", WARNING, "buckets", message, command)
 
 
-def hints_are_right(patient: Patient) -> Iterator[Diagnosis]:
+def hints_are_right(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD021: hint files that name the wrong snapshot."""
-    for violation in hints_are_not_ahead(patient.context):
-        command = f"paimon-cli repair {patient.argument} --only hints --apply"
+    for violation in hints_are_not_ahead(examined.context):
+        command = f"paimon-cli repair {examined.argument} --only hints --apply"
         yield Diagnosis("PD021", ERROR, violation.path.rpartition("/")[2], violation.message, command)
 
 
-def numbers_are_unbroken(patient: Patient) -> Iterator[Diagnosis]:
+def numbers_are_unbroken(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD022: a snapshot was lost, or a snapshot file with a wrong number exists."""
-    for violation in ids_have_no_gap(patient.context):
+    for violation in ids_have_no_gap(examined.context):
         name = violation.path.rpartition("/")[2]
-        yield Diagnosis("PD022", ERROR, "snapshots", f"{name} {violation.message}", f"paimon-cli verify {patient.argument}")
+        yield Diagnosis("PD022", ERROR, "snapshots", f"{name} {violation.message}", f"paimon-cli verify {examined.argument}")
 
 
-def no_file_is_left_over(patient: Patient) -> Iterator[Diagnosis]:
+def no_file_is_left_over(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD017: files left by jobs that died."""
-    context = patient.context
+    context = examined.context
     if context.snapshots.latest() is None:
         return
     orphans = find_orphans(context, context.clock.now_millis() - DAY_MILLIS)
     if orphans.files:
         message = f"{len(orphans.files)} files of {orphans.size} bytes are older than a day, and no version refers to them"
-        yield Diagnosis("PD017", WARNING, "orphans", message, f"paimon-cli orphans rm {patient.argument} --apply")
+        yield Diagnosis("PD017", WARNING, "orphans", message, f"paimon-cli orphans rm {examined.argument} --apply")
 
 
-RULES: tuple[Callable[[Patient], Iterator[Diagnosis]], ...] = (
+RULES: tuple[Callable[[ExaminedTable], Iterator[Diagnosis]], ...] = (
     hints_are_right,
     numbers_are_unbroken,
     runs_are_few,
-    somebody_compacts,
+    compactions_run,
     only_one_compacts,
     files_are_not_small,
     buckets_have_a_good_size,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.inspect.doctor_rules import RULES, Patient, no_file_is_left_over
+from paimon_cli.inspect.doctor_rules import RULES, ExaminedTable, no_file_is_left_over
 from paimon_cli.inspect.lsm_report import BucketRow, bucket_rows
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -114,6 +114,6 @@ def _most_runs(buckets: list[BucketRow]) -> int:
 
 def _health(table: CatalogTable) -> list[HealthFinding]:
     """Findings of `doctor` from metadata alone; the search for orphans, which lists every directory, is left out."""
-    patient = Patient(table.context, table.layout.argument)
-    found = [finding for rule in RULES if rule is not no_file_is_left_over for finding in rule(patient)]
+    examined = ExaminedTable(table.context, table.layout.argument)
+    found = [finding for rule in RULES if rule is not no_file_is_left_over for finding in rule(examined)]
     return [HealthFinding(item.code, item.severity, item.message, item.command) for item in found]

@@ -84,25 +84,25 @@ def check_metadata(version: Version, before: Version | None) -> Iterator[Violati
 def check_state(version: Version) -> Iterator[Violation]:
     """Checks of the live files by their metadata."""
     for check in META_CHECKS:
-        yield from _said(version, check(version))
+        yield from _reporting_decode_errors(version, check(version))
 
 
 def check_change(version: Version, before: Version | None) -> Iterator[Violation]:
     """Checks of what a commit changed, compared with the previous version."""
-    yield from _said(version, snapshot_checks.delta_fits(before, version))
-    yield from _said(version, snapshot_checks.record_counts_add_up(before, version))
+    yield from _reporting_decode_errors(version, snapshot_checks.delta_fits(before, version))
+    yield from _reporting_decode_errors(version, snapshot_checks.record_counts_add_up(before, version))
     if before is not None:
         for step in STEP_CHECKS:
-            yield from _said(version, step(before, version))
+            yield from _reporting_decode_errors(version, step(before, version))
 
 
 def check_walked(version: WalkedVersion) -> Iterator[Violation]:
     """Checks of what a commit changed, including its new manifests; `check_state` checks the resulting live files."""
-    yield from _said(version, metadata_checks.manifests_hold_what_is_listed(version))
+    yield from _reporting_decode_errors(version, metadata_checks.manifests_hold_what_is_listed(version))
     yield from check_change(version, version.before)
 
 
-def _said(version: Version, violations: Iterable[Violation]) -> Iterator[Violation]:
+def _reporting_decode_errors(version: Version, violations: Iterable[Violation]) -> Iterator[Violation]:
     """The violations; a partition or key that cannot be decoded ends the check with PV026."""
     try:
         yield from violations
@@ -118,7 +118,7 @@ def check_stored(version: Version, stored: StoredFiles) -> Iterator[Violation]:
         file_checks.statistics_exist(version, stored),
         index_checks.index_files_exist(version, stored),
     ):
-        yield from _said(version, violations)
+        yield from _reporting_decode_errors(version, violations)
 
 
 def check_file(version: Version, entry: ManifestEntry, *, rows: bool) -> Iterator[Violation]:

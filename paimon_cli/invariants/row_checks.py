@@ -67,7 +67,7 @@ class _RowsOfFile:
         columns = [*([SEQUENCE_NUMBER, VALUE_KIND] if self._keys else []), *keys, *schema.field_names]
         for batch in read_data_file(self._context, entry.partition, entry.bucket, entry.file, columns, BATCH_ROWS):
             if batch.num_rows:
-                self._look_at(batch)
+                self._check(batch)
         if self._keys:
             yield from self._key_violations()
         if self._misplaced:
@@ -80,7 +80,7 @@ class _RowsOfFile:
     def _of(self, code: str, message: str) -> Violation:
         return Violation(code, self._path, message)
 
-    def _look_at(self, batch: pa.RecordBatch) -> None:
+    def _check(self, batch: pa.RecordBatch) -> None:
         if self._keys:
             ordered = self._entry.is_postponed or _ascends(batch, self._last, self._keys)
             self._disordered = self._disordered or not ordered

@@ -121,10 +121,10 @@ def schemas_are_readable(context: TableHistory) -> Iterator[Violation]:
 
 def base_is_what_lived_before(before: Version, version: Version) -> Iterator[Violation]:
     """PV010. live(N) = live(N - 1) + delta(N): no commit adds or removes files beyond its delta."""
-    lost, smuggled = version.base_differences(before)
+    lost, unexpected = version.base_differences(before)
     for entry in lost:
         yield Violation("PV010", version.path, f"has lost {version.label(entry)}")
-    for entry in smuggled:
+    for entry in unexpected:
         yield Violation("PV010", version.path, f"has {version.label(entry)} that no commit added")
 
 

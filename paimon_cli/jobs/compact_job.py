@@ -18,12 +18,12 @@ from paimon_cli.compact.compaction_plan import (
     FULL_STRATEGY,
     CompactionTask,
     Decision,
-    LeftAlone,
+    SkippedBucket,
     check_compactable,
     plan_bucket,
     tasks_of,
 )
-from paimon_cli.compact.round_choice import UNLIMITED, RoundLimits, newest_data, within_limits
+from paimon_cli.compact.round_limits import UNLIMITED, RoundLimits, newest_data, apply_limits
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, PartialSuccess, UsageError, undone_on_failure
 from paimon_cli.history.live_files import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
@@ -203,11 +203,11 @@ def plan_compaction(
             if age >= request.idle_millis:
                 strategy = FULL_STRATEGY
             elif strategy == FULL_STRATEGY:
-                return LeftAlone(*bucket.bucket_id, _runs(bucket), f"new data {age / 1000:.0f} s ago, not idle yet")
+                return SkippedBucket(*bucket.bucket_id, _runs(bucket), f"new data {age / 1000:.0f} s ago, not idle yet")
         return plan_bucket(context, bucket, strategy, snapshot.id, file_stamp, (states or {}).get(bucket.bucket_id, UNKNOWN))
 
     decisions = tuple(decide(bucket) for bucket_id, bucket in sorted(buckets.items()) if only is None or bucket_id in only)
-    return CompactionPlan(snapshot.id, within_limits(decisions, request.limits))
+    return CompactionPlan(snapshot.id, apply_limits(decisions, request.limits))
 
 
 def _runs(bucket: BucketFiles) -> int:
@@ -330,7 +330,7 @@ def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:
     """A task's state holds once its bucket is committed; of a bucket that is gone nothing is kept."""
     committed = {message.bucket_id for message in outcome.committed}
     for decision in plan.decisions:
-        if isinstance(decision, LeftAlone) or decision.bucket_id in committed:
+        if isinstance(decision, SkippedBucket) or decision.bucket_id in committed:
             states[decision.bucket_id] = decision.state
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.doctor_rules import ERROR, RULES, WARNING, Diagnosis, Patient
+from paimon_cli.inspect.doctor_rules import ERROR, RULES, WARNING, Diagnosis, ExaminedTable
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
 from paimon_cli.storage.guarded_storage import check_commits, race_probes
 
@@ -75,10 +75,10 @@ def _gigabytes(size: int) -> str:
 def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Diagnosis]:
     """Storage first; then the rules, as far as the table's metadata can be read."""
     yield from _examine_storage(context)
-    patient = Patient(context, argument)
+    examined = ExaminedTable(context, argument)
     for rule in RULES:
         try:
-            yield from rule(patient)
+            yield from rule(examined)
         except PaimonError as error:
             command = f"paimon-cli verify {argument}"
             yield Diagnosis("PD030", ERROR, "metadata", f"{rule.__name__} could not be checked: {error}", command)

@@ -12,15 +12,20 @@ from paimon_cli.inspect.partition_text import partition_text
 from paimon_cli.jobs.engine import Engine, Work, phase
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.progress import Progress
-from paimon_cli.maintain.expire_changelogs import changelog_retention, doomed_changelogs, expire_changelogs, plan_changelogs
+from paimon_cli.maintain.expire_changelogs import (
+    changelog_retention,
+    expire_changelogs,
+    files_removed_with_changelogs,
+    plan_changelogs,
+)
 from paimon_cli.maintain.expire_partitions import PartitionPlan, expire_partitions, plan_partitions
-from paimon_cli.maintain.expire_snapshots import carry_out, doomed_now, plan_expiry
-from paimon_cli.maintain.needed_files import DoomedFile, measured
+from paimon_cli.maintain.expire_snapshots import carry_out, files_to_delete_now, plan_expiry
+from paimon_cli.maintain.needed_files import FileToDelete, measured
 from paimon_cli.maintain.orphan_origin import origins
 from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_orphans
 from paimon_cli.maintain.parallel_calls import DeleteFiles, delete_files
 from paimon_cli.maintain.retention import Retention, expire_consumers, expired_consumers, expiring_range
-from paimon_cli.maintain.tags import doomed_with, expired_tags, plan_removal, remove_tags
+from paimon_cli.maintain.tags import files_removed_with_tags, expired_tags, plan_removal, remove_tags
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
@@ -36,13 +41,13 @@ def deletion(context: TableContext, engine: Engine | None, progress: Progress) -
     """
 
     def delete(paths: Iterable[str]) -> int:
-        doomed = list(paths)
+        files = list(paths)
         if engine is not None:
-            engine.prepare(Work(files=len(doomed) // DELETIONS_PER_READ), progress)
-        with phase(progress, "Deleting files", len(doomed)):
+            engine.prepare(Work(files=len(files) // DELETIONS_PER_READ), progress)
+        with phase(progress, "Deleting files", len(files)):
             if engine is None or engine.name == LOCAL:
-                return delete_files(context, progress.advance)(doomed)
-            portions = [tuple(doomed[start : start + FILES_OF_A_TASK]) for start in range(0, len(doomed), FILES_OF_A_TASK)]
+                return delete_files(context, progress.advance)(files)
+            portions = [tuple(files[start : start + FILES_OF_A_TASK]) for start in range(0, len(files), FILES_OF_A_TASK)]
             return sum(engine.run_tasks(functools.partial(_delete_portion, context.storage), portions, progress.advance))
 
     return delete
@@ -85,7 +90,7 @@ class Expiry:
 
     what: str
     names: tuple[str, ...]
-    files: Callable[[], list[DoomedFile]]
+    files: Callable[[], list[FileToDelete]]
     delete: Callable[[DeleteFiles], Expired]
 
     def run(self, delete: DeleteFiles) -> Expired:
@@ -119,8 +124,8 @@ def _snapshots(context: TableContext, request: ExpireRequest, progress: Progress
         plan = plan_expiry(context, retention, progress.advance)
     names = () if plan is None else tuple(map(str, plan.snapshot_ids))
 
-    def files() -> list[DoomedFile]:
-        return [] if plan is None else measured(context, doomed_now(context, plan))
+    def files() -> list[FileToDelete]:
+        return [] if plan is None else measured(context, files_to_delete_now(context, plan))
 
     def run(delete: DeleteFiles) -> Expired:
         return Expired(SNAPSHOTS, tuple(map(str, carry_out(context, plan, delete).snapshots)))
@@ -132,8 +137,8 @@ def _changelogs(context: TableContext, request: ExpireRequest, progress: Progres
     plan = plan_changelogs(context, _retention(context, changelog_retention(context), request))
     names = () if plan is None else tuple(str(changelog.id) for changelog in plan.expiring)
 
-    def files() -> list[DoomedFile]:
-        return [] if plan is None else measured(context, doomed_changelogs(context, plan))
+    def files() -> list[FileToDelete]:
+        return [] if plan is None else measured(context, files_removed_with_changelogs(context, plan))
 
     def run(delete: DeleteFiles) -> Expired:
         if plan is not None:
@@ -146,9 +151,9 @@ def _changelogs(context: TableContext, request: ExpireRequest, progress: Progres
 def _tags(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
     removal = plan_removal(context, expired_tags(context, request.older_than)[: request.limit])
 
-    def files() -> list[DoomedFile]:
-        tags = [DoomedFile(context.layout.tag(name), "tag") for name in removal.names]
-        return measured(context, [*tags, *doomed_with(context, removal)])
+    def files() -> list[FileToDelete]:
+        tags = [FileToDelete(context.layout.tag(name), "tag") for name in removal.names]
+        return measured(context, [*tags, *files_removed_with_tags(context, removal)])
 
     def run(delete: DeleteFiles) -> Expired:
         remove_tags(context, removal, delete)
@@ -160,8 +165,8 @@ def _tags(context: TableContext, request: ExpireRequest, progress: Progress) -> 
 def _consumers(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
     names = tuple(consumer.name for consumer in expired_consumers(context, request.older_than))
 
-    def files() -> list[DoomedFile]:
-        return measured(context, [DoomedFile(context.layout.consumer(name), "consumer") for name in names])
+    def files() -> list[FileToDelete]:
+        return measured(context, [FileToDelete(context.layout.consumer(name), "consumer") for name in names])
 
     def run(delete: DeleteFiles) -> Expired:
         return Expired(CONSUMERS, tuple(consumer.name for consumer in expire_consumers(context, request.older_than)))
@@ -175,9 +180,9 @@ def _partitions(context: TableContext, request: ExpireRequest, progress: Progres
 
     plan = plan_partitions(context, request.older_than, request.limit)
 
-    def files() -> list[DoomedFile]:
+    def files() -> list[FileToDelete]:
         paths = [context.layout.root + "/" + context.partition_path_of(found.partition) for found in plan.expired]
-        return [DoomedFile(path.rstrip("/"), "partition", found.size) for path, found in zip(paths, plan.expired, strict=True)]
+        return [FileToDelete(path.rstrip("/"), "partition", found.size) for path, found in zip(paths, plan.expired, strict=True)]
 
     def run(delete: DeleteFiles) -> Expired:
         done, result = expire_partitions(context, request.older_than, request.limit)

@@ -254,13 +254,13 @@ def _inside(
 ) -> list[Violation]:
     if request.level == FULL:
         engine.prepare(Work.of(entry.file for task in tasks if task.bucket_id is None for entry in task.entries), progress)
-    look = functools.partial(look_into, context, request.level == FULL)
+    look = functools.partial(check_one_file, context, request.level == FULL)
     with phase(progress, "Reading data files" if request.level == FULL else "Opening data files", len(tasks)) as done:
         found = engine.run_tasks(look, tasks, done)
     return [violation for violations in found for violation in violations]
 
 
-def look_into(context: TableContext, rows: bool, task: FilesTask) -> list[Violation]:
+def check_one_file(context: TableContext, rows: bool, task: FilesTask) -> list[Violation]:
     """One task, on whatever engine."""
     version = Version(context, task.snapshot)
     version.__dict__["live"], version.__dict__["index_entries"] = list(task.entries), list(task.indexes)

@@ -10,9 +10,9 @@ from paimon_cli.errors import Conflict, NotFound, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
-from paimon_cli.maintain.needed_files import DoomedFile, all_ids
+from paimon_cli.maintain.needed_files import FileToDelete, all_ids
 from paimon_cli.maintain.parallel_calls import DeleteFiles
-from paimon_cli.maintain.rollback import DiscardedVersions, discarded_versions, needed_up_to, take_out
+from paimon_cli.maintain.rollback import DiscardedVersions, discarded_versions, needed_up_to, remove_snapshots
 from paimon_cli.maintain.tags import snapshot_and_holder
 from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
@@ -182,14 +182,14 @@ def plan_fast_forward(main: TableContext, name: str) -> FastForwardPlan:
     )
 
 
-def doomed_by_forward(main: TableContext, plan: FastForwardPlan) -> list[DoomedFile]:
+def files_removed_by_fast_forward(main: TableContext, plan: FastForwardPlan) -> list[FileToDelete]:
     """All files that a fast-forward removes."""
     if not plan.discarded_ids:
         return []
     needed = needed_up_to(main, plan.discarded_ids[0] - 1)
-    snapshots = [DoomedFile(main.layout.snapshot(number), "snapshot") for number in plan.discarded_ids]
-    tags = [DoomedFile(main.layout.tag(name), "tag") for name in plan.dropped_tags]
-    return [*snapshots, *tags, *plan.discarded.doomed(main, needed)]
+    snapshots = [FileToDelete(main.layout.snapshot(number), "snapshot") for number in plan.discarded_ids]
+    tags = [FileToDelete(main.layout.tag(name), "tag") for name in plan.dropped_tags]
+    return [*snapshots, *tags, *plan.discarded.files_to_delete(main, needed)]
 
 
 def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles) -> int:
@@ -215,8 +215,8 @@ def fast_forward(main: TableContext, plan: FastForwardPlan, delete: DeleteFiles)
     point_at_earliest(main, present[0])
     for directory in (main.layout.snapshot_directory, main.layout.tag_directory):
         keep_deleted(storage, directory)
-    doomed = plan.discarded.doomed(main, needed_up_to(main)) if plan.discarded_ids else []
-    return delete(file.path for file in doomed)
+    files = plan.discarded.files_to_delete(main, needed_up_to(main)) if plan.discarded_ids else []
+    return delete(file.path for file in files)
 
 
 def _go_forward(main: TableContext, branch: TableContext, plan: FastForwardPlan) -> None:
@@ -242,7 +242,7 @@ def _take_over(main: TableContext, branch: TableContext, plan: FastForwardPlan) 
     beyond = [number for number in reversed(plan.discarded_ids) if number > newest]
     storage = main.storage
     storage.overwrite(main.layout.latest_hint, str(plan.common or newest).encode())
-    take_out(main, beyond, newest)
+    remove_snapshots(main, beyond, newest)
     for number in reversed(plan.added):
         storage.overwrite(main.layout.snapshot(number), _snapshot_of(branch, number))
         if number == newest:

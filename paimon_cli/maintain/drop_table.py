@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from paimon_cli.datatypes.partition_path import escape
 from paimon_cli.errors import PartialSuccess, StorageUnavailable
-from paimon_cli.maintain.needed_files import DoomedFile
+from paimon_cli.maintain.needed_files import FileToDelete
 from paimon_cli.metadata.table_layout import BRANCH_PREFIX, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
@@ -55,7 +55,7 @@ class _Place(NamedTuple):
 class TableDrop:
     """Files to delete, and files to keep because Paimon did not create them. `directories`: of the table, parents first."""
 
-    files: list[DoomedFile] = field(default_factory=list)
+    files: list[FileToDelete] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     stays: list[str] = field(default_factory=list)
 
@@ -74,7 +74,7 @@ def plan_table_drop(storage: Storage, layout: TableLayout, schema: TableSchema) 
             elif entry.is_directory or not _is_of_the_table(place, entry.name):
                 plan.stays.append(f"{entry.path}/" if entry.is_directory else entry.path)
             else:
-                plan.files.append(DoomedFile(entry.path, place.kind, entry.size))
+                plan.files.append(FileToDelete(entry.path, place.kind, entry.size))
     return plan
 
 

@@ -9,11 +9,11 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.needed_files import (
-    DoomedFile,
+    FileToDelete,
     NeededFiles,
     SharedManifests,
     changelog_entries,
-    doomed_data,
+    data_files_to_delete,
     files_made_dead,
     files_of_lists,
     key_of_file,
@@ -67,13 +67,13 @@ def plan_changelogs(context: TableContext, retention: Retention) -> ChangelogPla
     return ChangelogPlan(expiring, kept) if expiring else None
 
 
-def doomed_changelogs(context: TableContext, plan: ChangelogPlan) -> list[DoomedFile]:
+def files_removed_with_changelogs(context: TableContext, plan: ChangelogPlan) -> list[FileToDelete]:
     """All files that an expiry of the plan removes: data files and manifests, then the changelogs themselves.
 
     They are read before anything is deleted; which of them are still needed is determined when they are deleted.
     """
     needed = _needed(context, plan)
-    found: dict[str, DoomedFile] = {}
+    found: dict[str, FileToDelete] = {}
     for changelog in plan.expiring:
         try:
             files = [*_data_of(context, changelog, needed), *_lists_of(context, changelog)]
@@ -87,7 +87,7 @@ def expire_changelogs(context: TableContext, plan: ChangelogPlan, delete: Delete
     """Carry out the plan; returns how many files were deleted with the changelogs. Names go first, so that a crash is
     harmless.
     """
-    doomed = doomed_changelogs(context, plan)
+    files = files_removed_with_changelogs(context, plan)
     storage, layout = context.storage, context.layout
     for changelog in plan.expiring:
         storage.delete(layout.changelog(changelog.id))
@@ -98,7 +98,7 @@ def expire_changelogs(context: TableContext, plan: ChangelogPlan, delete: Delete
         storage.overwrite(layout.earliest_changelog_hint, str(plan.kept.id).encode())
     keep_deleted(storage, layout.changelog_directory)
     needed = _needed(context, plan)
-    return delete(file.path for file in doomed if file.path not in needed.metadata)
+    return delete(file.path for file in files if file.path not in needed.metadata)
 
 
 def _needed(context: TableContext, plan: ChangelogPlan) -> NeededFiles:
@@ -116,20 +116,20 @@ def _needed(context: TableContext, plan: ChangelogPlan) -> NeededFiles:
     return needed
 
 
-def _data_of(context: TableContext, changelog: Snapshot, needed: NeededFiles) -> Iterator[DoomedFile]:
+def _data_of(context: TableContext, changelog: Snapshot, needed: NeededFiles) -> Iterator[FileToDelete]:
     if changelog.changelog_manifest_list is not None:
         entries, kind = changelog_entries(context, changelog), "changelog"
     else:
         entries, kind = files_made_dead(context, changelog), "data"
     for entry in entries:
         if key_of_file(entry) not in needed.data:
-            yield from doomed_data(context, entry, kind)
+            yield from data_files_to_delete(context, entry, kind)
 
 
-def _lists_of(context: TableContext, changelog: Snapshot) -> Iterator[DoomedFile]:
+def _lists_of(context: TableContext, changelog: Snapshot) -> Iterator[FileToDelete]:
     if changelog.changelog_manifest_list is not None:
         lists = [(changelog.changelog_manifest_list, changelog.changelog_manifest_list_size)]
     else:
         lists = manifest_lists(changelog)
     yield from files_of_lists(context, lists)
-    yield DoomedFile(context.layout.changelog(changelog.id), "long-lived changelog")
+    yield FileToDelete(context.layout.changelog(changelog.id), "long-lived changelog")

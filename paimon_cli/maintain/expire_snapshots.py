@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import (
-    DoomedFile,
     FileKey,
+    FileToDelete,
     NeededFiles,
     SharedManifests,
     changelog_entries,
-    doomed_data,
+    data_files_to_delete,
     files_made_dead,
     files_of_lists,
     index_files,
@@ -62,7 +62,7 @@ class ExpiryPlan:
     kept: Snapshot
     dead: dict[int, list[ManifestEntry]]
     changelogs: list[ManifestEntry]
-    metadata: list[DoomedFile]
+    metadata: list[FileToDelete]
     resurrected: tuple[int, ...] = ()
 
     @property
@@ -70,7 +70,7 @@ class ExpiryPlan:
         """The ids of all snapshot files to delete."""
         return (*self.resurrected, *(snapshot.id for snapshot in self.snapshots))
 
-    def data_files(self, context: TableContext, now: Protections) -> Iterator[DoomedFile]:
+    def data_files(self, context: TableContext, now: Protections) -> Iterator[FileToDelete]:
         """Dead files, except those that the nearest tag below needs (older tags need no others) or that are needed elsewhere."""
         tags = [tag for tag in now.tags if tag.id < self.kept.id]
         tag_ids = [tag.id for tag in tags]
@@ -83,12 +83,12 @@ class ExpiryPlan:
             for entry in entries:
                 key = key_of_file(entry)
                 if key not in now.elsewhere.data and (place < 0 or key not in alive):
-                    yield from doomed_data(context, entry, "data")
+                    yield from data_files_to_delete(context, entry, "data")
         for entry in self.changelogs:
             if key_of_file(entry) not in now.elsewhere.data:
-                yield from doomed_data(context, entry, "changelog")
+                yield from data_files_to_delete(context, entry, "changelog")
 
-    def metadata_files(self, context: TableContext, now: Protections) -> Iterator[DoomedFile]:
+    def metadata_files(self, context: TableContext, now: Protections) -> Iterator[FileToDelete]:
         tags = [tag for tag in now.tags if tag.id < self.kept.id]
         named = {path for tag in tags for path in metadata_paths(context, tag)}
         return (file for file in self.metadata if file.path not in named and file.path not in now.elsewhere.metadata)
@@ -108,7 +108,7 @@ def plan_expiry(context: TableContext, retention: Retention, on_read: OnRead | N
     expiring, resurrected = expiring_range(context, retention), tuple(context.snapshots.resurrected_ids())
     kept = context.snapshots.find(expiring.stop) if expiring else None
     if kept is not None:
-        return replace(_find_doomed(context, expiring, kept, on_read), resurrected=resurrected)
+        return replace(_plan_of(context, expiring, kept, on_read), resurrected=resurrected)
     oldest = context.snapshots.earliest_id() if resurrected else None
     kept = None if oldest is None else context.snapshots.find(oldest)
     return None if kept is None else ExpiryPlan((), kept, {}, [], [], resurrected)
@@ -130,7 +130,7 @@ def carry_out(context: TableContext, plan: ExpiryPlan | None, delete: DeleteFile
     return ExpirySummary(plan.snapshot_ids, data_files, metadata_files, total_size(data) + total_size(metadata))
 
 
-def _remove_emptied(context: TableContext, data: list[DoomedFile]) -> None:
+def _remove_emptied(context: TableContext, data: list[FileToDelete]) -> None:
     """Remove bucket directories that lost their last file, then empty partition directories, if the storage has directories."""
     directories = {file.path.rpartition("/")[0] for file in data}
     for _ in context.schema.partition_keys:
@@ -151,10 +151,10 @@ def point_at_earliest(context: TableContext, snapshot_id: int) -> None:
         context.storage.overwrite(context.layout.earliest_hint, str(snapshot_id).encode())
 
 
-def doomed_now(context: TableContext, plan: ExpiryPlan) -> list[DoomedFile]:
+def files_to_delete_now(context: TableContext, plan: ExpiryPlan) -> list[FileToDelete]:
     """All files that `carry_out` would delete now, snapshot files first."""
     now = _protections_now(context)
-    snapshots = [DoomedFile(context.layout.snapshot(number), "snapshot") for number in plan.snapshot_ids]
+    snapshots = [FileToDelete(context.layout.snapshot(number), "snapshot") for number in plan.snapshot_ids]
     return [*snapshots, *plan.data_files(context, now), *plan.metadata_files(context, now)]
 
 
@@ -185,14 +185,14 @@ def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
         point_at_earliest(context, plan.kept.id)
 
 
-def _find_doomed(context: TableContext, expiring: range, kept: Snapshot, on_read: OnRead | None = None) -> ExpiryPlan:
+def _plan_of(context: TableContext, expiring: range, kept: Snapshot, on_read: OnRead | None = None) -> ExpiryPlan:
     """Read all that is needed for the decision before anything is deleted. What cannot be read is left to orphan cleaning."""
     numbers = context.snapshots.likely_ids(expiring.start, expiring.stop - 1)
     snapshots = [snapshot for snapshot in side_by_side(context, context.snapshots.find, numbers) if snapshot is not None]
     reader = _Reader(context, NeededFiles(metadata=set(metadata_paths(context, kept))))
     dead: dict[int, list[ManifestEntry]] = {}
     changelogs: list[ManifestEntry] = []
-    metadata: dict[str, DoomedFile] = {}
+    metadata: dict[str, FileToDelete] = {}
     for entries, files in side_by_side(context, reader.files_of, snapshots):
         changelogs += entries
         metadata.update((file.path, file) for file in files)
@@ -212,7 +212,7 @@ class _Reader:
     needed: NeededFiles
     _indexes: set[str] = field(default_factory=set)
 
-    def files_of(self, snapshot: Snapshot) -> tuple[list[ManifestEntry], list[DoomedFile]]:
+    def files_of(self, snapshot: Snapshot) -> tuple[list[ManifestEntry], list[FileToDelete]]:
         """Changelog files and metadata to delete, except those of a changelog that is kept (Java SnapshotDeletion)."""
         outlives = self.context.options.changelogs_outlive_snapshots
         produces = self.context.options.changelog_producer != "none"
@@ -225,7 +225,7 @@ class _Reader:
             return [], []
         return changelogs, [file for file in files if file.path not in self.needed.metadata]
 
-    def _index_files(self, snapshot: Snapshot) -> Iterator[DoomedFile]:
+    def _index_files(self, snapshot: Snapshot) -> Iterator[FileToDelete]:
         """The index manifest is cached, because neighbouring snapshots mostly share it."""
         name = snapshot.index_manifest
         if name is None or name not in self._indexes:

@@ -23,7 +23,7 @@ _NO_STATS = SimpleStats()
 
 
 @dataclass(frozen=True, slots=True)
-class DoomedFile:
+class FileToDelete:
     """A file that may be deleted; `size` in bytes if metadata has it."""
 
     path: str
@@ -58,16 +58,16 @@ def changelog_entries(context: TableContext, snapshot: Snapshot) -> list[Manifes
 
 def file_paths(context: TableContext, entry: ManifestEntry) -> Iterator[str]:
     """The data file and its extra files. Files outside of the table are never deleted."""
-    return (file.path for file in doomed_data(context, entry, "data"))
+    return (file.path for file in data_files_to_delete(context, entry, "data"))
 
 
-def doomed_data(context: TableContext, entry: ManifestEntry, kind: str) -> Iterator[DoomedFile]:
+def data_files_to_delete(context: TableContext, entry: ManifestEntry, kind: str) -> Iterator[FileToDelete]:
     """The data file of an entry and its extra files, as files to delete."""
     if entry.file.external_path is None:
         path = context.data_file_path_of(entry.partition, entry.bucket, entry.file.file_name)
-        yield DoomedFile(path, kind, entry.file.file_size)
+        yield FileToDelete(path, kind, entry.file.file_size)
         for name in entry.file.extra_files:
-            yield DoomedFile(context.data_file_path_of(entry.partition, entry.bucket, name), "index")
+            yield FileToDelete(context.data_file_path_of(entry.partition, entry.bucket, name), "index")
 
 
 def manifest_lists(snapshot: Snapshot, changelog: bool = True) -> list[tuple[str, int | None]]:
@@ -81,33 +81,33 @@ def manifest_lists(snapshot: Snapshot, changelog: bool = True) -> list[tuple[str
     return [(name, size) for name, size in lists if name is not None]
 
 
-def files_of_lists(context: TableContext, lists: Sequence[tuple[str, int | None]]) -> Iterator[DoomedFile]:
+def files_of_lists(context: TableContext, lists: Sequence[tuple[str, int | None]]) -> Iterator[FileToDelete]:
     """The manifests named by these lists, then the lists."""
     for name, size in lists:
         for meta in context.manifests.manifest_list(name, size):
-            yield DoomedFile(context.layout.manifest(meta.file_name), "manifest", meta.file_size)
+            yield FileToDelete(context.layout.manifest(meta.file_name), "manifest", meta.file_size)
     for name, size in lists:
-        yield DoomedFile(context.layout.manifest(name), "manifest list", size)
+        yield FileToDelete(context.layout.manifest(name), "manifest list", size)
 
 
-def index_files(context: TableContext, snapshot: Snapshot) -> Iterator[DoomedFile]:
+def index_files(context: TableContext, snapshot: Snapshot) -> Iterator[FileToDelete]:
     """The index files, then their manifest."""
     layout = context.layout
     for index in context.manifests.index_entries(snapshot):
         if index.index_file.external_path is None:
-            yield DoomedFile(layout.index(index.index_file.file_name), "index", index.index_file.file_size)
+            yield FileToDelete(layout.index(index.index_file.file_name), "index", index.index_file.file_size)
     if snapshot.index_manifest is not None:
-        yield DoomedFile(layout.manifest(snapshot.index_manifest), "index manifest")
+        yield FileToDelete(layout.manifest(snapshot.index_manifest), "index manifest")
 
 
-def statistics_files(context: TableContext, snapshot: Snapshot) -> list[DoomedFile]:
+def statistics_files(context: TableContext, snapshot: Snapshot) -> list[FileToDelete]:
     """The file that ANALYZE wrote, which later snapshots inherit."""
     if snapshot.statistics is None:
         return []
-    return [DoomedFile(f"{context.layout.statistics_directory}/{snapshot.statistics}", "statistics")]
+    return [FileToDelete(f"{context.layout.statistics_directory}/{snapshot.statistics}", "statistics")]
 
 
-def metadata_files(context: TableContext, snapshot: Snapshot) -> list[DoomedFile]:
+def metadata_files(context: TableContext, snapshot: Snapshot) -> list[FileToDelete]:
     """Manifests, lists, index manifest, index files and statistics; a file comes after those that it names."""
     indexes, lists = index_files(context, snapshot), files_of_lists(context, manifest_lists(snapshot))
     return [*indexes, *statistics_files(context, snapshot), *lists]
@@ -118,7 +118,7 @@ def metadata_paths(context: TableContext, snapshot: Snapshot) -> list[str]:
     return [file.path for file in metadata_files(context, snapshot)]
 
 
-def total_size(files: Iterable[DoomedFile]) -> int:
+def total_size(files: Iterable[FileToDelete]) -> int:
     return sum(file.size or 0 for file in files)
 
 
@@ -255,7 +255,7 @@ def needed_by_other_branches(context: TableContext) -> NeededFiles:
     return needed
 
 
-def measured(context: TableContext, files: Sequence[DoomedFile]) -> list[DoomedFile]:
+def measured(context: TableContext, files: Sequence[FileToDelete]) -> list[FileToDelete]:
     """The files with their sizes. Files of unknown size that do not exist are left out."""
     directories = _sizes(context, {_directory(file) for file in files if file.size is None})
     found = []
@@ -273,5 +273,5 @@ def _sizes(context: TableContext, directories: Iterable[str]) -> dict[str, dict[
     return {name: {status.path: status.size for status in context.storage.list_directory(name)} for name in directories}
 
 
-def _directory(file: DoomedFile) -> str:
+def _directory(file: FileToDelete) -> str:
     return file.path.rpartition("/")[0]

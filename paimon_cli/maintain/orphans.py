@@ -282,12 +282,12 @@ def remove_orphans(
     gone: list[Candidate] = []
     for portion in _portions(orphans.files):
         orphans.used.look()
-        doomed = [file for file in portion if file.name not in orphans.used.names]
+        unused = [file for file in portion if file.name not in orphans.used.names]
         if set_aside is not None:
-            for file in doomed:
+            for file in unused:
                 set_aside(file.path)
-        delete(file.path for file in doomed)
-        gone += doomed
+        delete(file.path for file in unused)
+        gone += unused
     emptied = {file.path.rpartition("/")[0] for file in gone if file.kind == "data"}
     for directory in sorted({*orphans.empty_directories, *emptied}, key=lambda path: (-path.count("/"), path)):
         remove_empty_directory(context.storage, directory)

@@ -10,11 +10,11 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.needed_files import (
-    DoomedFile,
+    FileToDelete,
     NeededFiles,
     SharedManifests,
     changelog_entries,
-    doomed_data,
+    data_files_to_delete,
     key_of_file,
     lean,
     metadata_files,
@@ -33,13 +33,13 @@ class DiscardedVersions:
 
     data: tuple[ManifestEntry, ...]
     changelogs: tuple[ManifestEntry, ...]
-    metadata: tuple[DoomedFile, ...]
+    metadata: tuple[FileToDelete, ...]
 
-    def doomed(self, context: TableContext, needed: NeededFiles) -> list[DoomedFile]:
+    def files_to_delete(self, context: TableContext, needed: NeededFiles) -> list[FileToDelete]:
         """The files to delete, except those in `needed`."""
         kinds = (("data", self.data), ("changelog", self.changelogs))
         gone = [(kind, entry) for kind, entries in kinds for entry in entries if key_of_file(entry) not in needed.data]
-        data = [file for kind, entry in gone for file in doomed_data(context, entry, kind)]
+        data = [file for kind, entry in gone for file in data_files_to_delete(context, entry, kind)]
         return [*data, *(file for file in self.metadata if file.path not in needed.metadata)]
 
 
@@ -50,7 +50,7 @@ def discarded_versions(context: TableContext, snapshots: Iterable[Snapshot], tag
     """
     data: dict[object, ManifestEntry] = {}
     changelogs: list[ManifestEntry] = []
-    metadata: dict[str, DoomedFile] = {}
+    metadata: dict[str, FileToDelete] = {}
     for snapshot in snapshots:
         try:
             added = [lean(entry) for entry in context.manifests.delta_entries(snapshot) if entry.kind == ADD]
@@ -139,14 +139,14 @@ def plan_rollback(context: TableContext, target: RollbackTarget) -> RollbackPlan
     )
 
 
-def doomed_by(context: TableContext, plan: RollbackPlan) -> list[DoomedFile]:
+def files_removed_by_rollback(context: TableContext, plan: RollbackPlan) -> list[FileToDelete]:
     """All files that the rollback would delete now."""
     layout = context.layout
     return [
-        *(DoomedFile(layout.snapshot(number), "snapshot") for number in plan.snapshots),
-        *(DoomedFile(layout.tag(name), "tag") for name in plan.tags),
-        *(DoomedFile(layout.changelog(number), "long-lived changelog") for number in plan.changelogs),
-        *plan.discarded.doomed(context, needed_up_to(context, plan.target.id)),
+        *(FileToDelete(layout.snapshot(number), "snapshot") for number in plan.snapshots),
+        *(FileToDelete(layout.tag(name), "tag") for name in plan.tags),
+        *(FileToDelete(layout.changelog(number), "long-lived changelog") for number in plan.changelogs),
+        *plan.discarded.files_to_delete(context, needed_up_to(context, plan.target.id)),
     ]
 
 
@@ -154,23 +154,23 @@ def roll_back(context: TableContext, plan: RollbackPlan, delete: DeleteFiles) ->
     """Carry out the plan; returns how many files of the later snapshots were deleted. `Conflict` if a commit came in between."""
     storage, layout, target = context.storage, context.layout, plan.target.id
     if plan.restored is not None:
-        _bring_back(context, plan.target, plan.restored)
+        _restore_snapshot(context, plan.target, plan.restored)
     # A hint below the newest snapshot is harmless, one above it hides the table from Java.
     storage.overwrite(layout.latest_hint, str(target).encode())
-    take_out(context, plan.snapshots, target)
+    remove_snapshots(context, plan.snapshots, target)
     storage.overwrite(layout.latest_hint, str(target).encode())  # a commit just before may have written another id
     for name in plan.tags:
         storage.delete(layout.tag(name))
     _forget_changelogs(context, plan)
     for directory in (layout.snapshot_directory, layout.tag_directory, layout.changelog_directory):
         keep_deleted(storage, directory)
-    doomed = plan.discarded.doomed(context, needed_up_to(context))
-    count = delete(file.path for file in doomed)
+    files = plan.discarded.files_to_delete(context, needed_up_to(context))
+    count = delete(file.path for file in files)
     storage.overwrite(layout.latest_hint, str(context.snapshots.latest_id() or target).encode())
     return count
 
 
-def take_out(context: TableContext, snapshots: Sequence[int], target: int) -> None:
+def remove_snapshots(context: TableContext, snapshots: Sequence[int], target: int) -> None:
     """Delete these snapshot files, newest first; if a new commit appears above the target, restore them and raise."""
     storage, layout = context.storage, context.layout
     gone: list[tuple[int, bytes]] = []
@@ -196,7 +196,7 @@ def take_out(context: TableContext, snapshots: Sequence[int], target: int) -> No
         )
 
 
-def _bring_back(context: TableContext, target: Snapshot, text: bytes) -> None:
+def _restore_snapshot(context: TableContext, target: Snapshot, text: bytes) -> None:
     """Publish the snapshot that only a tag held as the oldest one."""
     storage, layout = context.storage, context.layout
     outcome = storage.put_if_absent(layout.snapshot(target.id), text)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import (
-    DoomedFile,
+    FileToDelete,
     SharedManifests,
-    doomed_data,
+    data_files_to_delete,
     key_of_file,
     lean,
     metadata_files,
@@ -98,7 +98,7 @@ class TagRemoval:
 
     names: tuple[str, ...]
     data: tuple[ManifestEntry, ...]
-    metadata: tuple[DoomedFile, ...]
+    metadata: tuple[FileToDelete, ...]
 
 
 def plan_removal(context: TableContext, names: Sequence[str]) -> TagRemoval:
@@ -106,7 +106,7 @@ def plan_removal(context: TableContext, names: Sequence[str]) -> TagRemoval:
     tags = {name: context.tags.get(name).snapshot for name in names}
     others = {tag.snapshot.id for name, tag in context.tags.all().items() if name not in tags}
     data: dict[object, ManifestEntry] = {}
-    metadata: dict[str, DoomedFile] = {}
+    metadata: dict[str, FileToDelete] = {}
     manifests = SharedManifests(context)
     for snapshot in {snapshot.id: snapshot for snapshot in tags.values()}.values():
         if snapshot.id in others or context.storage.exists(context.layout.snapshot(snapshot.id)):
@@ -116,7 +116,7 @@ def plan_removal(context: TableContext, names: Sequence[str]) -> TagRemoval:
     return TagRemoval(tuple(names), tuple(data.values()), tuple(metadata.values()))
 
 
-def doomed_with(context: TableContext, removal: TagRemoval) -> list[DoomedFile]:
+def files_removed_with_tags(context: TableContext, removal: TagRemoval) -> list[FileToDelete]:
     """The files that only these tags need now."""
     if not removal.data and not removal.metadata:
         return []
@@ -125,7 +125,7 @@ def doomed_with(context: TableContext, removal: TagRemoval) -> list[DoomedFile]:
     manifests = SharedManifests(context)
     for neighbour in _neighbours(context, removal):
         needed.need_version(context, neighbour, manifests)
-    data = [f for e in removal.data if key_of_file(e) not in needed.data for f in doomed_data(context, e, "data")]
+    data = [f for e in removal.data if key_of_file(e) not in needed.data for f in data_files_to_delete(context, e, "data")]
     return [*data, *(file for file in removal.metadata if file.path not in needed.metadata)]
 
 
@@ -134,7 +134,7 @@ def remove_tags(context: TableContext, removal: TagRemoval, delete: DeleteFiles)
     for name in removal.names:
         context.storage.delete(context.layout.tag(name))
     keep_deleted(context.storage, context.layout.tag_directory)
-    return delete(file.path for file in doomed_with(context, removal))
+    return delete(file.path for file in files_removed_with_tags(context, removal))
 
 
 def expired_tags(context: TableContext, older_than: int | None = None) -> list[str]:

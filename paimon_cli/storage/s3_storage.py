@@ -97,9 +97,9 @@ class S3Storage:
         for page in self._pages(path):
             keys = [{"Key": entry["Key"]} for entry in page.get("Contents", ())]
             for start in range(0, len(keys), _DELETE_AT_ONCE):
-                doomed = {"Objects": keys[start : start + _DELETE_AT_ONCE], "Quiet": True}
+                request = {"Objects": keys[start : start + _DELETE_AT_ONCE], "Quiet": True}
                 with self._errors_of(path):
-                    answer = self.settings.client().delete_objects(Bucket=bucket, Delete=doomed)
+                    answer = self.settings.client().delete_objects(Bucket=bucket, Delete=request)
                 for failure in answer.get("Errors", ()):
                     raise StorageUnavailable(f"S3 did not delete {failure['Key']}", failure.get("Code", ""), path=path)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.bucket import merged_rows
-from paimon_cli.compact.compaction_plan import CompactionTask, LeftAlone, plan_bucket
+from paimon_cli.compact.compaction_plan import CompactionTask, SkippedBucket, plan_bucket
 from paimon_cli.errors import DamagedFile, PartialSuccess
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -123,6 +123,6 @@ def test_the_plan_says_why_a_bucket_is_left_alone(tmp_path: Path) -> None:
     write(context, [{"k": 1, "s": "a", "n": 1}])
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()
     left = plan_bucket(context, bucket, "minor", 1)
-    assert isinstance(left, LeftAlone)
+    assert isinstance(left, SkippedBucket)
     assert left.reason == "1 run < trigger 5"
     assert isinstance(plan_bucket(context, bucket, "full", 1), CompactionTask)

@@ -13,7 +13,7 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction, run_compaction
 from paimon_cli.compact.compaction_plan import (
     CompactionTask,
-    LeftAlone,
+    SkippedBucket,
     check_compactable,
     plan_bucket,
     task_steps,
@@ -70,7 +70,7 @@ def test_a_task_is_made_of_little(tmp_path: Path) -> None:
     task = CompactionTask(EMPTY_ROW, 1, 2, files, 5, 5, True, "r", "a", 2, 1, 3)
     assert (task.file_stamp, task.rewrite_all, task.state, task.memory) == ("", False, UNKNOWN, None)
     assert (task.bucket_size, task.oldest_size, task.size, task.bucket_id) == (0, 0, 1007, (EMPTY_ROW, 1))
-    left = LeftAlone(EMPTY_ROW, 1, 4, "why")
+    left = SkippedBucket(EMPTY_ROW, 1, 4, "why")
     assert (left.state, left.files, left.size, left.runs_before, left.bucket_id) == (UNKNOWN, 0, 0, 4, (EMPTY_ROW, 1))
 
 
@@ -109,7 +109,7 @@ def test_a_run_says_what_it_read_and_wrote(tmp_path: Path) -> None:
     assert not message.has_append and message.has_compact
     steps.clear()
     left = plan_bucket(context, replace(bucket, files=message.compact_after), "minor", 4)
-    assert isinstance(left, LeftAlone)
+    assert isinstance(left, SkippedBucket)
     assert [step.facts for step in steps] == [
         {"bucket": "bucket-0", "strategy": "minor", "runs": 1, "picked": False, "reason": left.reason}
     ]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone, plan_bucket, task_steps, tasks_of
-from paimon_cli.compact.round_choice import UNLIMITED, RoundLimits, newest_data, within_limits
+from paimon_cli.compact.compaction_plan import CompactionTask, Decision, SkippedBucket, plan_bucket, task_steps, tasks_of
+from paimon_cli.compact.round_limits import UNLIMITED, RoundLimits, apply_limits, newest_data
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
@@ -63,7 +63,7 @@ def test_a_plan_says_what_the_files_are(tmp_path: Path, seed: int) -> None:
     total = sum(file.file_size for file in bucket.files)
     rewrites = options["compaction.force-rewrite-all-files"] == "true"
     assert found.bucket_id == (EMPTY_ROW, bucket.bucket) and found.runs_before == len(runs)
-    if isinstance(found, LeftAlone):
+    if isinstance(found, SkippedBucket):
         assert (found.files, found.size, found.runs) == (len(bucket.files), total, len(runs))
         if strategy == "full":
             assert len(runs) == 0 or (len(runs) == 1 and runs[0].level == top and not rewrites)
@@ -100,10 +100,10 @@ def test_buckets_that_nothing_is_done_to(tmp_path: Path) -> None:
     top = context.options.num_levels - 1
     one = BucketFiles(EMPTY_ROW, 0, 2, (data_file("a", level=top),))
     full = plan_bucket(context, one, "full", 1)
-    assert isinstance(full, LeftAlone) and full.state.last_full == moment_of_wall_clock(1_700_000_000_000)
-    assert isinstance(plan_bucket(context, replace(one, files=()), "full", 1), LeftAlone)
+    assert isinstance(full, SkippedBucket) and full.state.last_full == moment_of_wall_clock(1_700_000_000_000)
+    assert isinstance(plan_bucket(context, replace(one, files=()), "full", 1), SkippedBucket)
     waiting = plan_bucket(context, replace(one, bucket=-2, files=(data_file("a"), data_file("b"))), "full", 1)
-    assert isinstance(waiting, LeftAlone)
+    assert isinstance(waiting, SkippedBucket)
     assert waiting.reason == "rows wait here unsorted until another Paimon engine moves them into buckets"
     assert (waiting.runs, waiting.files, waiting.size) == (2, 2, 2000)
     with pytest.raises(UsageError, match="unknown compaction strategy"):
@@ -131,7 +131,7 @@ def test_a_round_takes_the_buckets_with_most_runs(tmp_path: Path, seed: int) -> 
     dice = random.Random(seed)
     planned = decisions(make_table(tmp_path, {"num-sorted-run.compaction-trigger": "2"}), dice)
     tasks = [one for one in planned if isinstance(one, CompactionTask)]
-    assert within_limits(planned, UNLIMITED) == tuple(planned)
+    assert apply_limits(planned, UNLIMITED) == tuple(planned)
     assert [task.size for task in tasks_of(planned)] == sorted((task.size for task in tasks), reverse=True)
     limits = RoundLimits(dice.choice([None, 0, 5000, 9000]), dice.choice([None, 0, 1, 3]))
     taken: list[CompactionTask] = []
@@ -139,13 +139,13 @@ def test_a_round_takes_the_buckets_with_most_runs(tmp_path: Path, seed: int) -> 
         fits = limits.max_bytes is None or sum(one.size for one in taken) + task.size <= limits.max_bytes
         if fits and (limits.max_buckets is None or len(taken) < limits.max_buckets):
             taken.append(task)
-    found = within_limits(planned, limits)
+    found = apply_limits(planned, limits)
     assert [one.bucket_id for one in found] == [one.bucket_id for one in planned]
     for before, after in zip(planned, found, strict=True):
-        if isinstance(before, LeftAlone) or before in taken:
+        if isinstance(before, SkippedBucket) or before in taken:
             assert after == before
             continue
-        assert isinstance(after, LeftAlone)
+        assert isinstance(after, SkippedBucket)
         assert (after.runs, after.files, after.size) == (before.runs_before, len(before.files), before.size)
         assert after.reason.startswith(f"{before.reason}, but ")
         at_most = limits.max_buckets is not None and len(taken) >= limits.max_buckets

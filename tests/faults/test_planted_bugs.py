@@ -95,7 +95,7 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
         "expire", lambda: mock.patch.object(expire_snapshots, "metadata_paths", forgetful_metadata_paths),
     ),
     "a roll-back deletes files before its snapshots": (
-        "rollback", lambda: mock.patch.object(rollback, "take_out", after_the_files),
+        "rollback", lambda: mock.patch.object(rollback, "remove_snapshots", after_the_files),
     ),
     "a deleted tag may come back without its files": (
         "rollback", lambda: mock.patch.object(FaultStorage, "sync_directory", lambda *_: None),
@@ -106,7 +106,7 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
     "expiry does not ask tags": ("expire", lambda: mock.patch.object(expire_snapshots, "tagged_snapshots", lambda _: [])),
 }  # fmt: skip
 
-TAKE_OUT, VERSIONS = rollback.take_out, orphans._versions
+TAKE_OUT, VERSIONS = rollback.remove_snapshots, orphans._versions
 
 
 def after_the_files(context: TableContext, snapshots: Sequence[int], target: int) -> None:

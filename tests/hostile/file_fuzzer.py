@@ -84,7 +84,7 @@ def mutated(content: bytes, others: Sequence[bytes], chance: random.Random) -> b
     return bytes(data)
 
 
-@mock.patch.object(orc_file, "put_away", lambda process, error: orc_file._idle.append(process))
+@mock.patch.object(orc_file, "discard", lambda process, error: orc_file._idle.append(process))
 def fuzz(specimens: Sequence[Specimen], count: int, seed: int) -> FuzzFigures:
     """`count` mutated files, spread over the specimens. A failure names specimen, seed and number, to make it again.
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.compact.compaction_plan import CompactionTask, LeftAlone
-from paimon_cli.compact.round_choice import RoundLimits
+from paimon_cli.compact.compaction_plan import CompactionTask, SkippedBucket
+from paimon_cli.compact.round_limits import RoundLimits
 from paimon_cli.errors import FilesConflict, NotFound, PartialSuccess
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -82,7 +82,7 @@ def test_left_alone_for_a_reason(table: TableContext) -> None:
 def test_limits_give_the_turn_to_buckets_with_most_runs(table: TableContext) -> None:
     plan = plan_compaction(table, CompactRequest("full", limits=RoundLimits(max_buckets=2)))
     assert {table.partition_path_of(task.partition) for task in plan.tasks} == {"dt=a/"}
-    assert ["--max-buckets" in d.reason for d in plan.decisions if isinstance(d, LeftAlone)] == [True, True]
+    assert ["--max-buckets" in d.reason for d in plan.decisions if isinstance(d, SkippedBucket)] == [True, True]
     size = min(task.size for task in plan.tasks)
     (task,) = plan_compaction(table, CompactRequest("full", limits=RoundLimits(max_bytes=size, max_buckets=3))).tasks
     assert task.size == size
@@ -96,7 +96,7 @@ def test_idle_partitions_are_compacted_fully(table: TableContext) -> None:
     request = CompactRequest("full", idle_millis=1_800_000)
     plan = plan_compaction(table, request)
     assert {table.partition_path_of(task.partition) for task in plan.tasks} == {"dt=a/"}
-    assert {d.reason for d in plan.decisions if isinstance(d, LeftAlone)} == {"new data 60 s ago, not idle yet"}
+    assert {d.reason for d in plan.decisions if isinstance(d, SkippedBucket)} == {"new data 60 s ago, not idle yet"}
     minor = replace(request, strategy="minor", idle_millis=30_000)
     assert {(task.reason, task.output_level) for task in plan_compaction(table, minor).tasks} == {("full", 5)}
     compact(table, strategy="minor", idle_millis=30_000)

@@ -100,7 +100,7 @@ def _records(path: Path) -> list[dict[str, Any]]:
 
 
 def kind_of(path: str) -> str:
-    """What a listing of doomed files calls the file, by its place and name."""
+    """What a listing of files to delete calls the file, by its place and name."""
     directory, name = Path(path).parent.name, Path(path).name
     if directory.startswith("bucket-"):
         return "index" if name.endswith(".index") else "changelog" if name.startswith("changelog-") else "data"

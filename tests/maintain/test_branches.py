@@ -12,8 +12,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
 from paimon_cli.maintain.branches import (
     create_branch,
-    doomed_by_forward,
     fast_forward,
+    files_removed_by_fast_forward,
     plan_fast_forward,
     remove_branch,
     rename_branch,
@@ -112,9 +112,9 @@ def test_what_main_did_alone_is_lost(tmp_path: Path, commits: int) -> None:
         write(branch, [{"k": 1, "v": f"branch-{number}"}])
     plan = plan_fast_forward(main, "b")
     assert (plan.common, plan.discarded_ids, plan.dropped_tags) == (3, (4, 5), ("lost",))
-    doomed = doomed_by_forward(main, plan)
-    assert [file.kind for file in doomed] == [kind_of(file.path) for file in doomed]
-    assert [Path(file.path).name for file in doomed[:3]] == ["snapshot-4", "snapshot-5", "tag-lost"]
+    files = files_removed_by_fast_forward(main, plan)
+    assert [file.kind for file in files] == [kind_of(file.path) for file in files]
+    assert [Path(file.path).name for file in files[:3]] == ["snapshot-4", "snapshot-5", "tag-lost"]
     assert forward(main) > 0
     assert main.tags.names() == ["early", "shared"]
     assert rows(main) == rows(branch) and main.snapshots.ids() == [1, 2, 3, *range(4, 4 + commits)]

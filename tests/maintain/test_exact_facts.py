@@ -1,4 +1,4 @@
-"""Exact values at the edges of the clean-ups: times of partitions, sizes of doomed files, plans, what is listed and what not."""
+"""Exact values at the edges of the clean-ups: times of partitions, sizes of files to delete, plans, listings."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.branches import create_branch, doomed_by_forward, fast_forward, plan_fast_forward
+from paimon_cli.maintain.branches import create_branch, fast_forward, files_removed_by_fast_forward, plan_fast_forward
 from paimon_cli.maintain.expire_partitions import PartitionTime, plan_partitions
 from paimon_cli.maintain.expire_snapshots import ExpirySummary, expire_snapshots
-from paimon_cli.maintain.needed_files import DoomedFile, doomed_data, total_size
+from paimon_cli.maintain.needed_files import FileToDelete, data_files_to_delete, total_size
 from paimon_cli.maintain.orphan_origin import LostCommit
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Consumer, consumers, oldest_consumed
-from paimon_cli.maintain.rollback import doomed_by, plan_rollback, roll_back, rollback_target
+from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, snapshot_and_holder
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, ManifestEntry
 from tests.commit import commit_tables
@@ -97,15 +97,19 @@ def test_partitions_by_timestamps(tmp_path: Path) -> None:
     assert {one.size for one in found} <= sizes
 
 
-def test_doomed_data(tmp_path: Path) -> None:
+def test_data_files_to_delete(tmp_path: Path) -> None:
     context = commit_tables.make_table(tmp_path)
     file = replace(data_file("a", extra_files=("a.x", "b")), file_size=77)
     entry = ManifestEntry(ADD, EMPTY_ROW, 1, 2, file)
     base = f"{context.url}/bucket-1"
-    doomed = list(doomed_data(context, entry, "kind"))
-    assert doomed == [DoomedFile(f"{base}/a", "kind", 77), DoomedFile(f"{base}/a.x", "index"), DoomedFile(f"{base}/b", "index")]
-    assert total_size([*doomed, DoomedFile("x", "y", 3)]) == 80
-    assert not list(doomed_data(context, replace(entry, file=replace(file, external_path="s3://x/a")), "kind"))
+    files = list(data_files_to_delete(context, entry, "kind"))
+    assert files == [
+        FileToDelete(f"{base}/a", "kind", 77),
+        FileToDelete(f"{base}/a.x", "index"),
+        FileToDelete(f"{base}/b", "index"),
+    ]
+    assert total_size([*files, FileToDelete("x", "y", 3)]) == 80
+    assert not list(data_files_to_delete(context, replace(entry, file=replace(file, external_path="s3://x/a")), "kind"))
 
 
 def test_defaults_say_that_nothing_was_done() -> None:
@@ -153,12 +157,12 @@ def test_nobody_holds_a_snapshot_that_never_was(tmp_path: Path) -> None:
     assert snapshot_and_holder(context, None)[1] == context.layout.snapshot(5)
 
 
-def told(context: TableContext) -> list[tuple[DoomedFile, str]]:
+def told(context: TableContext) -> list[tuple[FileToDelete, str]]:
     from paimon_cli.maintain.orphan_origin import origins
 
     orphans = find_orphans(context, 1 << 60, force=True)
     texts = origins(context, orphans.files, orphans.used)
-    return [(DoomedFile(file.path, file.kind), texts[file.path]) for file in orphans.files]
+    return [(FileToDelete(file.path, file.kind), texts[file.path]) for file in orphans.files]
 
 
 def test_tags_of_a_table_that_lost_its_snapshots(tmp_path: Path) -> None:
@@ -185,9 +189,9 @@ def test_forward_over_tags_and_snapshots_of_main(tmp_path: Path) -> None:
     assert (plan.branch, plan.common, plan.added, plan.discarded_ids) == ("b", 3, (4,), (4, 5))
     assert sorted(plan.tags) == ["five", "new"] and plan.dropped_tags == ("four",)
     assert (plan.schemas, plan.dropped_schemas, plan.is_needless, plan.discards) == ((), (), False, True)
-    doomed = doomed_by_forward(main, plan)
-    assert {file.path: file.kind for file in doomed} == {file.path: kind_of(file.path) for file in doomed}
-    assert {file.path for file in doomed if file.kind in ("snapshot", "tag")} == {
+    files = files_removed_by_fast_forward(main, plan)
+    assert {file.path: file.kind for file in files} == {file.path: kind_of(file.path) for file in files}
+    assert {file.path for file in files if file.kind in ("snapshot", "tag")} == {
         main.layout.snapshot(4),
         main.layout.snapshot(5),
         main.layout.tag("four"),
@@ -198,7 +202,7 @@ def test_forward_over_tags_and_snapshots_of_main(tmp_path: Path) -> None:
     assert {name: tag.snapshot.id for name, tag in main.tags.all().items()} == {"two": 2, "new": 4, "five": 3}
     assert Path(main.layout.latest_hint).read_text() == "4"
     again = plan_fast_forward(main, "b")
-    assert again.is_needless and not again.discards and doomed_by_forward(main, again) == []
+    assert again.is_needless and not again.discards and files_removed_by_fast_forward(main, again) == []
 
 
 def test_back_beside_tags_of_what_has_expired(tmp_path: Path) -> None:
@@ -209,11 +213,11 @@ def test_back_beside_tags_of_what_has_expired(tmp_path: Path) -> None:
     expected = needed(Path(context.url))
     plan = plan_rollback(context, rollback_target(context, 2))
     assert (plan.snapshots, sorted(plan.tags), plan.changelogs, plan.target.id) == ((5,), ["five", "three"], (), 2)
-    doomed = doomed_by(context, plan)
-    assert {file.path: file.kind for file in doomed} == {file.path: kind_of(file.path) for file in doomed}
+    files = files_removed_by_rollback(context, plan)
+    assert {file.path: file.kind for file in files} == {file.path: kind_of(file.path) for file in files}
     before = on_disk(Path(context.url))
     roll_back(context, plan, delete_files(context))
     assert expected <= before and on_disk(Path(context.url)) == needed(Path(context.url))
-    gone = {str(Path(file.path).relative_to(context.url)) for file in doomed}
+    gone = {str(Path(file.path).relative_to(context.url)) for file in files}
     assert before - on_disk(Path(context.url)) == gone
     assert Path(context.layout.latest_hint).read_text() == "2" == Path(context.layout.earliest_hint).read_text()

@@ -13,20 +13,20 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import (
     create_branch,
-    doomed_by_forward,
     fast_forward,
+    files_removed_by_fast_forward,
     plan_fast_forward,
     remove_branch,
     rename_branch,
 )
-from paimon_cli.maintain.expire_changelogs import doomed_changelogs, expire_changelogs, plan_changelogs
-from paimon_cli.maintain.expire_snapshots import ExpirySummary, carry_out, doomed_now, plan_expiry
+from paimon_cli.maintain.expire_changelogs import expire_changelogs, files_removed_with_changelogs, plan_changelogs
+from paimon_cli.maintain.expire_snapshots import ExpirySummary, carry_out, files_to_delete_now, plan_expiry
 from paimon_cli.maintain.needed_files import measured
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
 from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
-from paimon_cli.maintain.rollback import doomed_by, plan_rollback, roll_back, rollback_target
-from paimon_cli.maintain.tags import create_tag, doomed_with, plan_removal, remove_tags
+from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target
+from paimon_cli.maintain.tags import create_tag, files_removed_with_tags, plan_removal, remove_tags
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
 from tests.maintain.plain_files import needed, on_disk
 from tests.tables import compact, make_table, write
@@ -86,26 +86,26 @@ class Story:
         if plan is None:
             assert carry_out(context, plan, delete_files(context)) == ExpirySummary()
             return set()
-        doomed = doomed_now(context, plan)
-        told = [file for file in doomed if file.size is not None]
+        planned = files_to_delete_now(context, plan)
+        told = [file for file in planned if file.size is not None]
         assert all(file.size == Path(file.path).stat().st_size for file in told) and len(read) == len(plan.snapshots)
-        assert {file.kind for file in doomed if file.size is None} <= {"snapshot", "index", "index manifest"}
+        assert {file.kind for file in planned if file.size is None} <= {"snapshot", "index", "index manifest"}
         done = carry_out(context, plan, delete_files(context))
-        data = [file for file in doomed if "/bucket-" in file.path]
+        data = [file for file in planned if "/bucket-" in file.path]
         assert done.snapshots == tuple(snapshot.id for snapshot in plan.snapshots) and done.data_files == len(data)
-        assert done.metadata_files == len(doomed) - len(data) - len(done.snapshots)
+        assert done.metadata_files == len(planned) - len(data) - len(done.snapshots)
         assert done.size == sum(file.size or 0 for file in told) and {file.size is None for file in data} <= {False, self.extra}
-        assert [Path(file.path).name for file in doomed[: len(done.snapshots)]] == [f"snapshot-{i}" for i in done.snapshots]
+        assert [Path(file.path).name for file in planned[: len(done.snapshots)]] == [f"snapshot-{i}" for i in done.snapshots]
         assert Path(context.layout.earliest_hint).read_text() == str(plan.kept.id)
-        return self.below(file.path for file in doomed)
+        return self.below(file.path for file in planned)
 
     def changelogs(self, context: TableContext) -> set[str]:
         plan = plan_changelogs(context, Retention(1, self.dice.randint(1, 5), 0, self.dice.choice([None, 1])))
         if plan is None:
             return set()
-        doomed = doomed_changelogs(context, plan)
+        planned = files_removed_with_changelogs(context, plan)
         expire_changelogs(context, plan, delete_files(context))
-        return self.below(file.path for file in doomed)
+        return self.below(file.path for file in planned)
 
     def untag(self, context: TableContext) -> set[str]:
         names = context.tags.names()
@@ -117,14 +117,14 @@ class Story:
         before = on_disk(self.root)
         remove_tags(context, removal, delete_files(context))
         assert before - on_disk(self.root) >= self.below(tags)
-        return (before - on_disk(self.root)) | self.below(file.path for file in doomed_with(context, removal))
+        return (before - on_disk(self.root)) | self.below(file.path for file in files_removed_with_tags(context, removal))
 
     def back(self, context: TableContext) -> set[str]:
         ids = [*context.snapshots.ids(), *(tag.snapshot.id for tag in context.tags.all().values())]
         plan = plan_rollback(context, rollback_target(context, self.dice.choice(ids)))
-        doomed = measured(context, doomed_by(context, plan))
+        planned = measured(context, files_removed_by_rollback(context, plan))
         roll_back(context, plan, delete_files(context))
-        return self.below(file.path for file in doomed)
+        return self.below(file.path for file in planned)
 
     def forward(self, _: TableContext) -> set[str]:
         names = self.main.branches.names()
@@ -134,10 +134,10 @@ class Story:
             plan = plan_fast_forward(self.main, self.dice.choice(names))
         except PaimonError:
             return set()
-        doomed = measured(self.main, doomed_by_forward(self.main, plan))
+        planned = measured(self.main, files_removed_by_fast_forward(self.main, plan))
         fast_forward(self.main, plan, delete_files(self.main))
         taken_over = {self.main.layout.snapshot(number) for number in plan.added}
-        return self.below(file.path for file in doomed if file.path not in taken_over)
+        return self.below(file.path for file in planned if file.path not in taken_over)
 
     def below(self, paths: Iterable[str]) -> set[str]:
         return {str(Path(path).relative_to(self.root)) for path in paths}

@@ -14,7 +14,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, rename_branch
 from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
-from paimon_cli.maintain.expire_changelogs import doomed_changelogs, expire_changelogs, plan_changelogs
+from paimon_cli.maintain.expire_changelogs import expire_changelogs, files_removed_with_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.restore_as_new import differences, restore_as_new
@@ -310,8 +310,8 @@ def test_changelogs_leave_what_tags_and_branches_need(tmp_path: Path) -> None:
         plan = plan_changelogs(context, Retention(keep, keep, 0, None))
         if plan is None:
             continue
-        doomed = doomed_changelogs(context, plan)
-        assert {file.path: file.kind for file in doomed} == {file.path: kind_of(file.path) for file in doomed}
+        files = files_removed_with_changelogs(context, plan)
+        assert {file.path: file.kind for file in files} == {file.path: kind_of(file.path) for file in files}
         expire_changelogs(context, plan, delete_files(context))
         assert needed(Path(context.url)) <= on_disk(Path(context.url))
     check_versions(context)

@@ -11,7 +11,7 @@ import pytest
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
-from paimon_cli.maintain.expire_changelogs import doomed_changelogs, expire_changelogs, plan_changelogs
+from paimon_cli.maintain.expire_changelogs import expire_changelogs, files_removed_with_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.parallel_calls import delete_files
@@ -57,7 +57,7 @@ def test_they_go_when_they_may(tmp_path: Path) -> None:
     for keep in (5, 4, 3, 2):
         plan = plan_changelogs(context, Retention(keep, keep, 0, None))
         assert plan is not None and plan.kept is not None and plan.kept.id == 7 - keep
-        planned = {file.path for file in doomed_changelogs(context, plan)}
+        planned = {file.path for file in files_removed_with_changelogs(context, plan)}
         assert expire_changelogs(context, plan, delete_files(context)) == len(planned)
         assert not any(Path(path).exists() for path in planned)
         assert Path(context.layout.earliest_changelog_hint).read_text() == str(7 - keep)

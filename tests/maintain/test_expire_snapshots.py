@@ -11,7 +11,7 @@ from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.check import check_table
-from paimon_cli.maintain.expire_snapshots import carry_out, doomed_now, expire_snapshots, plan_expiry, point_at_earliest
+from paimon_cli.maintain.expire_snapshots import carry_out, expire_snapshots, files_to_delete_now, plan_expiry, point_at_earliest
 from paimon_cli.maintain.needed_files import file_paths, metadata_paths
 from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention, expiring_range, tagged_snapshots
@@ -110,7 +110,7 @@ def test_a_snapshot_that_came_back_goes_alone(tmp_path: Path) -> None:
     before = files_of(context)
     assert context.snapshots.resurrected_ids() == [2] and context.snapshots.ids() == [5]
     plan = plan_expiry(context, KEEP_ONE)
-    assert plan is not None and [file.path for file in doomed_now(context, plan)] == [str(late)]
+    assert plan is not None and [file.path for file in files_to_delete_now(context, plan)] == [str(late)]
     assert expire_snapshots(context, KEEP_ONE).snapshots == (2,)
     assert not late.exists() and files_of(context) == before
     assert expire_snapshots(context, KEEP_ONE).snapshots == ()

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.maintain.expire_snapshots import carry_out, doomed_now, expire_snapshots, plan_expiry
-from paimon_cli.maintain.needed_files import DoomedFile
+from paimon_cli.maintain.expire_snapshots import carry_out, expire_snapshots, files_to_delete_now, plan_expiry
+from paimon_cli.maintain.needed_files import FileToDelete
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
-from paimon_cli.maintain.rollback import doomed_by, plan_rollback, roll_back, rollback_target
-from paimon_cli.maintain.tags import create_tag, doomed_with, plan_removal, remove_tags
+from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target
+from paimon_cli.maintain.tags import create_tag, files_removed_with_tags, plan_removal, remove_tags
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.maintain.plain_files import kind_of, needed, on_disk
 
@@ -30,7 +30,7 @@ def went(root: Path, before: set[str], needed_before: set[str]) -> set[str]:
     return gone
 
 
-def check_kinds(files: list[DoomedFile]) -> None:
+def check_kinds(files: list[FileToDelete]) -> None:
     assert [file.kind for file in files] == [kind_of(file.path) for file in files]
     assert all(file.size in (None, Path(file.path).stat().st_size) for file in files)
 
@@ -48,15 +48,15 @@ def test_expiry_step_by_step_with_a_tag_in_between(golden: Golden, tmp_path: Pat
         plan = plan_expiry(context, Retention(keep, keep, 0, None))
         if plan is None:
             continue
-        doomed = doomed_now(context, plan)
-        check_kinds(doomed)
+        files = files_to_delete_now(context, plan)
+        check_kinds(files)
         carry_out(context, plan, delete_files(context))
         gone = went(root, before, needed_before)
-        assert gone <= {str(Path(file.path).relative_to(root)) for file in doomed}
+        assert gone <= {str(Path(file.path).relative_to(root)) for file in files}
     if "kept" in context.tags.names():
         before, needed_before = on_disk(root), needed(root)
         removal = plan_removal(context, ["kept"])
-        check_kinds(doomed_with(context, removal))
+        check_kinds(files_removed_with_tags(context, removal))
         remove_tags(context, removal, delete_files(context))
         assert "tag/tag-kept" in went(root, before, needed_before)
 
@@ -71,7 +71,7 @@ def test_roll_back(golden: Golden, tmp_path: Path) -> None:
         context = TableContext.open(str(copy))
         before, needed_before = on_disk(copy), needed(copy)
         plan = plan_rollback(context, rollback_target(context, target))
-        check_kinds(doomed_by(context, plan))
+        check_kinds(files_removed_by_rollback(context, plan))
         roll_back(context, plan, delete_files(context))
         went(copy, before, needed_before)
         assert context.snapshots.ids()[-1] == target

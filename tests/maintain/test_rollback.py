@@ -15,7 +15,7 @@ from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import measured
 from paimon_cli.maintain.retention import Retention
-from paimon_cli.maintain.rollback import doomed_by, plan_rollback
+from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import SteppingClock
@@ -36,7 +36,7 @@ def test_to_each_snapshot(tmp_path: Path, target: int) -> None:
     before = rows(context, snapshot_id=target)
     create_tag(context, "newest", 5)
     plan = plan_rollback(context, find_target(context, str(target)))
-    planned = {file.path for file in measured(context, doomed_by(context, plan))}
+    planned = {file.path for file in measured(context, files_removed_by_rollback(context, plan))}
     here = {str(path) for path in Path(context.url).glob("**/*") if path.is_file()}
     back(context, str(target))
     gone = here - {str(path) for path in Path(context.url).glob("**/*") if path.is_file()}

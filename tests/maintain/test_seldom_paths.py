@@ -16,7 +16,7 @@ from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.branches import create_branch, plan_fast_forward
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import DoomedFile, NeededFiles, SharedManifests, measured
+from paimon_cli.maintain.needed_files import FileToDelete, NeededFiles, SharedManifests, measured
 from paimon_cli.maintain.orphans import find_orphans
 from paimon_cli.maintain.parallel_calls import delete_files, side_by_side
 from paimon_cli.maintain.retention import Retention, consumers, oldest_consumed, reset_consumer, tagged_snapshots
@@ -210,10 +210,10 @@ def test_sizes_that_metadata_does_not_tell_come_from_listings(tmp_path: Path) ->
         for place, name in enumerate("abc"):
             (Path(context.url) / folder / name).write_bytes(b"x" * place)
     files = [
-        *(DoomedFile(f"{context.url}/one/{name}", "k") for name in "ab"),
-        *(DoomedFile(f"{context.url}/one/{name}", "k", 99) for name in ("c", "gone")),
-        DoomedFile(f"{context.url}/one/away", "k"),
-        *(DoomedFile(f"{context.url}/two/{name}", "j", 77) for name in ("a", "gone")),
+        *(FileToDelete(f"{context.url}/one/{name}", "k") for name in "ab"),
+        *(FileToDelete(f"{context.url}/one/{name}", "k", 99) for name in ("c", "gone")),
+        FileToDelete(f"{context.url}/one/away", "k"),
+        *(FileToDelete(f"{context.url}/two/{name}", "j", 77) for name in ("a", "gone")),
     ]
     assert [(file.path.removeprefix(f"{context.url}/"), file.kind, file.size) for file in measured(context, files)] == [
         *[("one/a", "k", 0), ("one/b", "k", 1), ("one/c", "k", 2)],

@@ -15,7 +15,15 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
-from paimon_cli.maintain.tags import create_tag, doomed_with, expired_tags, plan_removal, remove_tags, rename_tag, replace_tag
+from paimon_cli.maintain.tags import (
+    create_tag,
+    expired_tags,
+    files_removed_with_tags,
+    plan_removal,
+    remove_tags,
+    rename_tag,
+    replace_tag,
+)
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock
@@ -126,10 +134,10 @@ def test_what_goes_with_tags_is_told_before_and_is_what_goes(tmp_path: Path) -> 
     expire_snapshots(context, KEEP_ONE)
     for names, some in ((["three"], False), (["two"], True), (["two", "also-three", "three"], True)):
         removal = plan_removal(context, names)
-        told = {file.path for file in doomed_with(context, removal)}
+        told = {file.path for file in files_removed_with_tags(context, removal)}
         assert bool(told) == some and context.tags.names() == ["also-three", "three", "two"]
     removal = plan_removal(context, ["three", "also-three"])
-    told = {file.path for file in doomed_with(context, removal)}
+    told = {file.path for file in files_removed_with_tags(context, removal)}
     before = {str(path) for path in Path(context.url).rglob("*") if path.is_file()}
     assert told and remove_tags(context, removal, delete_files(context)) == len(told)
     gone = before - {str(path) for path in Path(context.url).rglob("*") if path.is_file()}

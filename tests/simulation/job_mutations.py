@@ -62,22 +62,22 @@ def compaction_commits_what_it_planned_before_the_conflict() -> Patch:
 @planted_in("writer-expiry")
 def expiry_deletes_files_before_snapshots() -> Patch:
     """A crash in between leaves snapshots whose files are gone."""
-    real = expire_snapshots._find_doomed
+    real = expire_snapshots._plan_of
 
     def eager(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
-        doomed = real(context, expiring, kept)
-        for entries in doomed.dead.values():
+        planned = real(context, expiring, kept)
+        for entries in planned.dead.values():
             for entry in entries:
                 for path in needed_files.file_paths(context, entry):
                     context.storage.delete(path)
-        return doomed
+        return planned
 
-    return patch.object(expire_snapshots, "_find_doomed", eager)
+    return patch.object(expire_snapshots, "_plan_of", eager)
 
 
 @planted_in("compactor-expiry")
 def expiry_takes_one_snapshot_too_many() -> Patch:
-    real = expire_snapshots._find_doomed
+    real = expire_snapshots._plan_of
 
     def further(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
         return real(context, range(expiring.start, expiring.stop - 1), kept)
@@ -86,21 +86,21 @@ def expiry_takes_one_snapshot_too_many() -> Patch:
         found = retention.expiring_range(context, given)
         return range(found.start, found.stop + 1) if found else found
 
-    find = patch.object(expire_snapshots, "_find_doomed", further)
+    find = patch.object(expire_snapshots, "_plan_of", further)
     return both(find, patch.object(expire_snapshots, "expiring_range", one_more))
 
 
 @planted_in("compactor-expiry")
 def expiry_deletes_files_of_the_snapshot_before() -> Patch:
     """Off by one: all files of the oldest kept snapshot that a later one deletes, as if they were dead already."""
-    real = expire_snapshots._find_doomed
+    real = expire_snapshots._plan_of
 
     def too_late(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
-        doomed = real(context, expiring, kept)
-        live = context.manifests.live_entries(doomed.snapshots[-1])
-        return replace(doomed, dead={kept.id: live})
+        planned = real(context, expiring, kept)
+        live = context.manifests.live_entries(planned.snapshots[-1])
+        return replace(planned, dead={kept.id: live})
 
-    return patch.object(expire_snapshots, "_find_doomed", too_late)
+    return patch.object(expire_snapshots, "_plan_of", too_late)
 
 
 @planted_in("writer-expiry")
@@ -142,28 +142,28 @@ def expiry_deletes_upgraded_files() -> Patch:
 
 @planted_in("writer-expiry")
 def expiry_from_the_newest_down() -> Patch:
-    real = expire_snapshots._find_doomed
+    real = expire_snapshots._plan_of
 
     def downwards(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
-        doomed = real(context, expiring, kept)
-        return replace(doomed, snapshots=doomed.snapshots[::-1])
+        planned = real(context, expiring, kept)
+        return replace(planned, snapshots=planned.snapshots[::-1])
 
-    return patch.object(expire_snapshots, "_find_doomed", downwards)
+    return patch.object(expire_snapshots, "_plan_of", downwards)
 
 
 @planted_in("writer-expiry")
 def expiry_reads_a_stale_latest() -> Patch:
     """It spares what the snapshot needs that was the newest at the beginning of all time, and deletes the rest."""
-    real = expire_snapshots._find_doomed
+    real = expire_snapshots._plan_of
 
     def stale(context: TableContext, expiring: range, kept: Snapshot, *more: Any) -> Any:
-        doomed = real(context, expiring, kept)
-        oldest, newest = doomed.snapshots[0], context.snapshots.latest()
+        planned = real(context, expiring, kept)
+        oldest, newest = planned.snapshots[0], context.snapshots.latest()
         spared = {entry.identity for entry in context.manifests.live_entries(oldest)}
         live = context.manifests.live_entries(newest) if newest else []
-        return replace(doomed, dead={kept.id: [entry for entry in live if entry.identity not in spared]})
+        return replace(planned, dead={kept.id: [entry for entry in live if entry.identity not in spared]})
 
-    return patch.object(expire_snapshots, "_find_doomed", stale)
+    return patch.object(expire_snapshots, "_plan_of", stale)
 
 
 # orphans

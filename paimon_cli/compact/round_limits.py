@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.compact.compaction_plan import CompactionTask, Decision, LeftAlone
+from paimon_cli.compact.compaction_plan import CompactionTask, Decision, SkippedBucket
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId
 from paimon_cli.storage.clock_and_names import moment_of_wall_clock
@@ -22,7 +22,7 @@ class RoundLimits:
 UNLIMITED = RoundLimits()
 
 
-def within_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[Decision, ...]:
+def apply_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[Decision, ...]:
     """The decisions without the tasks that exceed the limits. Buckets with the most runs go first, since reads gain most
     there.
     """
@@ -40,9 +40,9 @@ def within_limits(decisions: Sequence[Decision], limits: RoundLimits) -> tuple[D
 
 
 def _postponed(decision: Decision, reason: str) -> Decision:
-    if isinstance(decision, LeftAlone):
+    if isinstance(decision, SkippedBucket):
         return decision
-    return LeftAlone(
+    return SkippedBucket(
         decision.partition, decision.bucket, decision.runs_before, reason, files=len(decision.files), size=decision.size
     )
 
