@@ -164,7 +164,7 @@ class Branches:
     def plan_fast_forward(self, name: str) -> Planned[FastForwardPlan, BranchRow]:
         """What main would get and lose. `NotFound` for a branch that is not there."""
         from paimon_cli.jobs.reclaim_job import deletion
-        from paimon_cli.maintain.branches import files_removed_by_fast_forward, fast_forward, plan_fast_forward
+        from paimon_cli.maintain.branches import fast_forward, files_removed_by_fast_forward, plan_fast_forward
         from paimon_cli.maintain.needed_files import measured
 
         opened = self._table.catalog_table

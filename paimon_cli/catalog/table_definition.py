@@ -102,8 +102,8 @@ def _key_list(clause: tuple[str, ...], option: str | None, name: str) -> tuple[s
 def to_schema(definition: TableDefinition, now_millis: int) -> TableSchema:
     """Schema 0: ids numbered depth first from 0, key columns NOT NULL, `bucket` and `file.format` spelled out.
 
-    Readers of format version 3 know the defaults, older ones assume others, hence the two explicit options (FORMAT.md, section
-    2.1).
+    Readers of format version 3 know the defaults, older ones assume others, hence the two explicit options
+    (FORMAT.md, section 2.1).
     """
     fields, highest_id = numbered(tuple(_key_field(f) if f.name in definition.primary_keys else f for f in definition.fields))
     return TableSchema(

@@ -25,7 +25,7 @@ from paimon_cli.maintain.orphan_origin import origins
 from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_orphans
 from paimon_cli.maintain.parallel_calls import DeleteFiles, delete_files
 from paimon_cli.maintain.retention import Retention, expire_consumers, expired_consumers, expiring_range
-from paimon_cli.maintain.tags import files_removed_with_tags, expired_tags, plan_removal, remove_tags
+from paimon_cli.maintain.tags import expired_tags, files_removed_with_tags, plan_removal, remove_tags
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 
