@@ -23,7 +23,7 @@ from paimon_cli.compact.compaction_plan import (
     plan_bucket,
     tasks_of,
 )
-from paimon_cli.compact.round_limits import UNLIMITED, RoundLimits, newest_data, apply_limits
+from paimon_cli.compact.round_limits import UNLIMITED, RoundLimits, apply_limits, newest_data
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, PartialSuccess, UsageError, undone_on_failure
 from paimon_cli.history.live_files import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
