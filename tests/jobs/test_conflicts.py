@@ -75,7 +75,7 @@ def test_a_compaction_that_is_retried_plans_again_and_gives_up_nothing(table: Ta
 
 
 def test_a_compaction_that_ends_between_two_buckets_leaves_no_file_of_those_that_wait(table: TableContext) -> None:
-    """The first bucket is lost at once, the last one at the second attempt; then the store fails while the middle one is alone."""
+    """The first bucket is lost at once, the last one at the second try; then the store fails while the middle one is alone."""
     for number in range(2):
         for day in ("2024-01-02", "2024-01-03"):
             write(table, [{"dt": day, "id": 1, "points": number}])
