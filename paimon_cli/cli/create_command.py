@@ -40,7 +40,7 @@ def create(
     ] = None,
     from_file: Annotated[
         str | None,
-        typer.Option("--from-file", metavar="FILE", help="A parquet, orc, csv or json file whose columns the table gets."),
+        typer.Option("--from-file", metavar="FILE", help="A parquet, orc, arrow, csv or json file whose columns the table gets."),
     ] = None,
     file_format: Annotated[
         SourceFormat | None, typer.Option("--format", help="Format of --from-file; default by its extension.")

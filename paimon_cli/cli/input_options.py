@@ -24,6 +24,7 @@ class SourceFormat(str, enum.Enum):
     CSV = "csv"
     JSON = "json"
     ORC = "orc"
+    ARROW = "arrow"
 
 
 class MissingColumn(str, enum.Enum):

@@ -21,6 +21,8 @@ from paimon_cli.errors import NotSupported
 
 __all__ = ["Timestamp", "values_from_arrow", "values_to_arrow"]
 
+LARGEST_NUMBER = 2**63 - 1
+NANOS_KEPT = "this version keeps TIMESTAMP(7..9) as 64-bit nanoseconds"
 _PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
@@ -81,7 +83,10 @@ def _arrow_input(value: Any, t: DataType) -> Any:
         return None
     if t.root in TIMESTAMP_ROOTS:
         per_milli = _PER_MILLI[timestamp_unit(t)]
-        return value.millis * per_milli + value.nano_of_milli // (1_000_000 // per_milli)
+        number = value.millis * per_milli + value.nano_of_milli // (1_000_000 // per_milli)
+        if abs(number) > LARGEST_NUMBER:
+            raise NotSupported("with more than 6 digits a timestamp must lie between 1678 and 2262", NANOS_KEPT)
+        return number
     if t.root == "ARRAY":
         element = t.element_type()
         return [_arrow_input(item, element) for item in value]

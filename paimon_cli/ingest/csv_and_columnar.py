@@ -1,4 +1,4 @@
-"""Readers of CSV (RFC 4180 and its variants), Parquet and ORC input.
+"""Readers of CSV (RFC 4180 and its variants), Parquet, ORC and Arrow input.
 
 CSV cells stay raw text, so that errors can name row and column. Of columnar files only the requested columns are read.
 """
@@ -21,7 +21,7 @@ from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.rejects import Fault
 from paimon_cli.ingest.sources import text_stream, uncompressed_name
-from paimon_cli.ingest.splits import RawRows, SourceSplit
+from paimon_cli.ingest.splits import RawRows, SourceSplit, arrow_file
 from paimon_cli.ingest.text_form import DELIMITER_OF_EXTENSION, TextForm
 
 BLOCK_BYTES = 8 << 20
@@ -201,7 +201,7 @@ def columnar_batches(stream: BinaryIO, split: SourceSplit) -> Iterator[RawRows]:
     """All columns of the split's rows in file order. Raises `BadInput` for a damaged file."""
     row = 0
     try:
-        for batch in _parquet(stream, split) if split.format == "parquet" else _orc(stream):
+        for batch in _COLUMNAR[split.format](stream, split):
             yield RawRows(batch, np.arange(row, row + batch.num_rows))
             row += batch.num_rows
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as problem:
@@ -217,13 +217,25 @@ def _parquet(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
     yield from file.iter_batches(BATCH_ROWS, row_groups=list(range(split.start, end)), use_threads=False)
 
 
-def _orc(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
+def _orc(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
     file = OrcFile(stream)
     if file.nrows == 0:
         yield no_rows(file.schema)
     for number in range(file.nstripes):
         stripe = file.read_stripe(number)
         yield from pa.Table.from_batches([stripe]).to_batches(max_chunksize=BATCH_ROWS)
+
+
+def _arrow(stream: BinaryIO, split: SourceSplit) -> Iterator[pa.RecordBatch]:
+    schema, batches = arrow_file(stream)
+    yield no_rows(schema)
+    for batch in batches:
+        batch.validate(full=True)  # a damaged file must not reach code that trusts offsets
+        for start in range(0, batch.num_rows, BATCH_ROWS):
+            yield batch.slice(start, BATCH_ROWS)
+
+
+_COLUMNAR = {"parquet": _parquet, "orc": _orc, "arrow": _arrow}
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:

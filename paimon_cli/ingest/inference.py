@@ -22,7 +22,7 @@ from paimon_cli.ingest.csv_and_columnar import csv_batches
 from paimon_cli.ingest.json_rows import json_blocks, parsed_line
 from paimon_cli.ingest.rejects import Fault, cure
 from paimon_cli.ingest.sources import text_stream
-from paimon_cli.ingest.splits import SourceSplit, line_bounds, plan_sources
+from paimon_cli.ingest.splits import SourceSplit, arrow_file, line_bounds, plan_sources
 from paimon_cli.ingest.text_evidence import BOOLEAN, NUMBERS, STRING, TIMES, TextEvidence, described
 from paimon_cli.ingest.text_form import TEXT, TextForm
 from paimon_cli.ingest.text_values import PLAIN, text_of_cells
@@ -227,7 +227,9 @@ def _bad_row(fault: Fault) -> BadInput:
 
 def _typed_schema(split: SourceSplit, stream: BinaryIO) -> pa.Schema:
     try:
-        return pq.read_schema(stream).remove_metadata() if split.format == "parquet" else OrcFile(stream).schema
+        if split.format == "parquet":
+            return pq.read_schema(stream).remove_metadata()
+        return OrcFile(stream).schema if split.format == "orc" else arrow_file(stream)[0].remove_metadata()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise BadInput(f"cannot read {split.name} as {split.format}", str(error).split("\n")[0]) from error
 

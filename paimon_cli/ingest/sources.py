@@ -25,6 +25,9 @@ STDIN = "-"
 FORMAT_OF_EXTENSION = {
     ".parquet": "parquet",
     ".orc": "orc",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
     ".csv": "csv",
     ".tsv": "csv",
     ".tab": "csv",
@@ -32,7 +35,16 @@ FORMAT_OF_EXTENSION = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-FORMATS = {"parquet": "parquet", "orc": "orc", "csv": "csv", "tsv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
+FORMATS = {
+    "parquet": "parquet",
+    "orc": "orc",
+    "arrow": "arrow",
+    "csv": "csv",
+    "tsv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+}
 COMPRESSION_OF_EXTENSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz", ".lz4": "lz4"}
 READ_BYTES = 1 << 20
 
@@ -223,8 +235,10 @@ _spools: list[ScratchDirectory] = []
 
 def _spooled_stdin(chosen: str | None) -> SourceFile:
     """Copy standard input to a temporary file, because it is read twice; the file is removed when the process ends."""
-    if chosen not in TEXT:
-        raise UsageError("standard input needs --format csv or --format json", "it has no file name to derive the format from")
+    if chosen is None:
+        raise UsageError(
+            "standard input needs --format", "it has no file name to derive the format from", "add --format csv, or another"
+        )
     directory = ScratchDirectory("stdin")
     _spools.append(directory)
     spool = directory.path / f"input.{chosen}"

@@ -26,6 +26,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NEWLINE, RETURN, SPACE, COMMA, QUOTE, BACKSLASH = b'\n\r ,"\\'
 OPENING, CLOSING = b"[{", b"]}"
 BLANKS = b" \t\r\n"
+ARROW_MAGIC = b"ARROW1"
 
 
 class NotAnArray(ValueError):
@@ -213,6 +214,8 @@ def _pieces(file: SourceFile, stream: BinaryIO, form: TextForm) -> Iterator[tupl
     elif file.format == "orc":
         # pyarrow reports the row count of an ORC file only as a whole, so its stripes cannot be numbered separately.
         yield 0, None, 0, _opened(file, lambda: OrcFile(stream)).nrows
+    elif file.format == "arrow":
+        yield 0, None, 0, _opened(file, lambda: _arrow_rows(stream))
     elif file.compressed:
         least = 0 if compression_of(file.path) == "gzip" else ROWS_OF_ANY_ARCHIVE
         yield 0, None, 0, max(file.size * BEST_RATIO, least)
@@ -228,6 +231,22 @@ def _opened(file: SourceFile, open_file: Callable[[], T]) -> T:
         return open_file()
     except (pa.ArrowInvalid, OSError) as problem:
         raise BadInput(f"{file.label} is not a readable {file.format} file", str(problem), source=file.label) from problem
+
+
+def arrow_file(stream: BinaryIO, columns: list[int] | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Schema and batches of Arrow's IPC format, a file (Feather) or a stream; `columns`: the positions of those that are read."""
+    beginning = stream.read(len(ARROW_MAGIC))
+    stream.seek(0)
+    options = pa.ipc.IpcReadOptions(included_fields=columns)
+    if beginning != ARROW_MAGIC:
+        reader = pa.ipc.open_stream(stream, options=options)
+        return reader.schema, iter(reader)
+    file = pa.ipc.open_file(stream, options=options)
+    return file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
+
+
+def _arrow_rows(stream: BinaryIO) -> int:
+    return sum(batch.num_rows for batch in arrow_file(stream, columns=[0])[1])
 
 
 def _row_group_pieces(file: SourceFile, stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]:

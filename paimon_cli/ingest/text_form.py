@@ -26,7 +26,7 @@ FORMATS_OF = {
     "null_values": TEXT,
     "timestamp_formats": TEXT,
     "encoding": TEXT,
-    "timezone": (*TEXT, "parquet", "orc"),
+    "timezone": (*TEXT, "parquet", "orc", "arrow"),
 }
 """Which formats each setting means something for."""
 EXAMPLE_OF = {"--delimiter": "';', or --delimiter tab", "--quote": '"\'", or --quote none', "--escape": "'\\'"}

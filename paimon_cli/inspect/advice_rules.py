@@ -28,6 +28,7 @@ from paimon_cli.lsm.compaction_simulation import OnCommit
 from paimon_cli.maintain.retention import Retention, expiring_range
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
+from paimon_cli.options.size_and_duration import human_size
 from paimon_cli.options.table_options import MB
 
 BUCKETS, SMALL_FILES, OPTIONS, COMPACTION = "buckets", "small-files", "options", "compaction"
@@ -40,6 +41,8 @@ LEAST_COMMITS = 10
 WORTH_IT = 0.8
 """An option is suggested only if it saves at least a fifth of what it affects."""
 DAY_MILLIS = 86_400_000
+LEAST_RHYTHM_MILLIS = 3_600_000
+"""The time from the first to the last commit that is looked at, before it says how many come in a day."""
 Figure = int | float | str
 
 
@@ -106,11 +109,12 @@ def bucket_size(case: Case) -> Iterator[Advice]:
         "suggested_buckets": good,
     }
     held = (
-        f"{_size(biggest)} per bucket in the biggest of {len(sizes)} partitions"
+        f"{human_size(biggest)} per bucket in the biggest of {len(sizes)} partitions"
         if len(sizes) > 1
-        else f"{_size(biggest)} per bucket"
+        else f"{human_size(biggest)} per bucket"
     )
-    guidance = f"{held}, {total} bucket{'' if total == 1 else 's'}; {_size(SMALLEST_BUCKET)} to {_size(BIGGEST_BUCKET)} is good"
+    good_sizes = f"{human_size(SMALLEST_BUCKET)} to {human_size(BIGGEST_BUCKET)} is good"
+    guidance = f"{held}, {total} bucket{'' if total == 1 else 's'}; {good_sizes}"
     command = f"paimon-cli rescale {case.argument} --buckets {good}"
     if biggest > BIGGEST_BUCKET:
         why = "each bucket is compacted by a single task and read by few"
@@ -134,14 +138,16 @@ def small_files(case: Case) -> Iterator[Advice]:
         "target_bytes": target,
         **_rhythm(case),
     }
-    told = f"{len(small)} of {len(files)} files are below a tenth of {_size(target)}"
+    told = f"{len(small)} of {len(files)} files are below a tenth of {human_size(target)}"
     if "files_per_commit" in figures:
         told += (
             f"; a commit brings {figures['files_per_commit']} files to {figures['buckets_per_commit']} buckets of "
             f"{figures['partitions_per_commit']} partitions"
         )
-    if "commit_interval_seconds" in figures:
+    if "files_per_day" in figures:
         told += f", one every {figures['commit_interval_seconds']} s: {figures['files_per_day']:,} files a day"
+    elif "seconds_looked_at" in figures:
+        told += f"; the {figures['commits_looked_at']} commits took {figures['seconds_looked_at']} s, too short for a rate"
     for found in files_are_not_small(case):
         causes = "fewer buckets and longer commit intervals make fewer files"
         yield Advice(SMALL_FILES, ADVICE, "small files", f"{told}; {causes}", found.command, found.code, figures)
@@ -150,7 +156,10 @@ def small_files(case: Case) -> Iterator[Advice]:
 
 
 def _rhythm(case: Case) -> dict[str, Figure]:
-    """Average number of files, buckets and partitions of a commit, and the median time between two commits."""
+    """Average number of files, buckets and partitions of a commit, and the median time between two commits.
+
+    A history that is too short gives no rate: a burst of commits says nothing about a day.
+    """
     added = [[e for e in case.context.manifests.delta_entries(s) if e.kind == ADD] for s in case.writes]
     if not added:
         return {}
@@ -166,7 +175,9 @@ def _rhythm(case: Case) -> dict[str, Figure]:
     if len(times) > 1:
         interval = median(newer - older for newer, older in pairwise(times))
         figures["commit_interval_seconds"] = round(interval / 1000, 1)
-        figures["files_per_day"] = round(files * DAY_MILLIS / max(interval, 1))
+        figures["seconds_looked_at"] = round((times[0] - times[-1]) / 1000, 1)
+        if times[0] - times[-1] >= LEAST_RHYTHM_MILLIS and interval > 0:
+            figures["files_per_day"] = round(files * DAY_MILLIS / interval)
     return figures
 
 
@@ -204,7 +215,7 @@ def manifests(case: Case) -> Iterator[Advice]:
     least = case.context.options.manifest_merge_min_count
     size = sum(meta.file_size for meta in metas)
     figures: dict[str, Figure] = {"manifests": len(metas), "manifest_bytes": size, "merge_min_count": least}
-    told = f"{len(metas)} manifests of {_size(size)}; {least} small ones are merged at a time"
+    told = f"{len(metas)} manifests of {human_size(size)}; {least} small ones are merged at a time"
     if len(metas) > 2 * max(least, 30) and size < len(metas) * case.context.options.manifest_target_file_size // 10:
         command = f"paimon-cli alter {case.argument} set manifest.merge-min-count=30"
         yield Advice(OPTIONS, ADVICE, "manifests", f"{told}: every plan reads all of them", command, "PA004", figures)
@@ -285,12 +296,3 @@ def advise(case: Case, topics: Sequence[str] = TOPICS) -> list[Advice]:
     """All advice, by topic; within a topic, suggestions come first."""
     found = [advice for topic in TOPICS if topic in topics for rule in RULES[topic] for advice in rule(case)]
     return sorted(found, key=lambda advice: (TOPICS.index(advice.topic), advice.severity == OK))
-
-
-def _size(count: int) -> str:
-    """A size in bytes as text, in the units of Paimon's options, which are powers of 1024."""
-    for unit, name in ((1024 * MB, "GB"), (MB, "MB"), (1024, "kB")):
-        if count >= unit:
-            amount = count / unit
-            return f"{amount:.0f} {name}" if amount >= 10 or amount == int(amount) else f"{amount:.1f} {name}"
-    return f"{count} bytes"

@@ -15,6 +15,7 @@ from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageErr
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.doctor_rules import ERROR, RULES, WARNING, Diagnosis, ExaminedTable
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
+from paimon_cli.options.size_and_duration import human_size
 from paimon_cli.storage.guarded_storage import check_commits, race_probes
 
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")
@@ -56,20 +57,16 @@ def _examine_resources() -> Iterator[Fact | Diagnosis]:
     """Memory that is free, and disk for spilled runs."""
     page = os.sysconf("SC_PAGE_SIZE")
     memory, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
-    yield Fact("memory", f"{_gigabytes(memory)}, {_gigabytes(free)} of it unused")
+    yield Fact("memory", f"{human_size(memory)}, {human_size(free)} of it unused")
     if memory < LITTLE_MEMORY:
-        yield Diagnosis("PD005", WARNING, "memory", f"{_gigabytes(memory)} is too little for Spark: prefer --engine local")
+        yield Diagnosis("PD005", WARNING, "memory", f"{human_size(memory)} is too little for Spark: prefer --engine local")
     scratch = tempfile.gettempdir()
     disk = shutil.disk_usage(scratch)
     if disk.free < LITTLE_DISK:
-        what = f"{_gigabytes(disk.free)} is free in {scratch}, where big writes and compactions spill"
+        what = f"{human_size(disk.free)} is free in {scratch}, where big writes and compactions spill"
         yield Diagnosis("PD006", WARNING, "disk", what, "export TMPDIR=/path/with/space")
     else:
-        yield Fact("disk", f"{_gigabytes(disk.free)} free in {scratch}, for spilled runs")
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.1f} GB"
+        yield Fact("disk", f"{human_size(disk.free)} free in {scratch}, for spilled runs")
 
 
 def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Diagnosis]:

@@ -99,7 +99,7 @@ THRESHOLD_KEY = "engine.spark-threshold"
 class Threshold:
     """The work from which on `auto` uses Spark: that many bytes to read, or that many files."""
 
-    size: int = 10**9
+    size: int = 1 << 30
     files: int = 1000
 
     @classmethod

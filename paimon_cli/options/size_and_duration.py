@@ -66,9 +66,9 @@ def _scaled(text: str, units: dict[str, int]) -> int | None:
 
 
 def human_size(size_bytes: int) -> str:
-    """Decimal units with three digits at most: 14.2 MB, 410 kB."""
+    """14.2 MB, 410 kB: units are powers of 1024, as in `parse_size`, so that an option of 100 gb is shown as 100 GB."""
     size, unit = float(size_bytes), 0
-    while size >= 999.5 and unit < len(_SHOWN_UNITS) - 1:
-        size, unit = size / 1000, unit + 1
+    while size >= 1023.5 and unit < len(_SHOWN_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
     digits = 1 if unit and size < 99.95 else 0
     return f"{size:.{digits}f} {_SHOWN_UNITS[unit]}"

@@ -83,13 +83,13 @@ def _check_place(url: str, path: str, replace: bool) -> None:
 
 
 def _send(spool: BinaryIO, storage: Storage, path: str, replace: bool) -> None:
-    if replace:
-        storage.delete(path)
+    """An upload replaces the old file when it is complete: a failed one leaves the old file as it was."""
     try:
         with storage.open_output(path) as sink:
             shutil.copyfileobj(spool, sink, 1 << 20)
     except BaseException:
-        storage.delete(path)
+        if not replace:
+            storage.delete(path)
         raise
 
 

@@ -43,7 +43,7 @@ def test_every_topic_is_answered_with_figures(tmp_path: Path) -> None:
 def test_too_many_buckets(tmp_path: Path) -> None:
     found = advice(made(tmp_path, 2, bucket=4), "buckets")["bucket size"]
     assert (found.code, found.command, found.figures["suggested_buckets"]) == ("PA002", "paimon-cli rescale T --buckets 1", 1)
-    assert "200 MB to 1 GB is good" in found.message
+    assert "200 MB to 1.0 GB is good" in found.message
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,18 @@ def test_small_files_and_where_they_come_from(tmp_path: Path) -> None:
     found = advice(made(tmp_path, 12, bucket=2, write__only="true"), "small-files")["small files"]
     assert found.command == "paimon-cli compact T --strategy full"
     assert (found.figures["files"], found.figures["files_per_commit"], found.figures["buckets_per_commit"]) == (24, 2.0, 2.0)
-    assert found.figures["partitions_per_commit"] == 1.0 and found.figures["files_per_day"] > 0
+    assert found.figures["partitions_per_commit"] == 1.0
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(0, None), (4, None), (6, 480), (30, 96)])
+def test_a_short_history_makes_no_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: int, told: int | None) -> None:
+    case = Case(made(tmp_path, 12, bucket=2, write__only="true"), "T")
+    spaced = [replace(snapshot, time_millis=snapshot.id * minutes * 60_000) for snapshot in case.writes]
+    monkeypatch.setitem(case.__dict__, "writes", spaced)
+    (found,) = advise(case, ["small-files"])
+    assert found.figures.get("files_per_day") == told
+    assert ("files a day" in found.message) == (told is not None)
+    assert ("too short for a rate" in found.message) == (told is None)
 
 
 def test_nobody_expires(tmp_path: Path) -> None:

@@ -7,21 +7,25 @@ import time
 import pytest
 
 from paimon_cli.cli.results import CHANGE, COUNT, KEY, LONG, SIZE, SPAN, TIME, WALL_CLOCK, counted, printable
+from paimon_cli.options.size_and_duration import parse_size
 
 
 @pytest.mark.parametrize(
     ("size", "text"),
     [
         (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1.0 kB"),
-        (41_000, "41.0 kB"),
-        (410_000, "410 kB"),
-        (999_999, "1.0 MB"),
-        (14_200_000, "14.2 MB"),
+        (1023, "1023 B"),
+        (1024, "1.0 kB"),
+        (41 << 10, "41.0 kB"),
+        (410 << 10, "410 kB"),
+        ((1 << 20) - 1, "1.0 MB"),
+        (14_900_000, "14.2 MB"),
+        (parse_size("100 gb"), "100 GB"),
+        (parse_size("128 mb"), "128 MB"),
     ],
 )
 def test_sizes(size: int, text: str) -> None:
+    """In the units of options."""
     assert (SIZE.text(size), SIZE.json(size)) == (text, size)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import pickle
+import re
+import struct
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.field_types import parse_type
+from paimon_cli.datatypes.field_types import parse_type, type_to_sql
 from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.ingest.inference import columns_of_file
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.splits import SourceSplit, plan_sources
@@ -277,6 +281,60 @@ def test_orc_and_parquet_files_by_tasks(tmp_path: Path) -> None:
     assert rows["_SEQUENCE_NUMBER"].to_pylist() == list(range(200_000))
     assert rows["v"].to_pylist() == ["a", None] * 100_000
     assert max(b.num_rows for b in rows.to_batches()) <= 65536
+
+
+ARROW_TABLE = pa.table({"v": pa.array(["a", None] * 50_000).dictionary_encode(), "k": pa.array(range(100_000), pa.int64())})
+
+
+def write_arrow(path: Path, table: pa.Table = ARROW_TABLE, compression: str | None = None) -> Path:
+    """As a stream if its name says so, else as a file, which Feather is as well."""
+    maker = pa.ipc.new_stream if path.suffix == ".arrows" else pa.ipc.new_file
+    with maker(path, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_table(table, max_chunksize=70_000)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.feather", "a.arrows", "A.ARROW"])
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_arrow_files_and_streams(tmp_path: Path, name: str, compression: str | None) -> None:
+    path = write_arrow(tmp_path / name, compression=compression)
+    rows = read_all(IncomingRows(one_column("STRING")), path, path)
+    assert rows["_SEQUENCE_NUMBER"].to_pylist() == list(range(200_000))
+    assert rows["v"].to_pylist() == ["a", None] * 100_000
+    assert max(b.num_rows for b in rows.to_batches()) <= 65536
+    assert [f"{f.name} {type_to_sql(f.type)}" for f in columns_of_file(str(path)).fields] == ["v STRING", "k BIGINT"]
+
+
+@pytest.mark.parametrize("type_text", [{"type": "ARRAY", "element": "TIMESTAMP(9)"}, "TIMESTAMP(9)"])
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_nanoseconds_far_from_1970(tmp_path: Path, type_text: Any, form: str) -> None:
+    cell = "1600-01-01T00:00:00.123456789"
+    value = cell if isinstance(type_text, str) else [cell]
+    path = tmp_path / f"a.{form}"
+    quoted = json.dumps(value).replace(chr(34), chr(34) * 2) if value != cell else cell
+    path.write_text(json.dumps({"k": 1, "v": value}) if form == "json" else f'k,v\n1,"{quoted}"\n')
+    with pytest.raises(BadInput, match="with more than 6 digits.* must lie between 1678 and 2262"):
+        read_all(IncomingRows(one_column(type_text)), path)
+
+
+def test_an_empty_arrow_file_still_has_columns(tmp_path: Path) -> None:
+    path = write_arrow(tmp_path / "a.arrow", pa.table({"k": pa.array([], pa.int32()), "w": pa.array([], pa.string())}))
+    with pytest.raises(BadInput, match="no column 'w'"):
+        read_all(IncomingRows(one_column("STRING")), path)
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.arrows"])
+def test_a_damaged_arrow_file(tmp_path: Path, name: str) -> None:
+    """Offsets that lead out of the text, a cut file, and no Arrow at all."""
+    strings = pa.table({"k": pa.array([1, 2], pa.int32()), "v": ["abcdefgh", "ijkl"]})
+    path = write_arrow(tmp_path / name, strings)
+    sound = path.read_bytes()
+    offsets = struct.pack("<3i", 0, 8, 12)
+    assert sound.count(offsets) == 1
+    for data in (sound.replace(offsets, struct.pack("<3i", 0, 1 << 20, 12)), sound[: len(sound) // 2], b"k,v\n1,x\n", b""):
+        path.write_bytes(data)
+        with pytest.raises(BadInput, match=re.escape(name)):
+            read_all(IncomingRows(one_column("STRING")), path)
 
 
 def test_an_empty_parquet_file_still_has_columns(tmp_path: Path) -> None:

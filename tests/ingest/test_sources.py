@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -77,7 +78,25 @@ def test_standard_input_is_spooled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert split.name == "<stdin>"
     assert next(IncomingRows(one_column("STRING")).read(split, Tally())).num_rows == 1
     with pytest.raises(UsageError, match="--format"):
-        plan_sources(["-"], "parquet")
+        plan_sources(["-"], None)
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "orc"])
+def test_standard_input_of_a_columnar_format(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    table = pa.table({"k": pa.array([1, 2], pa.int32()), "v": ["x", "y"]})
+    sink = io.BytesIO()
+    if form == "arrow":
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        (pq if form == "parquet" else orc).write_table(table, sink)
+
+    class Stdin:
+        buffer = io.BytesIO(sink.getvalue())
+
+    monkeypatch.setattr("sys.stdin", Stdin)
+    (split,) = plan_sources(["-"], form)
+    assert next(b for b in IncomingRows(one_column("STRING")).read(split, Tally()) if b.num_rows)["v"].to_pylist() == ["x", "y"]
 
 
 def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def auto(size: int, files: int) -> tuple[AutoEngine, list[StandIn]]:
 @pytest.mark.parametrize(
     ("work", "name", "reason"),
     [
-        (Work(999, 2), "local", "auto: 999 B < 1.0 kB"),
-        (Work(1000, 1), "spark", "auto: 1.0 kB >= 1.0 kB"),
+        (Work(1023, 2), "local", "auto: 1023 B < 1.0 kB"),
+        (Work(1024, 1), "spark", "auto: 1.0 kB >= 1.0 kB"),
         (Work(10, 4), "local", "auto: 10 B < 1.0 kB"),
         (Work(10, 5), "spark", "auto: 5 files >= 5"),
         (Work(), "local", "auto: 0 B < 1.0 kB"),
@@ -51,7 +51,7 @@ def auto(size: int, files: int) -> tuple[AutoEngine, list[StandIn]]:
     ],
 )
 def test_the_threshold_decides_and_the_reason_says_how(work: Work, name: str, reason: str) -> None:
-    engine, started = auto(1000, 5)
+    engine, started = auto(1024, 5)
     engine.prepare(work, NoProgress())
     assert (engine.name, engine.reason) == (name, reason)
     assert [spark.prepared for spark in started] == ([[work]] if name == "spark" else [])
