@@ -313,7 +313,7 @@ def test_nanoseconds_far_from_1970(tmp_path: Path, type_text: Any, form: str) ->
     path = tmp_path / f"a.{form}"
     quoted = json.dumps(value).replace(chr(34), chr(34) * 2) if value != cell else cell
     path.write_text(json.dumps({"k": 1, "v": value}) if form == "json" else f'k,v\n1,"{quoted}"\n')
-    with pytest.raises(BadInput, match="with more than 6 digits.* must lie between 1678 and 2262"):
+    with pytest.raises(BadInput, match=r"with more than 6 digits.* must lie between 1678 and 2262"):
         read_all(IncomingRows(one_column(type_text)), path)
 
 
