@@ -238,6 +238,9 @@ def test_a_listing_that_shows_nothing_is_not_believed_where_the_hints_say_otherw
     first = history(tmp_path / "first", [1, 2])
     first.storage.hidden = 9  # type: ignore[attr-defined]
     assert first.latest_id() == 2, "a new table begins with 1"
+    only = history(tmp_path / "only", [1])
+    only.storage.hidden = 9  # type: ignore[attr-defined]
+    assert only.latest_id() == 1
 
 
 @pytest.mark.parametrize(("behind", "listed"), [(31, False), (32, True)])

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from paimon_cli.lsm import sort_merge
 from paimon_cli.lsm.deduplicate import Deduplicate, KeepAllVersions
 from paimon_cli.lsm.sort_merge import MOST_ROWS_OF_A_PIECE, RunCursor, merge_piece, merge_sorted_runs, rows_of, sorted_rows
 from paimon_cli.lsm.sorted_rows import ADD, RETRACT, REVERSED, SET, SKIP, SortedRows, column_history
@@ -119,3 +120,18 @@ def test_histories_forget_what_a_set_replaced() -> None:
     assert column_history(np.arange(2), np.array([0]), np.array([SET, ADD], np.int8)).whole is None
     none = column_history(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int8))
     assert (none.keys, none.longest) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("least", "expected"), [(1, [4, 4, 4, 4, 4, 2]), (5, [8, 8, 6]), (8, [8, 8, 6]), (9, [12, 10]), (99, [22])]
+)
+def test_short_runs_are_put_together_until_they_are_worth_cutting(
+    monkeypatch: pytest.MonkeyPatch, least: int, expected: list[int]
+) -> None:
+    monkeypatch.setattr(sort_merge, "LEAST_ROWS_OF_A_RUN", least)
+    runs = [batch([number, 7, 10 + number, 99][-rows:]) for number, rows in enumerate([4, 4, 4, 4, 4, 2])]
+    found = list(sort_merge._long_runs(runs, ["k"]))
+    assert [run.num_rows for run in found] == expected
+    for run in found:
+        assert run["k"].to_pylist() == sorted(run["k"].to_pylist())
+    assert sorted(k for run in found for k in run["k"].to_pylist()) == sorted(k for run in runs for k in run["k"].to_pylist())
