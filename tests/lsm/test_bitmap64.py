@@ -114,3 +114,9 @@ def test_containers_hold_what_their_bytes_say() -> None:
     assert container_of(RUN, 0, struct.pack("<H", 0)) == [], "no runs, no values"
     assert container_of(BITMAP, 3, b"\x81" + bytes(8190) + b"\x80") == [0, 7, 65535]
     assert container_of(ARRAY, 0, b"") == []
+
+
+@pytest.mark.parametrize("count", [-1, -3, -(2**31), 2**31 - 1])
+def test_a_container_of_no_possible_length_is_told(count: int) -> None:
+    with pytest.raises(ValueError, match="it ends after"):
+        container_of(ARRAY, count, b"")
