@@ -96,7 +96,7 @@ def paimon(*arguments: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Ours, without a warehouse of the user's."""
+    """The environment without the user's warehouse."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PAIMON_")}
 
 

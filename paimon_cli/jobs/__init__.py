@@ -1,1 +1,1 @@
-"""Run a table's work on an engine: plan, tasks, commit. Only this room knows Spark."""
+"""Runs the work of a table on an engine: plan, tasks, commit. Only this room knows Spark."""

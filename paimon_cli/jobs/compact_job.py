@@ -45,11 +45,11 @@ States = dict[BucketId, PickState]
 
 @dataclass(frozen=True)
 class CompactRequest:
-    """What the user asked for; without partitions and buckets: all of them.
+    """The user's request; without partitions and buckets it means all of them.
 
-    `idle_millis`: partitions without new data for so long are compacted fully, others as the strategy says (not at all if that
-    is full, too). `at_snapshot`: plan there and not at the latest. `memory`: bytes that the merges of one process may hold.
-    `unknown_buckets_allowed`: numbers beyond a table's buckets choose nothing, for a request to many tables.
+    `idle_millis`: partitions without new data for this long are fully compacted, others by the strategy (not at all if that is
+    full, too). `at_snapshot`: plan at this snapshot, not at the latest. `memory`: bytes that the merges of one process may use.
+    `unknown_buckets_allowed`: bucket numbers that a table lacks select nothing, for a request to many tables.
     """
 
     strategy: str = "full"
@@ -65,7 +65,7 @@ class CompactRequest:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """The decisions for all chosen buckets at one snapshot: what a dry run shows and a run carries out."""
+    """The decisions for all selected buckets at one snapshot: a dry run shows them and a run carries them out."""
 
     snapshot_id: int | None
     decisions: tuple[Decision, ...] = ()
@@ -106,7 +106,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class CompactSummary:
-    """What was done: buckets compacted, files and bytes in and out; `conflicts`: buckets that others had changed meanwhile."""
+    """The result: buckets compacted, files and bytes in and out; `conflicts`: buckets that other jobs had changed meanwhile."""
 
     buckets: int = 0
     files_before: int = 0
@@ -148,9 +148,9 @@ def run_compact(
     states: States | None = None,
     shield: Shield = contextlib.nullcontext,
 ) -> CompactSummary:
-    """Plan, compact, commit. With `retry` the buckets that met a conflict are planned again from the latest snapshot.
+    """One round: plan, compact, commit. With `retry`, buckets with a conflict are planned again from the latest snapshot.
 
-    When buckets are left out in the end the others stay committed: `PartialSuccess`, or the error itself if none was.
+    If buckets are left out in the end, the others stay committed: `PartialSuccess`, or the error itself if none was committed.
     """
     started = context.clock.now_millis()
     total, first, only, replans = Outcome(), None, None, 0
@@ -182,7 +182,7 @@ def plan_compaction(
     states: Mapping[BucketId, PickState] | None = None,
     only: frozenset[BucketId] | None = None,
 ) -> CompactionPlan:
-    """Decide for each chosen bucket at the latest snapshot (or the one asked for); `only`: of these."""
+    """Decide for each selected bucket at the latest snapshot (or the requested one); `only`: consider only these buckets."""
     check_compactable(context)
     asked = request.at_snapshot
     snapshot = context.snapshots.latest() if asked is None else context.snapshots.get(asked)
@@ -327,7 +327,7 @@ def _replaced_buckets(context: TableContext, files: dict[BucketId, tuple[DataFil
 
 
 def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:
-    """A task's state holds once its bucket is committed; of a bucket that is gone nothing is kept."""
+    """Keep the state of each task whose bucket was committed; buckets that no longer exist are forgotten."""
     committed = {message.bucket_id for message in outcome.committed}
     for decision in plan.decisions:
         if isinstance(decision, SkippedBucket) or decision.bucket_id in committed:
@@ -335,7 +335,7 @@ def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:
 
 
 def _raise_what_is_left(request: CompactRequest, total: Outcome, summary: CompactSummary) -> None:
-    """Failures first: a conflict may be tried again, a failure has to be looked at."""
+    """Raise failures first: a conflict may be retried, a failure must be examined."""
     errors: list[PaimonError] = [*total.failures.values(), *total.conflicts.values()]
     if not errors:
         return

@@ -1,4 +1,4 @@
-"""`compact --watch`: rounds over tables that appear, change and vanish, until somebody says stop."""
+"""`compact --watch`: rounds over tables that appear, change and vanish, until the service is stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)
 
 @dataclass(frozen=True)
 class ServedTable:
-    """`open` gives the table as it is now: its newest schema and options."""
+    """A table of the service; `open` returns it with its current schema and options."""
 
     name: str
     open: Callable[[], TableContext]
@@ -48,20 +48,20 @@ class ServiceRound:
 
 
 class ServiceWatcher(Protocol):
-    """Hears what the service is at."""
+    """Receives the events of the service."""
 
     def table_begins(self, number: int, table: str) -> Progress: ...
 
     def table_done(self, done: TableRound) -> None: ...
 
     def round_done(self, done: ServiceRound, pause_seconds: float | None) -> None:
-        """`pause_seconds` until the next round; None: it was the last."""
+        """`pause_seconds` until the next round; None after the last."""
         ...
 
 
 @dataclass
 class CompactionService:
-    """A dedicated compaction job. Everything that it must not forget is in the tables; what it remembers saves work only."""
+    """A dedicated compaction job. All its lasting state is in the tables; what it remembers only saves work."""
 
     tables: Callable[[], Sequence[ServedTable]]
     request: CompactRequest
@@ -72,7 +72,7 @@ class CompactionService:
     _seen: dict[str, States] = field(default_factory=dict)
 
     def run(self, interval_seconds: float, max_rounds: int | None) -> None:
-        """Rounds until `max_rounds` (None: until interrupted), then the error of a table that failed for good, if all did.
+        """Run rounds until `max_rounds` (None: until interrupted), then raise the error of a table if all tables failed for good.
 
         With `--on-conflict fail` the first conflict ends it.
         """
@@ -120,7 +120,7 @@ def _is_conflict(error: PaimonError) -> bool:
 
 
 def _raise_errors(last: ServiceRound) -> None:
-    """What the last round could not do decides the exit code."""
+    """The failures of the last round decide the exit code."""
     errors = [table.error for table in last.tables if table.error is not None and table.state != GONE]
     if len(errors) == 1 == len(last.tables):
         raise errors[0]

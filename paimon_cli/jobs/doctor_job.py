@@ -1,4 +1,4 @@
-"""`doctor`: the machine, the storage, the table; each finding with the command that mends it."""
+"""`doctor`: checks the machine, the storage and the table; each finding names the command that solves it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Fact:
 
 
 def examine_machine() -> Iterator[Fact | Diagnosis]:
-    """Versions, Spark and Java."""
+    """Check versions, Spark and Java."""
     yield Fact("python", sys.version.split()[0])
     for name in PACKAGES:
         try:
@@ -54,7 +54,7 @@ def examine_machine() -> Iterator[Fact | Diagnosis]:
 
 
 def _examine_resources() -> Iterator[Fact | Diagnosis]:
-    """Memory that is free, and disk for spilled runs."""
+    """Check free memory, and the disk for spilled runs."""
     page = os.sysconf("SC_PAGE_SIZE")
     memory, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
     yield Fact("memory", f"{human_size(memory)}, {human_size(free)} of it unused")
@@ -70,7 +70,7 @@ def _examine_resources() -> Iterator[Fact | Diagnosis]:
 
 
 def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Diagnosis]:
-    """Storage first; then the rules, as far as the table's metadata can be read."""
+    """Check the storage, then the rules, as far as the table's metadata can be read."""
     yield from _examine_storage(context)
     examined = ExaminedTable(context, argument)
     for rule in RULES:

@@ -1,4 +1,4 @@
-"""What a job asks of the place where its work runs: Spark or this process."""
+"""The interface between a job and the engine that runs its work: Spark or this process."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Work:
-    """How much a job reads, as far as its plan tells: bytes, and the number of files that hold them.
+    """The size of a job as far as its plan knows: bytes to read, and the number of files that hold them.
 
-    `is_in_memory`: this process holds the rows, and would have to send them to any other.
+    `is_in_memory`: this process holds the rows, and would have to send them to any other process.
     """
 
     size: int = 0
@@ -41,9 +41,9 @@ class Work:
 
 
 class TasksFailed(Exception):
-    """At least one task failed; the others ran to their end or are dead, so their files can be committed or deleted.
+    """At least one task failed. The others have ended or are dead, so their files can be committed or deleted.
 
-    `finished` holds the results of the tasks that succeeded, in task order; `error` is what the user should read.
+    `finished` holds the results of the tasks that succeeded, in task order; `error` is the error to report.
     """
 
     def __init__(self, finished: list[Any], error: PaimonError) -> None:
@@ -57,12 +57,12 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """`spark` or `local`: where the last job ran, or the next one will."""
+        """`spark` or `local`: where the last job ran, or the next one will run."""
         ...
 
     @property
     def reason(self) -> str:
-        """Why that one, when the user left the choice to us; otherwise empty."""
+        """Why this engine was chosen automatically; empty if the user chose it."""
         ...
 
     @property
@@ -73,31 +73,29 @@ class Engine(Protocol):
     def prepare(self, work: Work, progress: Progress) -> None:
         """Get ready for a job of that size, before its first task; a job without files needs no preparation.
 
-        This is where `auto` makes its choice and where Spark starts, which `progress` shows as a phase of its own.
-        Raises `StorageUnavailable` or `UsageError` when Spark does not start.
+        This is where `auto` chooses and where Spark starts, which `progress` shows as a separate phase. Raises
+        `StorageUnavailable` or `UsageError` if Spark does not start.
         """
         ...
 
     @property
     def retries_tasks(self) -> bool:
-        """Whether a task may run twice, so that files of its first attempt may be left although the job succeeded."""
+        """Whether a task may run twice, so that files of its first attempt may remain although the job succeeded."""
         ...
 
     def run_tasks(self, function: Callable[[T], R], tasks: Sequence[T], on_done: Callable[[R], None] | None = None) -> list[R]:
-        """Results in task order. `function`, tasks and results must be picklable; a task may run more than once.
+        """The results in task order. `function`, tasks and results must be picklable; a task may run more than once.
 
-        `on_done` gets each result in this thread as soon as it is known, also when this raises in the end (Ctrl-C too).
-        When a task fails, others may still run to their end; then `TasksFailed` is raised. When this raises, whatever it
-        is, no task is running any more.
+        `on_done` is called in this thread with each result as soon as it is known, even if this raises later (also for Ctrl-C).
+        If a task fails, others may run to their end before `TasksFailed` is raised. After any error no task is running.
         """
         ...
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
-        """Read, route, sort and write all rows of the plan, compact if it says so.
+        """Read, route, sort and write all rows of the plan, and compact if it says so.
 
-        `tallies` gets what was found in each split. When this raises, no task of the job is running any more.
-
-        Files of tasks that had finished may be left: the caller deletes what bears the plan's `file_stamp`.
+        `tallies` gets what was found in each split. After an error no task of the job is running; files of finished tasks may
+        remain: the caller deletes the files that bear the plan's `file_stamp`.
         """
         ...
 
@@ -120,7 +118,7 @@ def phase(progress: Progress, description: str, total: int | None) -> Iterator[C
 
 @dataclass(frozen=True)
 class _Traced(Generic[R]):
-    """A task's result, and the steps that the driver has not seen."""
+    """The result of a task, and the steps that the driver has not seen."""
 
     result: R
     steps: tuple[Step, ...]

@@ -70,7 +70,7 @@ class LocalEngine:
 def _run_in_threads(
     threads: int, function: Callable[[Task], Result], tasks: Sequence[Task], on_done: Callable[[Result], None] | None
 ) -> list[Result]:
-    """Results in task order. When this raises (a failure, Ctrl-C), waiting tasks are dropped and the others have ended."""
+    """Results in task order. After an error (a failure, Ctrl-C), waiting tasks are dropped and running ones have ended."""
     pool = ThreadPoolExecutor(threads)
     futures = [pool.submit(function, task) for task in tasks]
     try:
@@ -97,14 +97,14 @@ THRESHOLD_KEY = "engine.spark-threshold"
 
 @dataclass(frozen=True)
 class Threshold:
-    """The work from which on `auto` uses Spark: that many bytes to read, or that many files."""
+    """The work from which `auto` uses Spark: bytes to read, or number of files."""
 
     size: int = 1 << 30
     files: int = 1000
 
     @classmethod
     def parse(cls, text: str, place: str = THRESHOLD_KEY) -> Threshold:
-        """`512 mb`, or `512 mb, 200` with a number of files. Raises `UsageError`, which names the `place` of the text."""
+        """Parse `512 mb`, or `512 mb, 200` with a number of files. `UsageError` names the `place` of the text."""
         size, comma, files = (part.strip() for part in text.partition(","))
         hint = "write it as 1 gb, or 1 gb,1000"
         if comma and not (files.isascii() and files.isdigit()):
@@ -128,7 +128,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class EngineRequest:
-    """What the user said about the engine. `threads` bounds the tasks at a time in this process, `tasks` those on Spark."""
+    """The user's choice of an engine. `threads` limits the concurrent tasks in this process, `tasks` those on Spark."""
 
     engine: str = AUTO
     master: str | None = None
@@ -139,9 +139,9 @@ class EngineRequest:
 
 
 def open_engine(request: EngineRequest) -> Engine:
-    """The engine of the request; nothing is started yet. `--master` and `--spark-conf` ask for Spark.
+    """The engine of the request, not started yet. `--master` and `--spark-conf` imply Spark.
 
-    Raises `UsageError` for an unknown engine, and for settings of Spark together with `local`.
+    `UsageError` for an unknown engine, and for settings of Spark together with `local`.
     """
     asks_for_spark = request.master is not None or bool(request.spark_conf)
     if request.engine not in (AUTO, SPARK, LOCAL):
@@ -165,7 +165,7 @@ def _spark_engine(request: EngineRequest) -> Engine:
 
 
 class AutoEngine:
-    """Chooses anew for each job, by the work that it is told in `prepare`; a Spark that runs already is used again."""
+    """Chooses an engine for each job by the work passed to `prepare`; a running Spark is reused."""
 
     def __init__(self, threshold: Threshold, local: Engine, spark: Callable[[], Engine]) -> None:
         self._threshold = threshold
@@ -192,7 +192,7 @@ class AutoEngine:
         return self._chosen.tasks_per_process
 
     def choose(self, work: Work) -> str:
-        """Choose for that work, and remember why; gives the engine's name."""
+        """Choose for that work and remember why; returns the name of the engine."""
         if self._threshold.is_reached_by(work):
             if self._spark is None:
                 self._spark = self._start_spark()

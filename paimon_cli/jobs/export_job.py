@@ -40,7 +40,7 @@ STANDARD_OUTPUT = "-"
 
 @dataclass(frozen=True)
 class FileForm:
-    """How rows are written: a format, and for text perhaps a compression (the ending of its name)."""
+    """The format of output rows, and for text an optional compression (the suffix of its name)."""
 
     format: str
     compression: str = ""
@@ -51,14 +51,16 @@ class FileForm:
 
     @staticmethod
     def is_told_by(path: str) -> bool:
-        """Whether the name is one of a file in a format that is known."""
+        """Whether the name is that of a file in a known format."""
         words = path.rpartition("/")[2].lower().split(".")
         endings = {words[-1], words[-2] if words[-1] in COMPRESSIONS else ""} if len(words) > 1 else set()
         return bool(endings & FORMATS.keys())
 
     @staticmethod
     def of(path: str, format_name: str | None) -> FileForm:
-        """By the name, or as `format_name` says. UsageError where neither tells, and for what compresses itself."""
+        """The form by the name of the file, or by `format_name`. `UsageError` if neither names one, or if the format compresses
+        itself.
+        """
         stem, _, last = path.rstrip("/").rpartition("/")[2].rpartition(".")
         compression = last if last in COMPRESSIONS else ""
         ending = stem.rpartition(".")[2] if compression else last if stem else ""
@@ -78,7 +80,7 @@ class FileForm:
 class OutputRequest:
     """`path`: a file, `-` for standard output, or with `file_size` (bytes) a directory that is missing or empty.
 
-    `replace`: a file that is there.
+    `replace`: overwrite an existing file.
     """
 
     path: str
@@ -89,7 +91,7 @@ class OutputRequest:
 
 
 def write_rows(scan: RowScan, request: OutputRequest) -> ExportSummary:
-    """When anything fails, no file of it stays behind, and one that was to be replaced is as it was."""
+    """Write the rows of a scan. After a failure no new file stays, and a file to be replaced is unchanged."""
     started = scan.context.clock.now_millis()
     batches = (piece for batch in scan.rows() for piece in bounded(batch))
     files = _one_file(scan, request, batches) if request.file_size is None else _directory(scan, request, batches)
@@ -108,7 +110,7 @@ def _one_file(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Record
 
 
 def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.RecordBatch]) -> list[ExportedFile]:
-    """At least one file, so that the schema is never lost."""
+    """Write at least one file, so that the schema is never lost."""
     directory = request.path.rstrip("/") or "/"
     storage, root = storage_for_url(directory, request.storage_options)
     check_output_place(storage, root)
@@ -131,7 +133,7 @@ def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Recor
 
 
 class _Peekable:
-    """An iterator that knows whether there is more, and takes back what was too much."""
+    """An iterator that knows whether there is more, and takes back items."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -154,7 +156,7 @@ class _Writer(Protocol):
 
 
 class _TextWriter:
-    """CSV or JSON lines."""
+    """Writes CSV or JSON lines."""
 
     def __init__(self, sink: Any, rows: CsvRows | JsonRows) -> None:
         self._sink = sink
@@ -179,7 +181,7 @@ _WRITERS: dict[str, Callable[[Any, pa.Schema, Sequence[DataField]], _Writer]] = 
 def _fill(
     sink: BinaryIO | _Counted, form: FileForm, fields: Sequence[DataField], batches: Any, most_bytes: int | None
 ) -> tuple[int, int]:
-    """Rows and bytes written: all, or until the file has its size."""
+    """Write all rows, or until the file has its size; returns rows and bytes written."""
     schema = pa.schema([arrow_field(one) for one in fields])
     rows = 0
     with _compressed(sink, form) as target, contextlib.closing(_WRITERS[form.format](target, schema, fields)) as writer:
@@ -201,7 +203,7 @@ def _compressed(sink: BinaryIO | _Counted, form: FileForm) -> Iterator[Any]:
 
 
 class _Counted:
-    """Standard output, which may be a pipe: it counts its bytes itself, and stays open."""
+    """Standard output, which may be a pipe: counts its bytes and stays open."""
 
     closed = False
 
@@ -235,7 +237,9 @@ class _LeftOpen:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """`output_path`: a directory (path or URL) that is missing or empty; `storage_options` lead there. `where`: SQL predicate."""
+    """`output_path`: a directory (path or URL) that is missing or empty; `storage_options` apply to it. `where`: a SQL
+    predicate.
+    """
 
     output_path: str
     selection: Selection
@@ -269,14 +273,14 @@ class ExportSummary:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The total size in bytes."""
         return sum(file.size for file in self.files)
 
 
 def run_export(
     context: TableContext, plan: ScanPlan, request: ExportRequest, engine: Engine, progress: Progress
 ) -> ExportSummary:
-    """Write every split's rows; when a task fails, no file of the export stays behind."""
+    """Write the rows of every split; after a failure no file of the export stays."""
     started = context.clock.now_millis()
     storage, directory = storage_for_url(request.output_path, request.storage_options)
     check_output_place(storage, directory)
@@ -293,7 +297,7 @@ def run_export(
 
 
 def export_split(context: TableContext, request: ExportRequest, task: tuple[str, Split]) -> ExportedFile:
-    """One task: the split's rows as one parquet file, also when there are none, so that the schema is never lost."""
+    """One task: writes the split's rows as one parquet file, even without rows, so that the schema is never lost."""
     path, split = task
     predicate = None if request.where is None else parse_predicate(request.where, context.schema)
     kinds = [VALUE_KIND] if request.keep_kinds else []

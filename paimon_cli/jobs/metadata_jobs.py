@@ -30,7 +30,9 @@ from paimon_cli.read.time_travel import moment_of
 
 @dataclass(frozen=True)
 class Dropped:
-    """What lived there; `rows` unmerged. `already_committed`: an earlier run, or a twin, made this commit: nothing was done."""
+    """What was dropped; `rows` are counted before merging. `already_committed`: an earlier run or a twin made this commit, so
+    nothing was done.
+    """
 
     partitions: int
     files: int
@@ -43,7 +45,7 @@ COMMITTED_BEFORE = Dropped(0, 0, 0, already_committed=True)
 
 
 def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], identity: CommitIdentity) -> Dropped:
-    """What these partitions (none: the whole table) hold now. `UsageError` for what is no partition."""
+    """What these partitions (none: the whole table) hold now. `UsageError` for an invalid partition."""
     chosen = PartitionSpec.parse_any(context, partitions)
     if Deduplication(context, identity).already_committed():
         return COMMITTED_BEFORE
@@ -53,7 +55,7 @@ def plan_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], id
 
 
 def run_drop(context: TableContext, partitions: Sequence[Mapping[str, str]], plan: Dropped, identity: CommitIdentity) -> Dropped:
-    """Commit; what others add meanwhile goes, too."""
+    """Commit the drop, including files that other jobs add in the meantime."""
     chosen = PartitionSpec.parse_any(context, partitions)
     result = Committer(context).overwrite([], identity, replaced_partitions=chosen.matches)
     return COMMITTED_BEFORE if result.already_committed else replace(plan, snapshots=result.snapshots)
@@ -65,7 +67,7 @@ _LEAST_MILLIS = 10**11
 
 @dataclass(frozen=True)
 class RolledBack:
-    """`target`: the state that the table has now, `snapshot` its newest snapshot; files and tags that went, bytes copied."""
+    """`target`: the state that the table has now, `snapshot` its newest snapshot; deleted files and tags, copied bytes."""
 
     target: int
     snapshot: int
@@ -76,7 +78,7 @@ class RolledBack:
 
 
 def find_target(context: TableContext, text: str) -> RollbackTarget:
-    """A snapshot id, a tag, or a time: the newest snapshot made until then. `NotFound`, `UsageError`."""
+    """The target: a snapshot id, a tag, or a time (the newest snapshot made by then). Raises `NotFound`, `UsageError`."""
     number = plain_number(text)
     is_tag = is_plain_name(text) and context.tags.content(text) is not None
     if is_tag and (number is None or context.snapshots.find(number) is None):
@@ -95,14 +97,14 @@ def find_target(context: TableContext, text: str) -> RollbackTarget:
 
 
 def run_rollback(context: TableContext, plan: RollbackPlan, progress: Progress) -> RolledBack:
-    """Take the later snapshots out of the history."""
+    """Remove the later snapshots from the history."""
     count = 0 if plan.is_needless else roll_back(context, plan, deletion(context, None, progress))
     files = count + len(plan.snapshots) + len(plan.tags) + len(plan.changelogs)
     return RolledBack(plan.target.id, plan.target.id, len(plan.snapshots), plan.tags, files)
 
 
 def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, list[BucketDifference]]:
-    """The newest snapshot, and what its buckets have otherwise than the target's."""
+    """The newest snapshot, and how its buckets differ from those of the target."""
     latest = context.snapshots.latest()
     if latest is None:
         raise NotFound(f"{context.address} has no snapshots", "there is nothing to roll back")
@@ -110,7 +112,7 @@ def plan_restore(context: TableContext, target: Snapshot) -> tuple[Snapshot, lis
 
 
 def run_restore(context: TableContext, target: Snapshot) -> RolledBack:
-    """Commit the target's state as a new snapshot; again from the start if another job wrote or compacted meanwhile.
+    """Commit the target's state as a new snapshot; start again if another job wrote or compacted in the meantime.
 
     `NotFound` if the target expires before its files are copied.
     """
@@ -133,7 +135,9 @@ def _restore(context: TableContext, target: Snapshot) -> RolledBack:
 
 
 def _check_target(context: TableContext, target: Snapshot, error: Exception) -> None:
-    """`NotFound` if neither its own file nor a tag holds the snapshot any more: then its files may be gone at any time."""
+    """`NotFound` if neither its own file nor a tag holds the snapshot any longer, because its files may then be deleted at any
+    time.
+    """
     is_tagged = any(tag.snapshot.id == target.id for tag in context.tags.all().values())
     if not is_tagged and context.snapshots.in_history(target.id) is None:
         raise NotFound(
@@ -149,14 +153,16 @@ USER = "paimon-cli-repair"
 
 @dataclass(frozen=True)
 class RepairSummary:
-    """Steps carried out, and the snapshots that came of them, the oldest first."""
+    """The steps carried out, and the snapshots that they created, oldest first."""
 
     steps: int = 0
     snapshots: tuple[Snapshot, ...] = ()
 
 
 def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
-    """Damaged versions first, then missing ones, hints, commits. Errors as `Committer.commit`: then the rest is not done."""
+    """Repair damaged versions, then missing ones, hints, commits. Raises the errors of `Committer.commit`; the remaining steps
+    are then not done.
+    """
     for damaged in plan.set_aside:
         set_aside(context, damaged)
     for number in sorted({*plan.resurrected} & {*context.snapshots.resurrected_ids()}):
@@ -173,7 +179,7 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
 
 
 def restore_snapshot(context: TableContext, number: int) -> Snapshot:
-    """A snapshot between two others: it did what lies between the one before and the base of the next that there is."""
+    """Restore a missing snapshot: its changes are the difference between the previous snapshot and the base of the next one."""
     before = Version(context, context.snapshots.get(number - 1))
     after_id = next((i for i in context.snapshots.ids() if i > number), None)
     if after_id is None:
@@ -208,7 +214,9 @@ def restore_snapshot(context: TableContext, number: int) -> Snapshot:
 
 
 def _index_manifest(before: Version, after: Version, writer: MetadataWriter) -> str | None:
-    """Index files of the next snapshot if its own commit changed none, else of the one before; never a dangling vector."""
+    """The index files of the next snapshot if its own commit changed none, else those of the previous one, without dangling
+    vectors.
+    """
     source = after if after.snapshot.commit_kind == APPEND else before
     if source.snapshot.index_manifest is None:
         return None

@@ -1,4 +1,4 @@
-"""This process: signals that end it become exceptions, and packages that it does without are not imported."""
+"""Controls this process: signals that end it become exceptions, and unneeded packages are not imported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: whoever supervises this process asks it to stop."""
+    """SIGTERM: the supervisor asks this process to stop."""
 
 
 def end_as_interrupted() -> None:
@@ -43,7 +43,7 @@ class StopSignals:
 
     @contextlib.contextmanager
     def shield(self) -> Iterator[None]:
-        """A signal that comes inside is raised at the end of the outermost shield."""
+        """Delay signals that arrive inside until the end of the outermost shield."""
         if self._before:
             self._install()  # Spark puts a handler of its own in place when it starts
         self._depth += 1
@@ -81,7 +81,7 @@ class _Doorkeeper(MetaPathFinder):
 
 
 def _is_asked_by_arrow() -> bool:
-    """Whether the import comes from Arrow's compiled code, which stands directly below its Python caller."""
+    """Whether the import comes from Arrow's compiled code, which is directly below its Python caller on the stack."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("importlib"):
         frame = frame.f_back
@@ -92,7 +92,7 @@ _DOORKEEPER = _Doorkeeper()
 
 
 def keep_pandas_out() -> None:
-    """Imports of pandas fail from here on, as if it were not installed; to be called before Arrow is used."""
+    """Make imports of pandas fail from here on, as if it were not installed; to be called before Arrow is used."""
     sys.meta_path.insert(0, _DOORKEEPER)
 
 

@@ -35,9 +35,9 @@ DELETIONS_PER_READ = 100
 
 
 def deletion(context: TableContext, engine: Engine | None, progress: Progress) -> DeleteFiles:
-    """Delete in threads of this process, or as tasks where `engine` is Spark or chooses it. None: in this process.
+    """A function that deletes in threads of this process, or as tasks if `engine` is Spark or chooses it. None: in this process.
 
-    A task that runs twice finds its files gone, which is no error.
+    A task that runs twice finds its files deleted, which is not an error.
     """
 
     def delete(paths: Iterable[str]) -> int:
@@ -64,7 +64,7 @@ KINDS = SNAPSHOTS, PARTITIONS, CHANGELOGS, TAGS, CONSUMERS = "snapshots", "parti
 
 @dataclass(frozen=True)
 class ExpireRequest:
-    """`older_than`: a moment in epoch millis; None is what the table's options say."""
+    """What to expire. `older_than` in epoch millis; None uses the table's options."""
 
     what: str = SNAPSHOTS
     retain_max: int | None = None
@@ -75,7 +75,7 @@ class ExpireRequest:
 
 @dataclass(frozen=True)
 class Expired:
-    """What was done: ids or names, files deleted, their bytes as far as known, and the snapshot of a commit."""
+    """The result: ids or names, deleted files and their known bytes, and the snapshot of a commit."""
 
     what: str
     removed: tuple[str, ...]
@@ -86,7 +86,7 @@ class Expired:
 
 @dataclass(frozen=True)
 class Expiry:
-    """A planned expiry: ids or names that go, `files` lists exactly what goes with them, `run` does it."""
+    """A planned expiry: the ids or names to expire, exactly the `files` to delete with them, and `run`, which does it."""
 
     what: str
     names: tuple[str, ...]
@@ -103,7 +103,7 @@ class Expiry:
 
 
 def plan_expire(context: TableContext, request: ExpireRequest, progress: Progress) -> Expiry:
-    """Read what goes; nothing is changed but a missing EARLIEST hint when an expiry finds nothing."""
+    """Plan an expiry. Nothing is changed, except that a missing EARLIEST hint is written if there is nothing to expire."""
     plans = {
         SNAPSHOTS: _snapshots,
         PARTITIONS: _partitions,
@@ -197,7 +197,7 @@ _BLOCK = 8 << 20
 
 @dataclass(frozen=True)
 class OrphanRow:
-    """`path` below the table, `modified` in epoch millis; `origin` only where it was asked for."""
+    """`path` relative to the table, `modified` in epoch millis; `origin` only if requested."""
 
     path: str
     kind: str
@@ -212,7 +212,7 @@ def search_orphans(context: TableContext, older_than: int, force: bool, progress
 
 
 def orphan_rows(context: TableContext, orphans: Orphans, explain: bool) -> list[OrphanRow]:
-    """Files first, then empty directories."""
+    """The files, then the empty directories."""
     texts = origins(context, orphans.files, orphans.used) if explain else {}
     root = context.url + "/"
     rows = [OrphanRow(f.path.removeprefix(root), f.kind, f.size, f.modified_millis, texts.get(f.path)) for f in orphans.files]
@@ -223,14 +223,16 @@ def orphan_rows(context: TableContext, orphans: Orphans, explain: bool) -> list[
 def clean_orphans(
     context: TableContext, orphans: Orphans, quarantine: str | None, engine: Engine | None, progress: Progress
 ) -> tuple[int, int]:
-    """Delete them, copies kept below `quarantine` if given; how many files went, and their bytes."""
+    """Delete the orphans, after copying them to `quarantine` if given; returns the number of files and their bytes."""
     keep = None if quarantine is None else _set_aside(context, quarantine)
     gone = remove_orphans(context, orphans, deletion(context, engine, progress), keep)
     return len(gone), sum(file.size for file in gone)
 
 
 def _set_aside(context: TableContext, quarantine: str) -> SetAside:
-    """Copies keep their path below the table; one of an earlier run is replaced. `UsageError` if they were in the table again."""
+    """Copy the files under their relative paths, replacing copies of an earlier run. `UsageError` for a directory inside the
+    table.
+    """
     storage, directory = storage_for_url(quarantine)
     if f"{directory.rstrip('/')}/".startswith(f"{context.url}/"):
         raise UsageError(f"{quarantine} is inside the table", "copies there would be orphans again", "choose another directory")

@@ -1,4 +1,4 @@
-"""`rescale`: rewrites whole partitions into another number of buckets, as one OVERWRITE commit; then the option follows."""
+"""`rescale`: rewrites whole partitions with another number of buckets in one OVERWRITE commit, then changes the option."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ from paimon_cli.write.write_plan import WritePlan
 
 @dataclass(frozen=True)
 class RescaledPartition:
-    """One partition as it is: `key` serialised, `partition` for people; `rows` are unmerged, `size` in bytes."""
+    """A partition before the rescale: `key` serialised, `partition` as text; `rows` are counted before merging, `size` in
+    bytes.
+    """
 
     key: bytes
     partition: str
@@ -65,7 +67,7 @@ class RescalePlan:
 
 @dataclass(frozen=True)
 class RescaleSummary:
-    """What was done. `rows`: as readers see them, before and after; `files`, `size`: the new ones."""
+    """The result. `rows`: as readers see them, before and after; `files`, `size`: of the new files."""
 
     buckets: int
     partitions: int = 0
@@ -80,9 +82,9 @@ class RescaleSummary:
 
 
 def plan_rescale(context: TableContext, buckets: int, partitions: Sequence[Mapping[str, str]] = ()) -> RescalePlan:
-    """What there is to do. NotSupported for tables without a fixed number of buckets.
+    """Plan a rescale. `NotSupported` for tables without a fixed number of buckets.
 
-    UsageError when some partitions only would get another number than the table's option: no writer would take them.
+    `UsageError` if only some partitions would get another number than the table's option, because no writer would accept them.
     """
     context.mode.check(RESCALE, context.address)
     check_writable_table(context)
@@ -116,7 +118,7 @@ def _summed(context: TableContext, partition: bytes, held: Sequence[BucketFiles]
 
 
 def run_rescale(table: CatalogTable, plan: RescalePlan, engine: Engine, progress: Progress) -> RescaleSummary:
-    """Carry out the plan. `DataConflict` when others wrote to these partitions meanwhile; no file stays behind then."""
+    """Carry out the plan. `DataConflict` if another job wrote to these partitions meanwhile; no new file stays then."""
     context = table.context
     started = context.clock.now_millis()
     summary = RescaleSummary(plan.buckets)
@@ -158,7 +160,7 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
 
 
 def _shown_rows(context: TableContext, splits: Sequence[Split], engine: Engine, progress: Progress) -> int:
-    """Counted apart from the rewriting, so that the one can be held against the other."""
+    """The number of visible rows, counted independently of the rewrite, so that the two can be compared."""
     with phase(progress, "Counting rows", len(splits)) as done:
         return sum(engine.run_tasks(functools.partial(count_split, context), splits, done))
 

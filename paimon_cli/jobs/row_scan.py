@@ -1,4 +1,4 @@
-"""The rows that a read asks for, planned once and read lazily in this process."""
+"""The rows of a read request, planned once and read lazily in this process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KIND_FIELD = DataField(-1, ROW_KIND, DataType("VARCHAR", length=MAX_LENGTH))
 
 @dataclass(frozen=True)
 class Increment:
-    """What the snapshots behind `begin` up to `end` brought."""
+    """The changes of the snapshots after `begin`, up to and including `end`."""
 
     begin: str
     end: str = ""
@@ -43,7 +43,7 @@ class Increment:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What the user asked for: names separated by commas, a SQL predicate, at most one way to travel in time, or an increment."""
+    """The user's request: column names separated by commas, a SQL predicate, at most one kind of time travel, or an increment."""
 
     select: str | None = None
     where: str | None = None
@@ -58,7 +58,7 @@ class ReadRequest:
 
 @dataclass(frozen=True)
 class RowScan:
-    """A planned read, in the order of `order` if there is one, else by partition, bucket and key."""
+    """A planned read, in the order of `order` if given, else by partition, bucket and key."""
 
     context: TableContext
     plan: ScanPlan
@@ -69,11 +69,11 @@ class RowScan:
 
     @property
     def fields(self) -> tuple[DataField, ...]:
-        """Columns of `rows`; with `keep_kinds` the row kind stands before the others."""
+        """The columns of `rows`; with `keep_kinds` the row kind comes first."""
         return (*((KIND_FIELD,) if self.request.keep_kinds else ()), *self.selection.fields)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """What the user asked for, row kinds as texts."""
+        """The requested rows, row kinds as texts."""
         names = [field.name for field in self.fields]
         for batch in self.batches():
             columns = self.selection.of(batch)
@@ -110,13 +110,13 @@ class RowScan:
 
     @property
     def physical_columns(self) -> tuple[str, ...]:
-        """Table columns that are read; with `keep_kinds` `_VALUE_KIND` behind them."""
+        """The table columns that are read; with `keep_kinds` followed by `_VALUE_KIND`."""
         ordered = self.order.columns if self.order is not None else ()
         kinds = (VALUE_KIND,) if self.request.keep_kinds else ()
         return tuple(dict.fromkeys((*self.selection.columns, *ordered, *kinds)))
 
     def count(self) -> int:
-        """Rows that `batches` would give, reading as little as possible."""
+        """The number of rows that `batches` would return, reading as little as possible."""
         if self.request.keep_kinds:
             return sum(batch.num_rows for batch in self.batches())
         count = 0
@@ -128,7 +128,7 @@ class RowScan:
 
 
 def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:
-    """Find the snapshot, check columns and predicate against its schema, plan. Raises NotFound and UsageError."""
+    """Find the snapshot, check columns and predicate against its schema, and plan. Raises `NotFound` and `UsageError`."""
     option_catalog.refuse(option_catalog.SCAN, table.context.options.raw, table.context.address)
     increment = request.increment
     if increment is None and (request.snapshot, request.tag, request.as_of) == (None, None, None):

@@ -49,7 +49,7 @@ REMOVING = {
 
 @dataclass(frozen=True)
 class UpdateRequest:
-    """What the user asked for: a SQL condition, and `column = expression` texts; without any, matching rows are deleted."""
+    """The user's request: a SQL condition, and `column = expression` texts; without any, matching rows are deleted."""
 
     where: str
     assignments: tuple[str, ...] = ()
@@ -98,7 +98,9 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
 
 
 def _under_check(context: TableContext) -> TableContext:
-    """By bucket where the table says nothing or `off`: that is for its writers, what an update has read must not have changed."""
+    """The context with a data conflict check: by bucket if the table has none or `off`, because that applies to its writers
+    only.
+    """
     if context.options.commit_data_conflict_check != OFF:
         return context
     return replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: BUCKET}))
@@ -133,7 +135,7 @@ def _attempt(
 
 
 def plan_update(context: TableContext, change: RowChange) -> list[UpdateTask]:
-    """One task for each bucket of the latest snapshot that can hold matching rows."""
+    """One task for each bucket of the latest snapshot that may hold matching rows."""
     snapshot = context.snapshots.latest()
     if snapshot is None:
         return []

@@ -1,4 +1,4 @@
-"""`verify`: check the metadata here, then what is inside the files as engine tasks."""
+"""`verify`: checks metadata in this process, then the content of files as engine tasks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FilesTask:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of a report: a group of invariants, and how it came out (`ok`, `WARN`, `ERROR`)."""
+    """One line of a report: a group of checks and its result (`ok`, `WARN`, `ERROR`)."""
 
     check: str
     result: str
@@ -71,7 +71,7 @@ class CheckResult:
 
 @dataclass
 class VerifyReport:
-    """What was found and what was looked at."""
+    """The findings, and what was checked."""
 
     level: str
     snapshot_id: int | None = None
@@ -97,7 +97,7 @@ class VerifyReport:
 
     @property
     def checks(self) -> list[CheckResult]:
-        """The groups that this level looked at."""
+        """The groups that this level checked."""
         depth = LEVELS.index(self.level)
         seen = {i.check for i in BY_CODE.values() if LEVELS.index(i.level) <= depth and self.request.wants(i.code)}
         results = []
@@ -118,7 +118,7 @@ class _Gathered:
 
 
 def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, progress: Progress) -> VerifyReport:
-    """Check the table. `NotFound` if there is no such snapshot; what is damaged is found, never raised."""
+    """Check the table. `NotFound` if there is no such snapshot; damage is reported as findings, never raised."""
     started = context.clock.now_millis()
     report = VerifyReport(request.level, request=request)
     gathered = _Gathered()
@@ -137,7 +137,7 @@ def run_verify(context: TableContext, request: VerifyRequest, engine: Engine, pr
 
 
 def run_without_schemas(table: TableHistory, request: VerifyRequest) -> VerifyReport:
-    """The same where no schema can be read: nothing that a manifest names can be understood then."""
+    """Check a table without a readable schema: what its manifests name cannot be decoded then."""
     if request.snapshot_id is not None and request.snapshot_id not in table.snapshots.ids():
         raise table.snapshots.missing(request.snapshot_id)
     report = VerifyReport(request.level, request=request)
@@ -147,7 +147,7 @@ def run_without_schemas(table: TableHistory, request: VerifyRequest) -> VerifyRe
 
 
 def _keep(report: VerifyReport, violations: Iterable[Violation]) -> None:
-    """Each finding once, and of each code so many that memory stays small."""
+    """Keep each finding once, and a limited number for each code."""
     kept = Counter(violation.code for violation in report.violations)
     seen = set(report.violations)
     for violation in violations:
@@ -172,7 +172,7 @@ def _of_the_table(context: TableContext, request: VerifyRequest) -> Iterator[Vio
 def _of_the_history(
     context: TableContext, request: VerifyRequest, report: VerifyReport, gathered: _Gathered
 ) -> Iterator[Violation]:
-    """Walk the snapshots; a single one is walked to from the one before it."""
+    """Walk the snapshots; a single one is reached from the previous one."""
     ids, wanted, stored = context.snapshots.ids(), request.snapshot_id, StoredFiles(context)
     if wanted is not None:
         if wanted not in ids:
@@ -207,7 +207,7 @@ def _of_the_history(
 
 
 def _of_the_state(version: Version, request: VerifyRequest, stored: StoredFiles, gathered: _Gathered) -> Iterator[Violation]:
-    """The files that live, by metadata and on storage; what has to be opened becomes tasks."""
+    """Check the live files by metadata and on storage; files that must be opened become tasks."""
     yield from check.check_state(version)
     if request.level == META:
         return
@@ -226,7 +226,7 @@ def _of_the_tags(context: TableContext, request: VerifyRequest) -> Iterator[Viol
 
 
 def _tasks(version: Version) -> list[FilesTask]:
-    """Files in portions; buckets with index files, or without a place of their own for each key, as a whole too."""
+    """Files in portions; buckets with index files, or whose keys have no fixed bucket, also as a whole."""
     tasks: list[FilesTask] = []
     portion: list[ManifestEntry] = []
     for entry in version.fresh:
@@ -261,7 +261,7 @@ def _inside(
 
 
 def check_one_file(context: TableContext, rows: bool, task: FilesTask) -> list[Violation]:
-    """One task, on whatever engine."""
+    """Run one task, on any engine."""
     version = Version(context, task.snapshot)
     version.__dict__["live"], version.__dict__["index_entries"] = list(task.entries), list(task.indexes)
     if task.bucket_id is not None:
@@ -270,7 +270,7 @@ def check_one_file(context: TableContext, rows: bool, task: FilesTask) -> list[V
 
 
 def check_request(request: VerifyRequest) -> None:
-    """`UsageError` for a check or code that there is not."""
+    """`UsageError` for an unknown check or code."""
     for name in request.only:
         if name not in CHECKS and name not in BY_CODE:
             raise UsageError(

@@ -192,7 +192,7 @@ def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int
 
 
 def work_of(source: RowSource, splits: Sequence[SourceSplit]) -> Work:
-    """How much input a write reads."""
+    """The size of the input of a write."""
     size = sum(split.size for split in splits)
     return Work(size, len({split.path for split in splits}), is_in_memory=not source.paths)
 

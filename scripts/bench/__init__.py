@@ -1,4 +1,4 @@
-"""Benchmarks. Arrow takes its memory from where the command lets it take it (see `cli.app`)."""
+"""Benchmarks. Importing this package selects the memory allocator that the command uses (see `cli.app`)."""
 
 import os
 

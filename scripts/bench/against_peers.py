@@ -4,7 +4,7 @@
         --java-classpath 'JARS/*' [--rows 2000000] [--rounds 5]
 
 Peers are optional. The scripts of `scripts/bench/peers` run in the peers' own environments, each as a process that stays
-for all rounds (so Java is warm after the first one, which is not measured). Everyone scans the table that it wrote itself and
+for all rounds (so Java is warm after the first one, which is not measured). Each engine scans the table that it wrote itself and
 the table that we wrote; a compaction gets a copy of the table that we wrote. Ratios are ours / theirs.
 """
 
@@ -100,7 +100,7 @@ def _started(folder: Path, name: str, command: list[str], env: dict[str, str]) -
 
 
 class Measured:
-    """Times by workload and side, one of each round."""
+    """Times by workload and side, one per round."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -113,7 +113,7 @@ class Measured:
             del times[0]
 
     def report(self) -> bool:
-        """A line for people and one in JSON each; whether all goals were met."""
+        """Print a line of text and a line of JSON for each; returns whether all goals were met."""
         all_met = True
         for (work, name), times in self._times.items():
             walls, cpus = [t["wall"] for t in times], [t["cpu"] for t in times]
@@ -170,7 +170,7 @@ def _scans(sides: list[Side], measured: Measured) -> None:
 
 
 def _scan_of(side: Side, other: Side) -> dict[str, Any]:
-    """The second of two: memory that a process gets from the system for the first time costs more than the scan itself."""
+    """The second of two scans: memory that a process gets from the system for the first time costs more than the scan itself."""
     first = side.ask(do="scan", table=str(other.table))
     return first if side.name == "pypaimon" else side.ask(do="scan", table=str(other.table))
 

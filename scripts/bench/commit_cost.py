@@ -69,7 +69,7 @@ class Table:
 
 
 def committed(name: str, tables: Mapping[int, Table], commit: Callable[[Table], None], commits: int) -> list[Growth]:
-    """Median and mean of so many commits; as many again as are merged at once go before them."""
+    """Median and mean of this number of commits; before them, enough commits for one merge of manifests."""
     costs: dict[int, list[float]] = {files: [] for files in tables}
     for number in range(commits + COMMITS // 2):
         for files, table in tables.items():

@@ -37,7 +37,7 @@ ROW_BYTES = 45
 
 
 def source_of(folder: Path, rows: int) -> str:
-    """Two versions of each key in the mean, in no order; the same rows at every call."""
+    """On average two versions of each key, in random order; the same rows at every call."""
     random = np.random.default_rng(7)
     texts = pa.array(random.integers(0, 1 << 60, rows)).cast(pa.string())
     table = pa.table({"k": random.integers(0, rows // 2, rows), "v": texts, "w": random.random(rows)})

@@ -34,7 +34,7 @@ class Growth:
         return None if self.goal is None else self.ratio <= self.goal
 
     def print(self) -> bool:
-        """A line for people on stderr, a JSON line on stdout; whether the goal was met."""
+        """Print a line of text on stderr and a JSON line on stdout; returns whether the goal was met."""
         listed = ", ".join(f"{size:,}: {cost:.4g} s" for size, cost in self.costs.items())
         goal = "" if self.goal is None else f" (goal {self.goal:.2f}, {'met' if self.met else 'MISSED'})"
         slope = exponent(self.costs)
@@ -47,7 +47,7 @@ class Growth:
 
 
 def exponent(costs: Mapping[int, float]) -> float:
-    """The slope of a line through the logarithms: 0 for a cost that does not depend on the size, 1 for one in proportion."""
+    """The slope of a line through the logarithms: 0 for a constant cost, 1 for one proportional to the size."""
     points = [(math.log(size), math.log(cost)) for size, cost in costs.items()]
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 

@@ -72,7 +72,7 @@ def hops_of(work: Callable[[], Any]) -> Hops:
 
 
 def command(*arguments: str) -> Hops:
-    """A whole command in a process of its own, from `main` on, with its output thrown away."""
+    """Run a whole command in a new process, from `main` on, and discard its output."""
     done = subprocess.run([sys.executable, "-m", "scripts.bench.hops", "--of", *arguments], capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)

@@ -29,10 +29,10 @@ MACHINE = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """`subject` against `floor`; `goal`: the ratio of subject to floor that must not be passed, None where none is set.
+    """`subject` compared with `floor`; `goal`: the greatest allowed ratio of subject to floor, None for no goal.
 
-    Both do their whole work anew at each call; `reset` runs before each, unmeasured. `cpu_seconds`: CPU time so far, of
-    more than this process where others do the work.
+    Both do their whole work at each call; `reset` runs before each, unmeasured. `cpu_seconds`: CPU time so far, of more than this
+    process if other processes do the work.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Result:
 
 
 def compare(comparison: Comparison, rounds: int = FEWEST_ROUNDS) -> Result:
-    """One round unmeasured, then `rounds` (at least 5) in which the two take turns in going first."""
+    """One unmeasured round, then `rounds` (at least 5) in which the two take turns in going first."""
     if rounds < FEWEST_ROUNDS:
         raise ValueError(f"a median of fewer than {FEWEST_ROUNDS} rounds says nothing")
     subject: list[tuple[float, float]] = []
@@ -93,7 +93,7 @@ def compare(comparison: Comparison, rounds: int = FEWEST_ROUNDS) -> Result:
 
 
 def report(comparisons: Iterable[Comparison], rounds: int = FEWEST_ROUNDS) -> bool:
-    """Measure and print them: text on stderr, JSON lines on stdout. Whether every goal was met."""
+    """Measure and print the comparisons: text on stderr, JSON lines on stdout. Returns whether every goal was met."""
     all_met = True
     for comparison in comparisons:
         result = compare(comparison, rounds)

@@ -21,7 +21,7 @@ def tree_cpu_seconds() -> float:
 
 
 def cpu_seconds_by_program() -> dict[str, float]:
-    """The same by the name of the program, such as `java`."""
+    """CPU seconds by the name of the program, such as `java`."""
     fields = {int(entry.name): found for entry in Path("/proc").iterdir() if entry.name.isdigit() and (found := _stat(entry))}
     own = {os.getpid()}
     while children := {number for number, stat in fields.items() if int(stat[PARENT]) in own} - own:

@@ -28,7 +28,7 @@ OPTIONS = ("-q", "-x", "-s", "-p", "no:cacheprovider", "--timeout", "120")
 
 
 def test_files(only: Sequence[str] = ()) -> list[str]:
-    """Those that need neither Spark nor processes to kill; of these folders only, if any are named."""
+    """Test files that need neither Spark nor processes to kill; only from these folders, if any are named."""
     found = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").glob("**/test_*.py"))]
     wanted = tuple(f"tests/{name}" for name in only or [""])
     return [file for file in found if file.startswith(wanted) and not LEFT_OUT.search(file)]
@@ -44,7 +44,7 @@ class Session:
     _folders: dict[int, Path] = field(default_factory=dict)
 
     def fork(self, work: Callable[[], int]) -> int:
-        """The number of the new process, whose exit code is what `work` gives."""
+        """Start a process with everything collected; returns its id. Its exit code is the result of `work`."""
         folder = Path(tempfile.mkdtemp(dir=WORK))
         child = os.fork()
         if child == 0:
@@ -61,13 +61,13 @@ class Session:
         return int(self.collected.testsfailed > 0)
 
     def end(self, child: int) -> None:
-        """It, and what its tests have started."""
+        """End the process and everything that its tests have started."""
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
         self.forget(child)
 
     def log(self, child: int) -> str:
-        """What it has printed."""
+        """The output of the process."""
         return (self._folders[child] / "log.txt").read_text(errors="replace")
 
     def forget(self, child: int) -> None:
@@ -122,7 +122,7 @@ def with_tests(program: Callable[[Session], int], only: Sequence[str] = ()) -> i
 
 
 def ended(children: Sequence[int]) -> Iterator[tuple[int, int, float]]:
-    """Number, exit code and seconds of processor time of each process that has ended meanwhile."""
+    """Id, exit code and CPU seconds of each process that has ended in the meantime."""
     time.sleep(0.02)
     for child in children:
         number, status, usage = os.wait4(child, os.WNOHANG)

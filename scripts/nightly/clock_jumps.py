@@ -2,7 +2,7 @@
 
     python -m scripts.nightly.clock_jumps --tables 300 --seed 7
 
-Prints one JSON line; each failure names the seed of its table, which `--table SEED` plays again. Exit code 1 if there is one.
+Prints one JSON line; each failure names the seed of its table, which `--table SEED` replays. Exit code 1 if there is one.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def serve(commands: Mapping[str, Callable[..., Any]]) -> None:
-    """`commands`: name -> function of the line's other members, which returns what is to be told beside the times."""
+    """Serve `commands`: name -> function of the line's other members, which returns what to report besides the times."""
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries may print
     for line in sys.stdin:
         told = json.loads(line)
