@@ -1,4 +1,4 @@
-"""`paimon-cli snapshots ls` from a cold start, at 10 and 10,000 snapshots, compared with the import of what every command imports.
+"""`paimon-cli snapshots ls` from a cold start, at 10 and 10,000 snapshots, compared with importing what every command imports.
 
 python -m scripts.bench.startup [--snapshots 10 1000 10000] [--rounds 5]
 """
