@@ -17,6 +17,7 @@ from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
+from paimon_cli.history import table_context
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
@@ -178,6 +179,21 @@ def test_a_context_is_opened_with_what_it_is_given(tmp_path: Path) -> None:
     plain = TableContext.open(str(tmp_path))
     assert isinstance(plain.clock, SystemClock) and isinstance(plain.names, RandomNames) and isinstance(plain.trace, NoTrace)
     assert isinstance(plain.storage, ConfinedStorage) and plain.branch == "main"
+
+
+def test_a_store_is_opened_with_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells where the table lies, too; a storage that is given is taken as it is."""
+    make_table(tmp_path)
+    asked = []
+
+    def store(url: str, options: dict[str, str] | None = None, *, confined: bool = False) -> tuple[LocalStorage, str]:
+        asked.append((url, options, confined))
+        return LocalStorage(), str(tmp_path)
+
+    monkeypatch.setattr(table_context, "storage_for_url", store)
+    opened = TableContext.open("s3://shop/orders/", None, {"s3.region": "eu"})
+    assert opened.url == str(tmp_path) and asked == [("s3://shop/orders/", {"s3.region": "eu"}, True)]
+    assert TableContext.open(f"{tmp_path}/", storage=opened.storage).url == str(tmp_path) and len(asked) == 1
 
 
 @pytest.mark.parametrize(
