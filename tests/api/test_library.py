@@ -15,6 +15,7 @@ import pytest
 
 from paimon_cli import Runtime, Table
 from paimon_cli.errors import BadInput, NotFound, Refused, UsageError
+from paimon_cli.jobs.write_job import WriteSummary
 from tests.api.test_examples import example_table
 from tests.goldens import golden_table
 
@@ -104,7 +105,7 @@ def test_overwrite_needs_rows(tmp_path: Path) -> None:
 
 
 def test_compaction_after_a_write_is_reported(tmp_path: Path) -> None:
-    table, seen = example_table(tmp_path), []
+    table, seen = example_table(tmp_path), list[WriteSummary]()
     table.alter.set({"num-sorted-run.compaction-trigger": "2", "write-only": "true"})
     for _ in range(2):
         table.write(ROWS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ def _values(t: DataType) -> st.SearchStrategy[Any]:
     if t.root == "BOOLEAN":
         return st.booleans()
     if t.root in ("FLOAT", "DOUBLE"):
-        width = 32 if t.root == "FLOAT" else 64
+        width: Literal[32, 64] = 32 if t.root == "FLOAT" else 64
         return st.floats(width=width, allow_nan=False, allow_infinity=False) | st.sampled_from(["NaN", "Infinity", "-Infinity"])
     if t.root == "DECIMAL":
         return st.integers(-(10 ** (t.precision or 0)) + 1, 10 ** (t.precision or 0) - 1).map(lambda n: _decimal(n, t.scale or 0))

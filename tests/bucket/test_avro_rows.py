@@ -26,7 +26,7 @@ from tests.goldens import golden_table
 
 def schema_of(content: bytes) -> Any:
     """The record; Java 0.9 wrapped it in a union with null."""
-    found = json.loads(fastavro.reader(io.BytesIO(content)).metadata["avro.schema"])  # type: ignore[arg-type]
+    found = json.loads(fastavro.reader(io.BytesIO(content)).metadata["avro.schema"])
     return found[1] if isinstance(found, list) else found
 
 

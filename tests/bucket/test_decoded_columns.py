@@ -8,7 +8,7 @@ import pytest
 
 from paimon_cli.bucket.data_file_reader import check_decoded
 
-BINARIES = {
+BINARIES: dict[str, list[bytes | None]] = {
     "ascii": [b"a", b"", None, b"longer than twelve bytes"],
     "characters of several bytes": ["é".encode(), None, "字".encode()],
     "a byte that begins nothing": [b"fine", b"\xff"],

@@ -40,6 +40,7 @@ ROWS: list[dict[str, Any]] = [
 def statistics(context: TableContext, file: DataFileMeta) -> dict[str, tuple[Any, Any, int | None]]:
     types = [field.type.with_nullable(True) for field in context.schema.fields]
     low, high = (deserialize_row(row, types) for row in (file.value_stats.min_values, file.value_stats.max_values))
+    assert file.value_stats.null_counts is not None
     return dict(zip(context.schema.field_names, zip(low, high, file.value_stats.null_counts, strict=True), strict=True))
 
 
@@ -62,7 +63,7 @@ def test_statistics_are_those_of_every_format(file_format: str, mode: str, tmp_p
         assert found["s"] == found["t"] == (None, None, 1)
         return
     assert found["s"] == ("a" * (20 if mode == "full" else 16), "b", 1)
-    assert [math.copysign(1, found["f"][i]) for i in (0, 1)] == [-1, 1]
+    assert [math.copysign(1, bound) for bound in found["f"][:2]] == [-1, 1]
     assert (found["t"][0].millis, found["t"][0].nano_of_milli, found["t"][2]) == (-1, 0, 1)
 
 

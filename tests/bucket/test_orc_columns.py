@@ -16,7 +16,7 @@ HIDDEN_LISTS = pa.ListArray.from_arrays(pa.array([0, 2, 3, 3]), pa.array([1, 2, 
 HIDDEN_MAPS = pa.MapArray.from_arrays(
     pa.array([0, 2, 3, 3]), pa.array([1, 2, 3]), VISIBLE, type=pa.map_(pa.int64(), ROW), mask=pa.array([True, False, False])
 )
-COLUMNS = {
+COLUMNS: dict[str, tuple[pa.Array, list[object]]] = {
     "struct in struct": (pa.StructArray.from_arrays([VISIBLE], names=["q"]), [{"q": None}, {"q": {"r": 1}}, {"q": {"r": 2}}]),
     "hidden entries of lists": (HIDDEN_LISTS, [None, [3], []]),
     "hidden entries of maps": (HIDDEN_MAPS, [None, [(3, {"r": 2})], []]),

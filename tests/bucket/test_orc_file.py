@@ -6,6 +6,7 @@ import io
 import os
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -156,9 +157,9 @@ def test_one_process_that_ends_is_replaced() -> None:
 def test_errors_of_the_storage_stay_what_they_are() -> None:
     with pytest.raises(StorageUnavailable, match="the store is away"):
         OrcFile(Watched(content()))
-    with mock.patch.object(orc_file.sys, "executable", "/bin/false"), pytest.raises(StorageUnavailable, match="exit code 1"):
+    with mock.patch.object(sys, "executable", "/bin/false"), pytest.raises(StorageUnavailable, match="exit code 1"):
         OrcFile(io.BytesIO(content()))
-    with mock.patch.object(orc_file.sys, "executable", "/no/python"), pytest.raises(StorageUnavailable, match="No such file"):
+    with mock.patch.object(sys, "executable", "/no/python"), pytest.raises(StorageUnavailable, match="No such file"):
         OrcFile(io.BytesIO(content()))
 
 

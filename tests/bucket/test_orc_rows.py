@@ -138,7 +138,7 @@ def test_tables_keep_them_through_writes_and_compactions(data: st.DataObject) ->
         "c": "TIMESTAMP(9)",
         "n": "ROW<x ARRAY<TIMESTAMP(9)>>",
     }
-    row = {
+    row: dict[str, st.SearchStrategy[Any]] = {
         "id": st.integers(0, 30),
         "t": times(6),
         "a": st.none() | times(3),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from paimon_cli.bucket import shared_keys
+from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.shared_keys import first_shared_key
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
@@ -36,7 +39,7 @@ def test_the_same_as_plain_sets(tmp_path: Path, file_format: str) -> None:
     chance = random.Random(7)
     context = table_of(tmp_path / "t", file_format)
     everything = [(number, name) for number in range(60) for name in ("a", "ä", "b")]
-    sets = [set(chance.sample(everything, chance.choice([1, 3, 20, 90]))) for _ in range(10)]
+    sets: list[Keys] = [set(chance.sample(everything, chance.choice([1, 3, 20, 90]))) for _ in range(10)]
     files = [written(context, keys) for keys in sets]
     clashes = 0
     for _ in range(60):
@@ -44,7 +47,7 @@ def test_the_same_as_plain_sets(tmp_path: Path, file_format: str) -> None:
         if set(mine) & set(others):
             continue
         theirs = [file for number in others for file in files[number]]
-        shared = set.union(*(sets[n] for n in mine)) & set.union(*(sets[n] for n in others))
+        shared = {key for n in mine for key in sets[n]} & {key for n in others for key in sets[n]}
         found = first_shared_key(context, EMPTY_ROW, 0, [file for number in mine for file in files[number]], theirs)
         clashes += bool(shared)
         assert (found is None) == (not shared)
@@ -78,12 +81,14 @@ def test_files_whose_ranges_do_not_meet_are_not_opened(tmp_path: Path) -> None:
 
 def test_key_columns_alone_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = table_of(tmp_path / "t")
-    real, asked = shared_keys.read_data_file, []
+    asked: list[Sequence[str]] = []
 
-    def watched(*arguments: object) -> object:
-        asked.append(arguments[4])
-        return real(*arguments)  # type: ignore[arg-type]
+    def watched(
+        context: TableContext, partition: bytes, bucket: int, file: DataFileMeta, columns: Sequence[str], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        asked.append(columns)
+        return read_data_file(context, partition, bucket, file, columns, batch_rows)
 
     monkeypatch.setattr(shared_keys, "read_data_file", watched)
     first_shared_key(context, EMPTY_ROW, 0, written(context, {(1, "a"), (5, "a")}), written(context, {(2, "a")}))
-    assert asked and set(map(tuple, asked)) == {("id", "name")}  # type: ignore[arg-type]
+    assert asked and set(map(tuple, asked)) == {("id", "name")}

@@ -8,7 +8,7 @@ from paimon_cli.casts.column_cast import STRING, cast_column, keeps_values, may_
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.field_types import parse_sql_type
 
-ROWS = [
+ROWS: list[dict[str, object] | None] = [
     {"a": 1, "l": ["x", None], "m": [("k", 1.5), ("n", None)]},
     None,
     {"a": None, "l": None, "m": []},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,14 @@ from tests.tables import make_table
 NESTED = "ROW<a INT NOT NULL, l ARRAY<INT>, m MAP<STRING, ROW<x INT>>>"
 
 
-def schema(**options: str) -> TableSchema:
+def schema(options: Mapping[str, str] | None = None) -> TableSchema:
     types = {"id": "BIGINT NOT NULL", "dt": "STRING NOT NULL", "v": "INT", "r": NESTED}
     fields, highest = numbered(tuple(DataField(0, name, parse_sql_type(t)) for name, t in types.items()))
-    return TableSchema(0, fields, highest, ("dt",), ("id", "dt"), {"bucket": "1", **options}, None, 0)
+    return TableSchema(0, fields, highest, ("dt",), ("id", "dt"), {"bucket": "1", **(options or {})}, None, 0)
 
 
-def changed(*changes: SchemaChange, data: bool = True, **options: str) -> TableSchema:
-    return altered_schema(schema(**options), changes, data, 5)
+def changed(*changes: SchemaChange, data: bool = True, options: Mapping[str, str] | None = None) -> TableSchema:
+    return altered_schema(schema(options), changes, data, 5)
 
 
 def columns(found: TableSchema) -> list[str]:
@@ -63,7 +64,7 @@ def test_add_columns_with_ids_of_their_own() -> None:
 
 def test_renamed_columns_are_renamed_in_options_and_keys() -> None:
     options = {"sequence.field": "v", "fields.v.stats-mode": "full", "bucket-key": "id", "fields.r.sequence-group": "v"}
-    found = changed(RenameColumn(("v",), "w"), RenameColumn(("id",), "key"), RenameColumn(("r", "a"), "aa"), **options)
+    found = changed(RenameColumn(("v",), "w"), RenameColumn(("id",), "key"), RenameColumn(("r", "a"), "aa"), options=options)
     assert found.primary_keys == ("key", "dt")
     assert found.options == {
         "bucket": "1",
@@ -143,12 +144,12 @@ def test_refusals_that_options_decide() -> None:
     narrow = AlterColumn(("v",), parse_sql_type("TINYINT"))
     assert columns(changed(narrow))[2] == "v TINYINT"
     with pytest.raises(UsageError, match="disable-explicit-type-casting is set"):
-        changed(narrow, **{"disable-explicit-type-casting": "true"})
-    allowed = changed(AlterColumn(("v",), nullable=False), **{"alter-column-null-to-not-null.disabled": "false"})
+        changed(narrow, options={"disable-explicit-type-casting": "true"})
+    allowed = changed(AlterColumn(("v",), nullable=False), options={"alter-column-null-to-not-null.disabled": "false"})
     assert columns(allowed)[2] == "v INT NOT NULL"
     with pytest.raises(UsageError, match="cannot go back to false"):
-        changed(SetOption("ignore-delete", "false"), **{"ignore-delete": "true"})
-    front = changed(AddColumn(("w",), parse_sql_type("INT")), **{"add-column-before-partition": "true"})
+        changed(SetOption("ignore-delete", "false"), options={"ignore-delete": "true"})
+    front = changed(AddColumn(("w",), parse_sql_type("INT")), options={"add-column-before-partition": "true"})
     assert [f.name for f in front.fields] == ["id", "w", "dt", "v", "r"]
     with pytest.raises(NotSupported, match="changing the key"):
         changed(AddColumn(("r", "m", "key", "x"), parse_sql_type("INT")))
@@ -186,10 +187,10 @@ class _Overtaking:
 def test_who_is_overtaken_starts_from_the_others_schema(tmp_path: Path) -> None:
     path = tmp_path / "t"
     make_table(path, {"id": "INT NOT NULL"}, ["id"])
-    table = CatalogTable("t", str(path), _Overtaking(path, 2))  # type: ignore[arg-type]
+    table = CatalogTable("t", str(path), _Overtaking(path, 2))
     found = alter_table(table, [AddColumn(("v",), parse_sql_type("INT"))])
     assert (found.schema.id, found.schema.field_names, found.changed) == (3, ("id", "v"), True)
     assert {"theirs-1", "theirs-2"} < set(found.schema.options)
     assert not alter_table(table, [SetOption("theirs-1", "1")]).changed
     with pytest.raises(StorageUnavailable, match="keep being published"):
-        alter_table(CatalogTable("t", str(path), _Overtaking(path, 99)), [SetOption("a", "b")])  # type: ignore[arg-type]
+        alter_table(CatalogTable("t", str(path), _Overtaking(path, 99)), [SetOption("a", "b")])

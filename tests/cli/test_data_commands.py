@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -32,7 +33,7 @@ def row(key: int, name: str | None, day: str = "2024-01-01", amount: str | None 
     return {"id": key, "dt": day, "name": name, "amount": amount, **more}
 
 
-def rows_of(run: Run, table: Path, *options: object) -> list[dict[str, object]]:
+def rows_of(run: Run, table: Path, *options: object) -> list[dict[str, Any]]:
     return run("read", table, "-o", "ndjson", *options).lines
 
 

@@ -101,7 +101,7 @@ def test_an_expired_lock_is_broken_a_valid_one_only_by_force(run: Run, warehouse
 
 def test_a_lock_that_changed_hands_is_left_alone(warehouse: Path) -> None:
     with lock_of(warehouse, "orders", 90).held() as first:
-        (seen,) = held_locks(first.settings) or ()
+        (seen,) = held_locks(first.settings) or []
     with lock_of(warehouse, "orders", 90).held() as second:
         assert break_lock(second.settings, seen) is False
         second.confirm()

@@ -23,7 +23,7 @@ def table(run: Run, tmp_path: Path) -> Path:
     path = tmp_path / "t"
     columns = ("-C", "k INT NOT NULL", "-C", "s STRING", "-C", "r ROW<x INT, y STRING>", "-C", "`odd.name` DOUBLE")
     run("create", path, *columns, "--primary-key", "k", "--bucket", 2)
-    rows = [
+    rows: list[dict[str, object]] = [
         {"k": k, "s": s, "r": {"x": 9 - k, "y": s}, "odd.name": 1.0} for k, s in enumerate(["NULL", None, 'a "b",c', '"NULL"'])
     ]
     run("write", path, jsonl(tmp_path, *rows), *LOCAL)

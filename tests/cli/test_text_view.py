@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 import pytest
+from rich.cells import cell_len
 
 from paimon_cli.cli import text_view
 from paimon_cli.cli.results import View
@@ -93,7 +94,7 @@ def test_no_line_is_wider_than_the_terminal(columns: int, capsys: pytest.Capture
     rows = [[str(n), "u" * 36, "数据" * n, "p" * (n * 9), f"{n * 123456:,}"] for n in range(1, 9)]
     print_table(heads, rows)
     shown = lines(capsys)
-    assert shown[0].startswith("--") or max(map(text_view.cell_len, shown)) <= columns
+    assert shown[0].startswith("--") or max(map(cell_len, shown)) <= columns
 
 
 def test_heads_are_bold_where_colours_are_wanted(

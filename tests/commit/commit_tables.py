@@ -129,31 +129,31 @@ class FaultyStorage:
         raise StorageUnavailable(f"{name} failed", "on purpose")
 
     def read_bytes(self, path: str) -> bytes:
-        return self._do("read_bytes", path)  # type: ignore[no-any-return]
+        return self._do("read_bytes", path)
 
     def open_input(self, path: str) -> BinaryIO:
-        return self._do("open_input", path)  # type: ignore[no-any-return]
+        return self._do("open_input", path)
 
     def open_output(self, path: str) -> BinaryIO:
-        return self._do("open_output", path)  # type: ignore[no-any-return]
+        return self._do("open_output", path)
 
     def write_new(self, path: str, data: bytes) -> None:
         self._do("write_new", path, data)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        return self._do("put_if_absent", path, data)  # type: ignore[no-any-return]
+        return self._do("put_if_absent", path, data)
 
     def overwrite(self, path: str, data: bytes) -> None:
         self._do("overwrite", path, data)
 
     def exists(self, path: str) -> bool:
-        return self._do("exists", path)  # type: ignore[no-any-return]
+        return self._do("exists", path)
 
     def file_size(self, path: str) -> int:
-        return self._do("file_size", path)  # type: ignore[no-any-return]
+        return self._do("file_size", path)
 
     def list_directory(self, path: str) -> list[FileStatus]:
-        return self._do("list_directory", path)  # type: ignore[no-any-return]
+        return self._do("list_directory", path)
 
     def delete(self, path: str) -> None:
         self._do("delete", path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -46,13 +46,15 @@ def table(tmp_path: Path) -> TableContext:
     return context
 
 
-def stubborn(table: TableContext, *acts: Callable[[], object], start: bool = False, **options: str) -> TableContext:
+def stubborn(
+    table: TableContext, *acts: Callable[[], object], start: bool = False, options: Mapping[str, str] | None = None
+) -> TableContext:
     return TableContext.open(table.url, options, storage=KeepsAll(*acts, from_the_start=start))
 
 
 def test_bad_input_of_a_write_is_told_with_row_and_column(table: TableContext) -> None:
     lines = [{"k": number, "v": number} for number in range(50)] + [{"k": 50, "v": "no number"}]
-    context = stubborn(table, start=True, **{"write-buffer-size": "1 kb", "write-buffer-spillable": "false"})
+    context = stubborn(table, start=True, options={"write-buffer-size": "1 kb", "write-buffer-spillable": "false"})
     with pytest.raises(BadInput, match="v") as failure:
         write(context, lines)
     assert failure.value.exit_code == 2 and "51" in str(failure.value)
@@ -61,7 +63,7 @@ def test_bad_input_of_a_write_is_told_with_row_and_column(table: TableContext) -
 def test_a_conflict_of_a_write_stays_a_conflict(table: TableContext) -> None:
     rival = lambda: write(table, [{"k": 9, "v": 9}])  # noqa: E731
     with pytest.raises(DataConflict) as failure:
-        write(stubborn(table, rival, **BY_BUCKET), [{"k": 1, "v": 1}])
+        write(stubborn(table, rival, options=BY_BUCKET), [{"k": 1, "v": 1}])
     assert failure.value.exit_code == 5 and "on purpose" in failure.value.details["clean_up_failed"]
 
 

@@ -388,7 +388,8 @@ def test_snapshots_note_their_attempts_and_duration(tmp_path: Path) -> None:
     rival = lambda: Committer(table).commit([CommitMessage(EMPTY_ROW, 1, 2, new_files=(data_file("r"),))], ME)  # noqa: E731
     context = replace(make_table(tmp_path / "t", storage=RivalStorage(rival)), clock=SteppingClock())
     (snapshot,) = Committer(context).commit([CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("m"),))], ME).snapshots
-    assert (snapshot.commit_attempts, snapshot.id) == (2, 2) and snapshot.commit_duration_millis >= 10
+    assert (snapshot.commit_attempts, snapshot.id) == (2, 2)
+    assert snapshot.commit_duration_millis is not None and snapshot.commit_duration_millis >= 10
     assert context.snapshots.get(2) == snapshot
     for others in ({}, {"paimon-cli.commit-attempts": "many"}, {"paimon-cli.commit-attempts": "9" * 50}):
         assert replace(snapshot, properties=others).commit_attempts is None

@@ -16,14 +16,50 @@ from tests.commit.commit_tables import data_file, live_names, make_table, manife
 ME, RIVAL = CommitIdentity("me"), CommitIdentity("rival")
 
 
+Files = tuple[DataFileMeta, ...]
+
+
 def commit(
-    context: TableContext, identity: CommitIdentity = ME, /, where: bytes = EMPTY_ROW, count: int = 2, **halves: object
+    context: TableContext,
+    identity: CommitIdentity = ME,
+    /,
+    where: bytes = EMPTY_ROW,
+    count: int = 2,
+    new_files: Files = (),
+    deleted_files: Files = (),
+    compact_before: Files = (),
+    compact_after: Files = (),
+    read_snapshot_id: int | None = None,
 ) -> None:
-    Committer(context).commit([CommitMessage(where, 0, count, **halves)], identity)  # type: ignore[arg-type]
+    message = CommitMessage(
+        where,
+        0,
+        count,
+        new_files,
+        deleted_files,
+        compact_before=compact_before,
+        compact_after=compact_after,
+        read_snapshot_id=read_snapshot_id,
+    )
+    Committer(context).commit([message], identity)
 
 
-def compact(context: TableContext, before: list[DataFileMeta], after: list[DataFileMeta], **more: object) -> None:
-    commit(context, ME, compact_before=tuple(before), compact_after=tuple(after), **more)
+def compact(
+    context: TableContext,
+    before: list[DataFileMeta],
+    after: list[DataFileMeta],
+    where: bytes = EMPTY_ROW,
+    count: int = 2,
+    read_snapshot_id: int | None = None,
+) -> None:
+    commit(
+        context,
+        where=where,
+        count=count,
+        compact_before=tuple(before),
+        compact_after=tuple(after),
+        read_snapshot_id=read_snapshot_id,
+    )
 
 
 def test_a_file_that_is_gone_is_reported_with_who_took_it(tmp_path: Path) -> None:

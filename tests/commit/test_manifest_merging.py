@@ -12,7 +12,7 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.metadata import manifest_table
-from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, ManifestEntry
+from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, DataFileMeta, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
 from tests.commit.commit_tables import data_file, live_names, make_table, partition
 
@@ -65,7 +65,7 @@ def compactions(tmp_path: Path, options: dict[str, str]) -> tuple[list[int], int
     context = make_table(tmp_path, options, partitioned=True)
     committer = Committer(context)
     counts = []
-    newest = {}
+    newest: dict[bytes, DataFileMeta] = {}
     for number in range(40):
         where = partition(f"2024-01-0{number % 4 + 1}")
         file = data_file(f"f{number:02}")

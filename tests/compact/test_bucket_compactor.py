@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,14 @@ COLUMNS = {"k": "INT NOT NULL", "s": "STRING", "n": "BIGINT"}
 WRITE_ONLY = {"write-only": "true"}
 
 
-def random_commits(context: TableContext, seed: int, commits: int) -> dict[int, dict[str, object]]:
+def random_commits(context: TableContext, seed: int, commits: int) -> dict[int, dict[str, Any]]:
     """Random upserts and deletes; returns what the table must hold."""
     r = random.Random(seed)
-    expected: dict[int, dict[str, object]] = {}
+    expected: dict[int, dict[str, Any]] = {}
     for _ in range(commits):
         changes = []
         for _ in range(r.randrange(1, 40)):
-            row = {"k": r.randrange(60), "s": "x" * r.randrange(20), "n": r.randrange(1000)}
+            row: dict[str, Any] = {"k": r.randrange(60), "s": "x" * r.randrange(20), "n": r.randrange(1000)}
             kind = r.choice(["+I", "+I", "+U", "-D"])
             changes.append({**row, "_op": kind})
             if kind == "-D":
@@ -49,7 +50,9 @@ def test_rows_are_the_same_before_and_after(tmp_path: Path, seed: int, strategy:
     assert [snapshot.commit_kind for snapshot in summary.snapshots] == ["COMPACT"]
     assert sorted(rows(context), key=lambda row: row["k"]) == wanted
     assert sorted(rows(context, snapshot_id=7), key=lambda row: row["k"]) == wanted
-    total = context.snapshots.latest().total_record_count
+    latest = context.snapshots.latest()
+    assert latest is not None
+    total = latest.total_record_count
     assert total == len(expected) if strategy == "full" else total >= len(expected)
 
 
@@ -114,7 +117,7 @@ def test_a_failed_compaction_leaves_no_file_and_costs_its_bucket_only(tmp_path: 
         compact(context)
     assert damaged in str(failure.value)
     assert data_files(context) == before | live_files(context)
-    assert context.snapshots.latest_id() == snapshot + buckets - 1
+    assert snapshot is not None and context.snapshots.latest_id() == snapshot + buckets - 1
     assert {name for name in live_files(context) if "bucket-1" in name} <= before or buckets == 1
 
 

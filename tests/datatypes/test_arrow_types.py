@@ -30,11 +30,11 @@ from paimon_cli.errors import NotSupported
         ("TIMESTAMP(6) WITH LOCAL TIME ZONE", pa.timestamp("us", "UTC")),
     ],
 )
-def test_atomic_types(text, expected):
+def test_atomic_types(text: str, expected: pa.DataType) -> None:
     assert arrow_type(parse_type(text)) == expected
 
 
-def test_nested_types():
+def test_nested_types() -> None:
     t = parse_type({"type": "ROW", "fields": [{"name": "a", "type": {"type": "ARRAY", "element": "INT NOT NULL"}}]})
     element = pa.field("element", pa.int32(), False)
     assert arrow_type(t) == pa.struct([pa.field("a", pa.list_(element))])
@@ -42,11 +42,11 @@ def test_nested_types():
     assert multiset == pa.map_(pa.string(), pa.field("value", pa.int32(), False))
 
 
-def test_field_keeps_name_and_nullability():
+def test_field_keeps_name_and_nullability() -> None:
     assert arrow_field(DataField(3, "k", parse_type("INT NOT NULL"))) == pa.field("k", pa.int32(), False)
 
 
-def test_newer_types_are_refused_by_name():
+def test_newer_types_are_refused_by_name() -> None:
     with pytest.raises(NotSupported, match="VARIANT"):
         arrow_type(parse_type("VARIANT"))
 
@@ -75,7 +75,7 @@ def test_newer_types_are_refused_by_name():
         (pa.struct([("a", pa.int32()), ("b", pa.struct([("c", pa.bool_())]))]), "ROW<`a` INT, `b` ROW<`c` BOOLEAN>>"),
     ],
 )
-def test_types_of_files(given, text):
+def test_types_of_files(given: pa.DataType, text: str) -> None:
     assert type_to_sql(type_from_arrow(given)) == text
     assert type_to_sql(type_from_arrow(given, nullable=False)) == text + " NOT NULL"
 
@@ -83,12 +83,12 @@ def test_types_of_files(given, text):
 @pytest.mark.parametrize(
     "given", [pa.null(), pa.duration("s"), pa.month_day_nano_interval(), pa.decimal256(50, 2), pa.decimal128(5, -1)]
 )
-def test_types_without_counterpart(given):
+def test_types_without_counterpart(given: pa.DataType) -> None:
     with pytest.raises(NotSupported, match=re.escape(str(given))):
         type_from_arrow(given)
 
 
-def test_own_types_come_back():
+def test_own_types_come_back() -> None:
     for text in (
         "BOOLEAN",
         "BIGINT",

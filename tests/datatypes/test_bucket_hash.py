@@ -48,11 +48,11 @@ TYPES = (
 )
 
 
-def table_schema(json: dict) -> TableSchema:
+def table_schema(json: dict[str, object]) -> TableSchema:
     return TableSchema.from_json(dump_java_json({"version": 3, "id": 0, "highestFieldId": 99, **json}))
 
 
-def check_hash(row: dict, schema: TableSchema, names: tuple[str, ...], data: str, expected: int) -> bool:
+def check_hash(row: dict[str, object], schema: TableSchema, names: tuple[str, ...], data: str, expected: int) -> bool:
     """Compare the single row, and the column where Arrow can hold it (nanoseconds end in 2262): returns whether it could."""
     types, values = schema.types_of(names), [row[name] for name in names]
     single = encode_row(values, types)
@@ -67,7 +67,7 @@ def check_hash(row: dict, schema: TableSchema, names: tuple[str, ...], data: str
     return True
 
 
-def test_buckets_of_java():
+def test_buckets_of_java() -> None:
     lines, beyond_arrow = load("bucket"), 0
     for line in lines:
         schema, out = table_schema(line["in"]["schema"]), line["out"]
@@ -102,7 +102,9 @@ def random_value(t: DataType, draw: random.Random) -> object:
         return draw.randint(-800_000, 2_000_000)
     if t.root == "TIME":
         return draw.randint(0, 86_399_999)
+    assert t.precision is not None
     if t.root == "DECIMAL":
+        assert t.scale is not None
         limit = 10 ** draw.randint(0, t.precision) - 1
         return decimal.Decimal((draw.randint(0, 1), tuple(map(int, str(draw.randint(0, limit)))), -t.scale))
     nanos = 0 if t.precision <= 3 else draw.randint(0, 999) * 1000 + (draw.randint(0, 999) if t.precision > 6 else 0)
@@ -110,7 +112,7 @@ def random_value(t: DataType, draw: random.Random) -> object:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_columns_agree_with_single_rows(seed):
+def test_columns_agree_with_single_rows(seed: int) -> None:
     draw = random.Random(seed)
     types = [parse_type(t) for t in draw.sample(TYPES, draw.choice([1, 2, 5, len(TYPES)]))]
     columns = [[random_value(t, draw) for _ in range(300)] for t in types]
@@ -123,20 +125,20 @@ def test_columns_agree_with_single_rows(seed):
 
 
 @pytest.mark.parametrize("text", TYPES)
-def test_each_type_alone(text):
+def test_each_type_alone(text: str) -> None:
     draw, t = random.Random(text), parse_type(text)
     column = [random_value(t, draw) for _ in range(100)]
     assert hash_rows([values_to_arrow(column, t)], [t]).tolist() == [row_hash(encode_row([value], [t])) for value in column]
 
 
-def test_more_columns_than_one_header_word_has_bits():
+def test_more_columns_than_one_header_word_has_bits() -> None:
     types = [parse_type("INT")] * 60
     rows = [tuple(None if (i + r) % 7 == 0 else i for i in range(60)) for r in range(20)]
     arrays = [values_to_arrow(column, t) for column, t in zip(zip(*rows, strict=True), types, strict=True)]
     assert hash_rows(arrays, types).tolist() == [row_hash(encode_row(row, types)) for row in rows]
 
 
-def test_rows_of_several_blocks():
+def test_rows_of_several_blocks() -> None:
     count, t = 70_000, parse_type("STRING")
     texts = ["x" * (i % 20) for i in range(count)]
     by_text = {text: row_hash(encode_row([text], [t])) for text in set(texts)}
@@ -146,7 +148,7 @@ def test_rows_of_several_blocks():
     assert len(encoded) == count
 
 
-def test_other_arrow_forms_of_a_column():
+def test_other_arrow_forms_of_a_column() -> None:
     t = parse_type("STRING")
     plain = hash_rows([pa.array(["a", "hello world", None])], [t]).tolist()
     assert plain[:2] == [943281246, 161593394]
@@ -155,18 +157,18 @@ def test_other_arrow_forms_of_a_column():
     assert hash_rows([pa.chunked_array([["a"], ["hello world", None]])], [t]).tolist() == plain
 
 
-def test_no_rows():
+def test_no_rows() -> None:
     t = parse_type("STRING")
     assert hash_rows([pa.array([], pa.string())], [t]).tolist() == []
     assert encode_rows([pa.array([], pa.string())], [t]).to_pylist() == []
 
 
-def test_bucket_is_the_magnitude_of_the_remainder():
+def test_bucket_is_the_magnitude_of_the_remainder() -> None:
     hashes = np.array([-(2**31), -7, -1, 0, 7, 2**31 - 1], dtype=np.int32)
     assert bucket_of(hashes, 5).tolist() == [3, 2, 1, 0, 2, 2]
 
 
-def test_nested_keys_are_refused():
+def test_nested_keys_are_refused() -> None:
     t = parse_type({"type": "ARRAY", "element": "INT"})
     with pytest.raises(NotSupported, match="ARRAY<INT>"):
         hash_rows([pa.array([[1]])], [t])

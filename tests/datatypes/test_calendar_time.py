@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 
 import pytest
 
@@ -18,7 +19,7 @@ from paimon_cli.datatypes.internal_values import (
 )
 
 
-def test_days_agree_with_the_calendar():
+def test_days_agree_with_the_calendar() -> None:
     for day in range(-719_162, 2_932_897, 991):
         date = datetime.date(1970, 1, 1) + datetime.timedelta(day)
         assert civil_date(day) == (date.year, date.month, date.day)
@@ -26,18 +27,18 @@ def test_days_agree_with_the_calendar():
         assert date_text(day) == date.isoformat()
 
 
-def test_days_beyond_the_calendar_of_python():
+def test_days_beyond_the_calendar_of_python() -> None:
     for day in (-10_000_000, -719_529, -719_528, 2_932_897, 50_000_000):
         assert parse_date(date_text(day)) == day
 
 
-def test_timestamps_before_1970_are_floored():
+def test_timestamps_before_1970_are_floored() -> None:
     assert parse_timestamp("1969-12-31T23:59:59.9999") == Timestamp(-1, 900_000)
     assert timestamp_text(Timestamp(-1, 900_000)) == "1969-12-31T23:59:59.9999"
 
 
 @pytest.mark.parametrize("text", ["2024-01-01 10:00", "2024-01-01T10:00:00Z", "2024-01-01T10:00:00.000000000"])
-def test_other_spellings_of_a_timestamp(text):
+def test_other_spellings_of_a_timestamp(text: str) -> None:
     assert parse_timestamp(text) == Timestamp(1_704_103_200_000)
 
 
@@ -51,6 +52,6 @@ def test_other_spellings_of_a_timestamp(text):
         (parse_time, "10:00:00."),
     ],
 )
-def test_bad_texts(read, text):
+def test_bad_texts(read: Callable[[str], object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         read(text)

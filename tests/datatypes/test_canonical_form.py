@@ -15,7 +15,7 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.values import values_from_arrow, values_to_arrow
 from tests.vectors import load
 
-CELLS = {
+CELLS: dict[str, list[object]] = {
     "BOOLEAN": [True, False, None],
     "TINYINT": [-128, 127],
     "BIGINT": [-(2**63), 2**63 - 1, None],
@@ -33,7 +33,7 @@ CELLS = {
     "TIMESTAMP(9)": ["1969-12-31T23:59:59.123456789", "2024-01-01T00:00:00.00000001"],
     "TIMESTAMP(6) WITH LOCAL TIME ZONE": ["1969-12-31T23:59:59.999999Z", "2024-01-01T00:00:00Z", None],
 }
-NESTED = [
+NESTED: list[tuple[dict[str, object], list[object]]] = [
     ({"type": "ARRAY", "element": "TIMESTAMP(6)"}, [["2024-01-01T00:00:00", None], [], None]),
     ({"type": "MAP", "key": "STRING NOT NULL", "value": "DECIMAL(4, 1)"}, [[["a", "1.0"], ["b", None]], [], None]),
     ({"type": "MULTISET", "element": "BYTES"}, [[["00", 2], ["ff", 1]]]),
@@ -42,11 +42,11 @@ NESTED = [
         [{"d": "2024-01-01", "l": [1, 2]}, {"d": None, "l": None}, None],
     ),
 ]
-ALL = [*CELLS.items(), *NESTED]
+ALL: list[tuple[str | dict[str, object], list[object]]] = [*CELLS.items(), *NESTED]
 
 
 @pytest.mark.parametrize(("given", "cells"), ALL, ids=str)
-def test_values_and_columns_render_alike(given, cells):
+def test_values_and_columns_render_alike(given: str | dict[str, object], cells: list[object]) -> None:
     t = parse_type(given)
     values = [from_canonical(cell, t) for cell in cells]
     assert [canonical_json(value, t) for value in values] == cells
@@ -57,7 +57,7 @@ def test_values_and_columns_render_alike(given, cells):
 
 
 @pytest.mark.parametrize(("given", "cells"), [case for case in ALL if "NaN" not in case[1]], ids=str)
-def test_values_through_arrow(given, cells):
+def test_values_through_arrow(given: str | dict[str, object], cells: list[object]) -> None:
     t = parse_type(given)
     values = [from_canonical(cell, t) for cell in cells]
     array = values_to_arrow(values, t)
@@ -65,7 +65,7 @@ def test_values_through_arrow(given, cells):
     assert values_from_arrow(array.slice(1), t) == values[1:]
 
 
-def test_rows_of_a_batch():
+def test_rows_of_a_batch() -> None:
     fields = [DataField(0, "k", parse_type("INT NOT NULL")), DataField(1, "d", parse_type("DATE"))]
     batch = pa.RecordBatch.from_arrays(
         [values_to_arrow([1, 2], fields[0].type), values_to_arrow([0, None], fields[1].type)],
@@ -78,12 +78,12 @@ def test_rows_of_a_batch():
     assert list(canonical_rows(batch, [])) == [{}, {}]
 
 
-def test_entries_are_sorted_by_the_json_of_the_key():
+def test_entries_are_sorted_by_the_json_of_the_key() -> None:
     t = parse_type({"type": "MAP", "key": "INT NOT NULL", "value": "INT"})
     assert canonical_json([(9, 1), (10, 2), (-1, 3)], t) == [[-1, 3], [10, 2], [9, 1]]
 
 
-def test_years_beyond_four_digits_and_times_beyond_the_day():
+def test_years_beyond_four_digits_and_times_beyond_the_day() -> None:
     day, stamp, time = parse_type("DATE"), parse_type("TIMESTAMP(3)"), parse_type("TIME(3)")
     assert canonical_column(values_to_arrow([2932897, -719529], day), day) == ["+10000-01-01", "-0001-12-31"]
     assert canonical_column(pa.array([253402300800000], pa.timestamp("ms")), stamp) == ["+10000-01-01T00:00:00"]
@@ -92,7 +92,7 @@ def test_years_beyond_four_digits_and_times_beyond_the_day():
     assert [from_canonical(cell, time) for cell in cells] == [86400000, 0]
 
 
-def test_values_of_the_vectors_come_back():
+def test_values_of_the_vectors_come_back() -> None:
     count = 0
     for line in load("binary_row"):
         for cell, json_type in zip(line["in"]["row"], line["in"]["types"], strict=True):
@@ -132,7 +132,7 @@ def test_values_of_the_vectors_come_back():
         ("TIMESTAMP(3)", "yesterday"),
     ],
 )
-def test_cells_that_do_not_fit_name_the_type(text, cell):
+def test_cells_that_do_not_fit_name_the_type(text: str, cell: object) -> None:
     with pytest.raises(ValueError, match=text.split("(")[0]):
         from_canonical(cell, parse_type(text))
 
@@ -140,7 +140,7 @@ def test_cells_that_do_not_fit_name_the_type(text, cell):
 @pytest.mark.parametrize(
     ("given", "cell"), [(NESTED[0][0], "x"), (NESTED[1][0], [["a"]]), (NESTED[3][0], {"x": 1}), (NESTED[3][0], 3)]
 )
-def test_nested_cells_that_do_not_fit(given, cell):
+def test_nested_cells_that_do_not_fit(given: str | dict[str, object], cell: object) -> None:
     with pytest.raises(ValueError):
         from_canonical(cell, parse_type(given))
 
@@ -148,5 +148,5 @@ def test_nested_cells_that_do_not_fit(given, cell):
 @pytest.mark.parametrize(
     ("cell", "value"), [(3, "3.00"), ("-0", "0.00"), ("1E+2", "100.00"), ("0E-99", "0.00"), ("2.500", "2.50")]
 )
-def test_decimals_take_the_scale_of_the_column(cell, value):
+def test_decimals_take_the_scale_of_the_column(cell: object, value: str) -> None:
     assert str(from_canonical(cell, parse_type("DECIMAL(5, 2)"))) == str(Decimal(value))

@@ -24,7 +24,7 @@ def is_newer_than_0_9(given: object) -> bool:
     return given in ("VARIANT", "BLOB") or (isinstance(given, dict) and given.get("type") == "VECTOR")
 
 
-def test_types_of_java():
+def test_types_of_java() -> None:
     newer = commented = 0
     for line in load("type_strings"):
         given, out = line["in"]["parse"], line["out"]
@@ -46,25 +46,25 @@ def test_types_of_java():
     assert (newer, commented) == (4, 1)
 
 
-def test_json_round_trip():
+def test_json_round_trip() -> None:
     for line in load("type_strings"):
         if "error" not in line["out"]:
             t = parse_type(line["in"]["parse"])
             assert parse_type(type_to_json(t)) == t
 
 
-def test_sql_round_trip_of_nested_types():
+def test_sql_round_trip_of_nested_types() -> None:
     text = "MAP<STRING NOT NULL, ROW<`a` ARRAY<DECIMAL(10, 2)> NOT NULL, `b c` MULTISET<INT> COMMENT 'it''s'>> NOT NULL"
     assert type_to_sql(parse_sql_type(text)) == text
 
 
-def test_fields_of_sql_rows_are_numbered_depth_first():
+def test_fields_of_sql_rows_are_numbered_depth_first() -> None:
     t = parse_sql_type("ROW<a INT, b ROW<c STRING>, d: DATE>")
     assert [field.id for field in t.row_fields()] == [0, 1, 3]
     assert t.row_fields()[1].type.row_fields() == (DataField(2, "c", parse_type("STRING")),)
 
 
-def test_fields_without_ids_are_numbered_depth_first():
+def test_fields_without_ids_are_numbered_depth_first() -> None:
     inner = {"type": "ROW", "fields": [{"name": "c", "type": "INT"}]}
     t = parse_type(
         {"type": "ROW", "fields": [{"name": "a", "type": "INT"}, {"name": "b", "type": inner}, {"name": "d", "type": "INT"}]}
@@ -84,22 +84,22 @@ def test_fields_without_ids_are_numbered_depth_first():
         ("CHAR(0)", 5, "from 1"),
     ],
 )
-def test_errors_name_the_place(text, position, found):
+def test_errors_name_the_place(text: str, position: int, found: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_type(text)
     assert error.value.details["position"] == position
     assert found.strip('"') in error.value.why
 
 
-def test_some_ids_only_are_refused():
+def test_some_ids_only_are_refused() -> None:
     with pytest.raises(UsageError, match="all of its fields"):
         parse_type({"type": "ROW", "fields": [{"id": 1, "name": "a", "type": "INT"}, {"name": "b", "type": "INT"}]})
 
 
 @pytest.mark.parametrize("text", ["VARIANT", "BLOB NOT NULL", "GEOMETRY(OGC:CRS84)", "GEOGRAPHY(OGC:CRS84, spherical)"])
-def test_newer_types_keep_their_text(text):
+def test_newer_types_keep_their_text(text: str) -> None:
     assert type_to_json(parse_type(text)) == text
 
 
-def test_nullability_of_a_copy():
+def test_nullability_of_a_copy() -> None:
     assert DataType("INT").with_nullable(False) == parse_type("INT NOT NULL")

@@ -38,7 +38,7 @@ from paimon_cli.datatypes.java_float_text import java_double_text, java_float_te
         (math.nan, "NaN"),
     ],
 )
-def test_doubles(value, text):
+def test_doubles(value: float, text: str) -> None:
     assert java_double_text(value) == text
 
 
@@ -54,11 +54,11 @@ def test_doubles(value, text):
         (3.4028235e38, "3.4028235E38"),
     ],
 )
-def test_floats(value, text):
+def test_floats(value: float, text: str) -> None:
     assert java_float_text(value) == text
 
 
-def test_texts_stand_for_the_number_they_came_from():
+def test_texts_stand_for_the_number_they_came_from() -> None:
     draw = random.Random(7)
     for _ in range(3000):
         (double,) = struct.unpack("<d", draw.randbytes(8))

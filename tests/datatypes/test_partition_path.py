@@ -14,7 +14,7 @@ from tests.vectors import load
 
 
 @pytest.mark.parametrize(("name", "count"), [("partition_path", 804), ("partition_path_head", 226)])
-def test_directories_of_java(name, count):
+def test_directories_of_java(name: str, count: int) -> None:
     lines = load(name)
     for line in lines:
         given = line["in"]
@@ -25,22 +25,22 @@ def test_directories_of_java(name, count):
     assert len(lines) == count
 
 
-def test_no_partition_columns():
+def test_no_partition_columns() -> None:
     assert partition_path((), (), ()) == ""
 
 
-def test_binary_partitions_have_no_text():
+def test_binary_partitions_have_no_text() -> None:
     with pytest.raises(NotSupported, match="BYTES"):
         partition_path(["p"], [parse_type("BYTES")], [b"x"])
 
 
 @pytest.mark.parametrize("text", ["FLOAT", "DOUBLE", "BINARY(2)", "BYTES NOT NULL"])
-def test_types_that_new_tables_cannot_be_partitioned_by(text):
+def test_types_that_new_tables_cannot_be_partitioned_by(text: str) -> None:
     with pytest.raises(NotSupported, match=re.escape(text)):
         check_partition_types([parse_type("INT"), parse_type(text)])
 
 
-def test_types_that_new_tables_can_be_partitioned_by():
+def test_types_that_new_tables_can_be_partitioned_by() -> None:
     check_partition_types(
         [parse_type(t) for t in ("BOOLEAN", "INT", "STRING", "CHAR(3)", "DATE", "TIME", "TIMESTAMP_LTZ", "DEC(3, 1)")]
     )
@@ -50,7 +50,7 @@ def test_types_that_new_tables_can_be_partitioned_by():
     ("text", "value", "name"),
     [("TIME(2)", 43_200_000, "12%3A00%3A00.0"), ("TIME(1)", 501, "00%3A00%3A00.5"), ("TIME(0)", 500, "00%3A00%3A00")],
 )
-def test_times_by_their_cast_to_text(text, value, name):
+def test_times_by_their_cast_to_text(text: str, value: int, name: str) -> None:
     assert partition_path(["t"], [parse_type(text)], [value], legacy=False) == f"t={name}/"
 
 

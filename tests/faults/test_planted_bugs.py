@@ -151,7 +151,7 @@ def test_a_clean_up_that_hides_the_error_is_found(tmp_path: Path) -> None:
             calls = runs.run(planned([fault]))[0].calls
             removals = [number for number, name in enumerate(calls) if number > fault.call and name in DELETES]
             if removals:
-                runs.run(planned([fault, Fault(removals[0], Kind.FAIL_BEFORE, 0)]))
+                runs.run(planned([fault, Fault(removals[0], Kind.FAIL_BEFORE)]))
                 break
         return runs.figures.failures
 

@@ -30,9 +30,8 @@ def random_entries(source: random.Random, count: int, names: int) -> list[Manife
         file = DataFileMeta(name, 7, 1, b"", b"", SimpleStats(), SimpleStats(), 0, 9, 0, 0)
         file = replace(file, level=source.choice([0, 0, 5]), max_sequence_number=number)
         if source.random() < 0.2:
-            more = {"extra_files": ("x",), "embedded_file_index": b"\0\1", "external_path": "else"}
-            chosen = source.choice(list(more))
-            file = replace(file, **{chosen: more[chosen]})
+            indexed = replace(file, embedded_file_index=b"\0\1")
+            file = source.choice([replace(file, extra_files=("x",)), indexed, replace(file, external_path="else")])
         kind = source.choice([ADD, ADD, DELETE])
         entries.append(ManifestEntry(kind, source.choice(PARTITIONS), source.randrange(2), 2, file))
     return entries

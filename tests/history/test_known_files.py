@@ -52,7 +52,11 @@ def test_what_is_kept_is_as_much_as_there_is_room_for_and_the_oldest_go_first() 
     known, reads = KnownFiles(most_bytes=8), list[str]()
 
     def ask(name: str, size: int = 4) -> None:
-        known.content(name, lambda: reads.append(name) or b"x" * size)
+        def read() -> bytes:
+            reads.append(name)
+            return b"x" * size
+
+        known.content(name, read)
 
     for name in ("a", "b", "a", "b"):
         ask(name)

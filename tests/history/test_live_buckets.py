@@ -124,12 +124,6 @@ def commit_one(context: TableContext, name: str) -> Snapshot:
     return Committer(context).commit(messages, CommitIdentity("me"), check_append_files=True).snapshots[0]
 
 
-def manifest_reads(storage: FaultyStorage, context: TableContext, name: str) -> int:
-    before = len(storage.paths)
-    commit_one(context, name)
-    return sum("/manifest/manifest-" in path and "manifest-list" not in path for path in storage.paths[before:])
-
-
 class NotedReads(FaultyStorage):
     def __init__(self) -> None:
         super().__init__()
@@ -138,6 +132,12 @@ class NotedReads(FaultyStorage):
     def read_bytes(self, path: str) -> bytes:
         self.paths.append(path)
         return super().read_bytes(path)
+
+
+def manifest_reads(storage: NotedReads, context: TableContext, name: str) -> int:
+    before = len(storage.paths)
+    commit_one(context, name)
+    return sum("/manifest/manifest-" in path and "manifest-list" not in path for path in storage.paths[before:])
 
 
 def test_a_commit_reads_the_manifests_that_are_new(tmp_path: Path) -> None:

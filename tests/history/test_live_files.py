@@ -15,7 +15,7 @@ from paimon_cli.history.live_files import BucketFiles, CommittedState, bucket_fi
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, FileFilter, ManifestFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage, FileFilter, ManifestFileMeta
 from tests.commit import commit_tables
 from tests.tables import make_table, write
 
@@ -23,7 +23,7 @@ COLUMNS = {"dt": "STRING NOT NULL", "k": "INT NOT NULL", "v": "INT"}
 
 
 @pytest.fixture
-def table(tmp_path) -> TableContext:
+def table(tmp_path: Path) -> TableContext:
     context = make_table(tmp_path / "t", COLUMNS, ["dt", "k"], ["dt"], 2)
     for commit in range(3):
         write(context, [{"dt": f"{number % 3}", "k": number + commit, "v": commit} for number in range(24)])
@@ -31,19 +31,24 @@ def table(tmp_path) -> TableContext:
 
 
 @pytest.mark.parametrize("fewest", [0, 10**9])
-def test_picked_buckets_are_those_of_all(table, monkeypatch, fewest):
+def test_picked_buckets_are_those_of_all(table: TableContext, monkeypatch: pytest.MonkeyPatch, fewest: int) -> None:
     monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", fewest)
     snapshot = table.snapshots.latest()
     everything = bucket_files(table, snapshot)
     assert len(everything) == 6 and all(len(bucket.files) == 3 for bucket in everything.values())
     chosen = next(iter(everything))[0]
     asked: list[bytes] = []
-    found = bucket_files(table, snapshot, FileFilter(lambda partition: not asked.append(partition) and partition == chosen))
+
+    def is_chosen(partition: bytes) -> bool:
+        asked.append(partition)
+        return partition == chosen
+
+    found = bucket_files(table, snapshot, FileFilter(is_chosen))
     assert found == {place: bucket for place, bucket in everything.items() if place[0] == chosen} and len(asked) == 3
     assert bucket_files(table, snapshot, FileFilter(buckets=[1])) == {p: bucket for p, bucket in everything.items() if p[1] == 1}
 
 
-def test_buckets_that_are_not_there_are_told_from_those_that_are_empty(tmp_path):
+def test_buckets_that_are_not_there_are_told_from_those_that_are_empty(tmp_path: Path) -> None:
     def buckets(*numbers: int, total: int = 2) -> list[BucketFiles]:
         return [BucketFiles(b"", number, total, ()) for number in numbers]
 
@@ -79,13 +84,14 @@ class NotingFilter(FileFilter):
         self.heard.append((partition, files))
 
 
-def test_manifests_of_other_buckets_are_not_read(tmp_path):
+def test_manifests_of_other_buckets_are_not_read(tmp_path: Path) -> None:
     """A filter that drops manifests does not hear of the files in them."""
     context = commit_tables.make_table(tmp_path / "t")
     for number in range(4):
         message = CommitMessage(EMPTY_ROW, number, 4, new_files=(commit_tables.data_file(f"f{number}"),))
         Committer(context).commit([message], CommitIdentity("me"))
     snapshot = context.snapshots.latest()
+    assert snapshot is not None
     names = {meta.min_bucket: meta.file_name for meta in context.manifests.manifests_of(snapshot)}
     for number in (0, 3):
         Path(context.layout.manifest(names[number])).unlink()
@@ -104,17 +110,19 @@ def test_manifests_of_other_buckets_are_not_read(tmp_path):
     with pytest.raises(SnapshotGone):
         bucket_files(context, snapshot)
     assert committed_state(found) == CommittedState(
-        {(EMPTY_ROW, 1): 9, (EMPTY_ROW, 2): 9}, {(EMPTY_ROW, 1): 4, (EMPTY_ROW, 2): 4}
+        {BucketId(EMPTY_ROW, 1): 9, BucketId(EMPTY_ROW, 2): 9}, {BucketId(EMPTY_ROW, 1): 4, BucketId(EMPTY_ROW, 2): 4}
     )
 
 
-def test_offsets_of_words_are_one_for_all_or_one_an_entry(tmp_path):
+def test_offsets_of_words_are_one_for_all_or_one_an_entry(tmp_path: Path) -> None:
     context = commit_tables.make_table(tmp_path / "t")
     names = ["abcdefgh12345678", "ABCDEFGHabcdefgh", "0123456789012345"]
     for number, name in enumerate(names):
         message = CommitMessage(EMPTY_ROW, number % 2, 2, new_files=(commit_tables.data_file(name),))
         Committer(context).commit([message], CommitIdentity("me"))
-    pieces = context.manifests.tables_of_each(context.manifests.manifests_of(context.snapshots.latest()))
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    pieces = context.manifests.tables_of_each(context.manifests.manifests_of(snapshot))
     columns = FileTable.of(piece for some in pieces for piece in some)
     assert len(columns.pieces) == 3
 

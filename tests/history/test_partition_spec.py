@@ -12,7 +12,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec
 from tests.tables import make_table, write
 
-TYPED = {
+TYPED: dict[str, tuple[list[str], list[object]]] = {
     "TINYINT NOT NULL": (["1", "-2"], [1, -2]),
     "SMALLINT NOT NULL": (["300", "-2"], [300, -2]),
     "INT NOT NULL": (["70000", "-2"], [70000, -2]),

@@ -134,7 +134,7 @@ def test_confined_storage_travels(tmp_path: Path) -> None:
 
     storage = pickle.loads(pickle.dumps(ConfinedStorage(str(tmp_path))))
     (tmp_path / "link").symlink_to("/etc")
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: storage.read_bytes(f"{tmp_path}/link/passwd"),
         lambda: storage.list_directory(f"{tmp_path}/link"),
         lambda: storage.delete(f"{tmp_path}/link/x"),
@@ -143,7 +143,8 @@ def test_confined_storage_travels(tmp_path: Path) -> None:
         lambda: storage.put_if_absent(f"{tmp_path}/link/x", b""),
         lambda: storage.overwrite(f"{tmp_path}/link/x", b""),
         lambda: storage.file_size(f"{tmp_path}/link/passwd"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(DamagedFile, match="outside of the table"):
             call()
 

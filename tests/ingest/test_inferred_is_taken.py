@@ -23,7 +23,7 @@ from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.metadata.table_schema import TableSchema
 from tests.ingest.input_files import rows_of, text_file
 
-CELLS = st.one_of(
+KINDS: list[st.SearchStrategy[str]] = [
     st.integers(-(2**70), 2**70).map(str),
     st.integers(-1000, 1000).map(str),
     st.floats().map(repr),
@@ -36,7 +36,8 @@ CELLS = st.one_of(
     st.sampled_from(["2013-01-01 10:00:00+05:30", "2013-01-01T10:00-0200", "2013-01-01 10:00:00.123456789", "2013-01-01T24:00Z"]),
     st.text(max_size=5),
     st.sampled_from(['{"k": 1}', "[1, 2]", "a,b", 'say "x"', "two\nlines"]),
-)
+]
+CELLS = st.one_of(KINDS)
 VALUES = st.recursive(
     st.one_of(
         st.none(),
@@ -71,7 +72,7 @@ def taken(source: Path, form: TextForm) -> tuple[TableSchema, list[dict[str, Any
 @SETTINGS
 @given(data=st.data(), form=FORMS)
 def test_csv(data: st.DataObject, form: TextForm, tmp_path: Path) -> None:
-    kinds = data.draw(st.lists(st.sampled_from([CELLS, *CELLS.original_strategies]), min_size=1, max_size=4))
+    kinds = data.draw(st.lists(st.sampled_from([CELLS, *KINDS]), min_size=1, max_size=4))
     rows = data.draw(st.lists(st.tuples(*kinds), min_size=1, max_size=12))
     text = io.StringIO()
     writer = csv.writer(text, quoting=data.draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])))
@@ -99,7 +100,7 @@ def test_json(rows: list[dict[str, Any]], form: TextForm, tmp_path: Path) -> Non
 @SETTINGS
 @given(data=st.data(), form=FORMS)
 def test_json_columns_of_one_kind(data: st.DataObject, form: TextForm, tmp_path: Path) -> None:
-    kinds = data.draw(st.lists(st.sampled_from([CELLS, *CELLS.original_strategies, st.integers(), st.floats()]), min_size=1))
+    kinds = data.draw(st.lists(st.sampled_from([CELLS, *KINDS, st.integers(), st.floats()]), min_size=1))
     rows = data.draw(st.lists(st.tuples(*(st.none() | kind for kind in kinds)), min_size=1, max_size=8))
     _check_json([{f"c{n}": value for n, value in enumerate(row)} for row in rows], form, tmp_path)
 

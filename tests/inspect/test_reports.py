@@ -31,7 +31,9 @@ def test_partitions_are_named_by_canonical_values_not_by_directories(tmp_path: P
     columns = {"id": "INT NOT NULL", "dt": "DATE NOT NULL", "ok": "BOOLEAN NOT NULL"}
     context = make_table(tmp_path / "t", columns, ["id", "dt", "ok"], ["dt", "ok"])
     write(context, [{"id": 1, "dt": "2024-01-01", "ok": True}])
-    (entry,) = context.manifests.live_entries(context.snapshots.latest())
+    latest = context.snapshots.latest()
+    assert latest is not None
+    (entry,) = context.manifests.live_entries(latest)
     assert partition_text(context, entry.partition) == "dt=2024-01-01/ok=true"
     assert "dt=19723" in context.partition_path_of(entry.partition)
     spec = PartitionSpec.parse(context, {"dt": "2024-01-01"})

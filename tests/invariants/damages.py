@@ -53,7 +53,7 @@ def key(number: int) -> bytes:
 
 
 def first(bench: Bench, **wanted: object) -> ManifestEntry:
-    return bench.live(**wanted)[0]
+    return bench.live(None, **wanted)[0]
 
 
 # metadata

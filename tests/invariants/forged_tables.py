@@ -53,7 +53,7 @@ def forge(
         "total_record_count": added + sum(e.file.row_count for e in base),
         "delta_record_count": added,
     }
-    snapshot = Snapshot(**{**fields, **changes})  # type: ignore[arg-type]
+    snapshot = Snapshot(**{**fields, **changes})
     path = Path(context.layout.snapshot(number))
     path.parent.mkdir(exist_ok=True)
     path.write_text(snapshot.to_json())

@@ -123,7 +123,7 @@ def test_a_missing_extra_file(context: TableContext) -> None:
 
 @pytest.mark.parametrize("changes", [{"total_record_count": 99}, {"delta_record_count": 1}])
 def test_counts(context: TableContext, changes: dict[str, int]) -> None:
-    forge(context, 3, [entry(A), entry(B)], [], **changes)
+    forge(context, 3, [entry(A), entry(B)], [], (), **changes)
     assert codes(context) == ["PV014"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -87,7 +88,7 @@ def test_dangling_vectors(tmp_path: Path, plant: Callable[[Bench], None]) -> Non
     bench = Bench(golden_table("java-0.9", "dv_dedup", tmp_path))
     extra = damages.vector_entry(bench)
     ranges = extra.index_file.deletion_vector_ranges or ()
-    dangling = damages.replace(ranges[0], data_file_name="data-gone-0.parquet", offset=ranges[-1].offset, length=0)
+    dangling = replace(ranges[0], data_file_name="data-gone-0.parquet", offset=ranges[-1].offset, length=0)
     more = damages.with_ranges(extra, *ranges, dangling)
     expected = tables.rows(bench.context)
     bench.reforge(indexes=lambda entries: [more if e == extra else e for e in entries])

@@ -40,9 +40,9 @@ class Display(LiveDisplay):
         self.rounds.append(done)
 
     def drawn(self) -> str:
-        console = Console(file=io.StringIO(), width=150)
-        console.print(self.picture())
-        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+        text = io.StringIO()
+        Console(file=text, width=150).print(self.picture())
+        return text.getvalue()
 
 
 class Pause:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def test_rows_that_expired_meanwhile_cannot_be_compared(table: TableContext) -> 
 
 def test_a_write_that_spends_its_retries_leaves_nothing(table: TableContext) -> None:
     before = files_of(table)
-    rivals = [Witness(table, lambda n=n: write(table, [{"dt": "other", "id": n, "points": 0}])) for n in range(3)]
+    rivals = [Witness(table, partial(write, table, [{"dt": "other", "id": n, "points": 0}])) for n in range(3)]
     options = {"commit.max-retries": "2", "commit.min-retry-wait": "1 ms"}
     with pytest.raises(StorageUnavailable, match="3 attempts") as failure:
         write(beside(table, *rivals, options=options), [{"dt": DAY, "id": 1, "points": 7}])

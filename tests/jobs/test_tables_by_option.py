@@ -97,7 +97,7 @@ def test_buckets_by_remainder(tmp_path: Path) -> None:
     found = {bucket.bucket: bucket.files for bucket in bucket_files(context, context.snapshots.latest()).values()}
     assert found.keys() == {0, 2} and found[2][0].row_count == 3
     where = parse_predicate("k = -3", context.schema)
-    assert where.buckets(5) == {2}
+    assert where.buckets(5) == frozenset({2})
     assert plan_scan(context, context.snapshots.latest(), where).row_count == 3
     by_hive = make_table(tmp_path / "h", COLUMNS, ["k"], bucket=5, options={"bucket-function.type": "hive"})
     assert parse_predicate("k = -3", by_hive.schema).buckets(5) is None
@@ -111,12 +111,16 @@ def test_cross_partition_tables_need_no_hash_index(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", columns, ["k"], ["dt"], bucket=4)
     write(context, [{"k": 1, "dt": "a"}])
     dynamic = TableContext.open(str(tmp_path / "t"), {"bucket": "-1"})
-    version = Version(dynamic, dynamic.snapshots.latest())
+    latest = dynamic.snapshots.latest()
+    assert latest is not None
+    version = Version(dynamic, latest)
     (place,) = version.changed_buckets
     assert list(hash_index_holds_every_key(version, place)) == []
     inside = make_table(tmp_path / "u", {"k": "INT NOT NULL"}, ["k"])
     write(inside, [{"k": 1}])
     indexless = TableContext.open(str(tmp_path / "u"), {"bucket": "-1"})
-    version = Version(indexless, indexless.snapshots.latest())
+    latest = indexless.snapshots.latest()
+    assert latest is not None
+    version = Version(indexless, latest)
     (place,) = version.changed_buckets
     assert [found.code for found in hash_index_holds_every_key(version, place)] == ["PV041"]

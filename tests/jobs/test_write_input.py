@@ -139,14 +139,14 @@ def test_an_overwrite_with_nothing_is_refused(content: str, partition: dict[str,
     load(plain, (str(tmp_path / "full.csv"),))
     load(parted, (str(tmp_path / "fullp.csv"),))
     for context, name in ((plain, "empty.csv"), (parted, "emptyp.csv")):
-        asked = {"overwrite": True, "static_partition": partition if context is parted else None}
+        replaced = partition if context is parted else None
         for source in (name, "*.nothing"):
             deletes = partition or context is plain
             expected = "--overwrite would delete all rows" if deletes else "--overwrite has no partition to replace"
             with pytest.raises(BadInput, match=expected):
-                load(context, (str(tmp_path / source),), **asked)
+                load(context, (str(tmp_path / source),), overwrite=True, static_partition=replaced)
         assert context.snapshots.latest_id() == 1
-        load(context, (str(tmp_path / "*.nothing"),), allow_empty=True, **asked)
+        load(context, (str(tmp_path / "*.nothing"),), allow_empty=True, overwrite=True, static_partition=replaced)
     assert rows(plain) == []
     assert [row["p"] for row in rows(parted)] == (["b"] if partition else ["a", "b"])
 

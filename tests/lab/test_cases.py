@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -49,12 +50,16 @@ def test_the_seed_decides_the_order() -> None:
 class TestChoices:
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
     def test_writers_and_rounds_are_honoured_or_refused(self, case: Case) -> None:
-        for flag, value in (("writers", 5), ("rounds", 4)):
+        choices: dict[str, Callable[[], list[Story]]] = {
+            "writers": lambda: run_case(case.name, writers=5),
+            "rounds": lambda: run_case(case.name, rounds=4),
+        }
+        for flag, chosen in choices.items():
             if getattr(case, flag) is None:
                 with pytest.raises(UsageError, match=f"--{flag} means nothing to the case {case.name}"):
-                    run_case(case.name, **{flag: value})
+                    chosen()
             else:
-                changed, usual = run_case(case.name, **{flag: value}), run_case(case.name)
+                changed, usual = chosen(), run_case(case.name)
                 assert changed != usual
                 assert flag != "writers" or "writer E" in {step.who for story in changed for step in story.steps}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from paimon_cli.lab.dv_model import (
@@ -19,26 +21,26 @@ from paimon_cli.lab.dv_model import (
     explore,
 )
 
-FIZZBEE = {"writers": 1, "compactors": 2, "writes": 2, "compactions": 3, "highest_level": 3}
-TWO_AND_TWO = {**FIZZBEE, "writers": 2}
+FIZZBEE = DvModel(writers=1, compactors=2, writes=2, compactions=3, highest_level=3)
+TWO_AND_TWO = replace(FIZZBEE, writers=2)
 
 
 def test_unchecked_it_is_damaged() -> None:
     """Complete; a dangling vector takes 15 steps, two writes and three compactions."""
-    result = explore(DvModel(**FIZZBEE))
+    result = explore(FIZZBEE)
     assert result.complete and result.states > 9_000
     assert {damage: len(steps) for damage, steps in result.traces.items()} == {DANGLING: 15, TWO_ROWS: 15}
     assert sum("publishes" in step for step in result.traces[DANGLING]) == 5
 
 
-@pytest.mark.parametrize("constants", [FIZZBEE, TWO_AND_TWO], ids=["1 writer", "2 writers"])
-def test_checked_it_is_whole(constants: dict[str, int]) -> None:
-    result = explore(DvModel(**constants, check=Check.BUCKET))
+@pytest.mark.parametrize("model", [FIZZBEE, TWO_AND_TWO], ids=["1 writer", "2 writers"])
+def test_checked_it_is_whole(model: DvModel) -> None:
+    result = explore(replace(model, check=Check.BUCKET))
     assert result.complete and result.states > 9_000 and result.traces == {}
 
 
 def test_two_writers_of_one_bucket() -> None:
-    result = explore(DvModel(**TWO_AND_TWO))
+    result = explore(TWO_AND_TWO)
     assert result.complete and result.states > 30_000
     assert {damage: len(steps) for damage, steps in result.traces.items()} == {WRONG_ROW: 12, DANGLING: 15, TWO_ROWS: 15}
 
@@ -53,7 +55,7 @@ def test_writers_of_own_buckets_with_a_crash() -> None:
 )
 def test_what_a_compaction_has_to_check(check: Check, is_enough: bool) -> None:
     """That the replaced index file is current is not enough: a file may go that was not marked when it was read."""
-    result = explore(DvModel(**FIZZBEE, check=check))
+    result = explore(replace(FIZZBEE, check=check))
     assert result.complete and (result.traces == {}) == is_enough
 
 
@@ -64,9 +66,9 @@ def test_lost_vectors_need_no_dangling_one() -> None:
 
 
 def test_the_search_can_stop_early() -> None:
-    found = explore(DvModel(**TWO_AND_TWO), until=frozenset({WRONG_ROW}))
+    found = explore(TWO_AND_TWO, until=frozenset({WRONG_ROW}))
     assert not found.complete and set(found.traces) == {WRONG_ROW}
-    bounded = explore(DvModel(**TWO_AND_TWO), most_states=1_000)
+    bounded = explore(TWO_AND_TWO, most_states=1_000)
     assert not bounded.complete and bounded.states < 2_000
 
 

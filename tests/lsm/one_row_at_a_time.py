@@ -17,7 +17,8 @@ class Column:
     """One column's function and what it holds."""
 
     def __init__(self, function: str, deaf: bool) -> None:
-        self.function, self.deaf, self.held, self.begun = function, deaf, None, False
+        self.function, self.deaf, self.begun = function, deaf, False
+        self.held: Any = None
 
     def add(self, value: Any) -> None:
         self.held = self._aggregated(self.held, value)

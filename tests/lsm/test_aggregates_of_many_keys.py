@@ -210,7 +210,7 @@ def test_many_keys_at_once(name: str) -> None:
         assert merged(function, column_type, keys) == [fold(step)(operations) for operations in keys]
 
     if name == "collect distinct":  # a set again after each addition, but for what a SET brought
-        keys = [[(ADD, [1, 1]), (ADD, None), (ADD, [2, 1])], [(SET, [3, 3])], [(SET, [3, 3]), (ADD, [3])]]
+        keys: list[list[Operation]] = [[(ADD, [1, 1]), (ADD, None), (ADD, [2, 1])], [(SET, [3, 3])], [(SET, [3, 3]), (ADD, [3])]]
         assert merged(function, column_type, keys) == [[1, 2], [3, 3], [3]]
     else:
         check()
@@ -250,7 +250,7 @@ def test_whole_numbers_up_to_their_limits(column_type: pa.DataType, limits: tupl
     assert merged(Sum("c"), column_type, [[(ADD, high - 1), (ADD, 1)], [(ADD, low), (ADD, high)]]) == [high, -1]
     assert merged(Sum("c"), column_type, [[(ADD, -1), (RETRACT, high)]]) == [low]
     assert merged(Product("c"), column_type, [[(ADD, high), (ADD, -1)], [(ADD, low // 2), (ADD, 2)]]) == [-high, low]
-    too_much = [
+    too_much: list[tuple[Sum | Product, list[Operation]]] = [
         (Sum("c"), [(ADD, high), (ADD, 1)]),
         (Sum("c"), [(ADD, low), (ADD, -1)]),
         (Sum("c"), [(ADD, high), (ADD, 1), (ADD, -5)]),
@@ -258,16 +258,16 @@ def test_whole_numbers_up_to_their_limits(column_type: pa.DataType, limits: tupl
         (Product("c"), [(ADD, high), (ADD, 2)]),
         (Product("c"), [(ADD, low), (ADD, 2)]),
     ]
-    for function, operations in too_much:
-        name = "sum" if isinstance(function, Sum) else "product"
+    for wrapping, operations in too_much:
+        name = "sum" if isinstance(wrapping, Sum) else "product"
         with pytest.raises(BadInput, match=f"^{name} of column c overflows its type"):
-            merged(function, column_type, [[(ADD, 1)], operations])
+            merged(wrapping, column_type, [[(ADD, 1)], operations])
 
 
 def test_decimals_that_grow_too_long_are_null_and_begin_anew() -> None:
     wide = pa.decimal128(20, 0)
     most = Decimal(10**20 - 1)
-    keys = [
+    keys: list[list[Operation]] = [
         [(ADD, most), (ADD, Decimal(1))],
         [(ADD, most), (ADD, Decimal(1)), (ADD, Decimal(5))],
         [(ADD, most), (ADD, Decimal(0))],
@@ -305,9 +305,17 @@ def test_decimals_that_grow_too_long_are_null_and_begin_anew() -> None:
 
 def test_a_long_key_is_added_in_order_beside_short_ones() -> None:
     """0.1 a hundred times is not 10, and large numbers swallow small ones: only the order of the rows gives these digits."""
-    tenths = [(ADD, 0.1)] * 100
-    swallowed = [(ADD, 1e16), *[(ADD, 1.0)] * 70, (RETRACT, 1e16)]
-    keys = [[(ADD, 1.5)], tenths, [(ADD, None)], swallowed, [(ADD, 2.0), (ADD, 0.25)], [(ADD, 0.5)] * 64, [(ADD, 0.5)] * 65]
+    tenths: list[Operation] = [(ADD, 0.1)] * 100
+    swallowed: list[Operation] = [(ADD, 1e16), *[(ADD, 1.0)] * 70, (RETRACT, 1e16)]
+    keys: list[list[Operation]] = [
+        [(ADD, 1.5)],
+        tenths,
+        [(ADD, None)],
+        swallowed,
+        [(ADD, 2.0), (ADD, 0.25)],
+        [(ADD, 0.5)] * 64,
+        [(ADD, 0.5)] * 65,
+    ]
     total = 0.0
     for _, value in tenths:
         total += value
@@ -345,7 +353,7 @@ def test_doubles_leave_their_range_as_in_java_without_a_word(
     ],
 )
 def test_extremes_of_doubles(values: list[float | None], greatest: str, smallest: str) -> None:
-    keys = [[(ADD, value) for value in values], [(ADD, None)], [(SET, 7.0)]]
+    keys: list[list[Operation]] = [[(ADD, value) for value in values], [(ADD, None)], [(SET, 7.0)]]
     assert [str(value) for value in merged(Extreme(True), pa.float64(), keys)] == [greatest, "None", "7.0"]
     assert [str(value) for value in merged(Extreme(False), pa.float64(), keys)] == [smallest, "None", "7.0"]
     day = datetime.date(1969, 12, 31)
@@ -398,7 +406,7 @@ def test_timed_maps() -> None:
     assert dict(far) == {1: row("\uffff", 1)}, "Java compares UTF-16 units, in which the far plane comes first"
 
 
-def nested(*rows: tuple[Any, ...]) -> list[Any]:
+def nested(*rows: tuple[Any, ...] | None) -> list[Any]:
     return [None if row is None else dict(zip("ksv", row, strict=True)) for row in rows]
 
 

@@ -111,7 +111,7 @@ def _changed_since(given: Line, out: Any) -> str | None:
 
 def _key_twice(given: Line) -> bool:
     names = [name for name in given["options"].get("fields.f.nested-key", "").split(",") if name]
-    first = next((value for _, value in given["ops"] if value), [])
+    first: list[dict[str, Any]] = next((value for _, value in given["ops"] if value), [])
     keys = [tuple(row[name] for name in names) for row in first]
     return bool(names) and len(set(keys)) < len(keys)
 

@@ -107,7 +107,7 @@ class SlowTree:
     ),
     st.integers(1, 4),
 )
-def test_universal_compaction(drawn: list[Any], begin: dict[int, Any], options: dict[str, int], every: int) -> None:
+def test_universal_compaction(drawn: list[Any], begin: dict[Hashable, Any], options: dict[str, int], every: int) -> None:
     commits = commits_of(drawn)
     keys = {
         "trigger": "num-sorted-run.compaction-trigger",

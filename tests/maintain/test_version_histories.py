@@ -103,7 +103,8 @@ class Versions(RuleBasedStateMachine):
 
     @rule(branch=st.sampled_from(BRANCHES), name=st.sampled_from(TAGS))
     def untag(self, branch: str, name: str) -> None:
-        if self.there(branch) and self.tagged[branch].pop(name, None):
+        if self.there(branch) and name in self.tagged[branch]:
+            del self.tagged[branch][name]
             context = self.context(branch)
             remove_tags(context, plan_removal(context, [name]), delete_files(context))
 

@@ -80,7 +80,7 @@ def test_snapshots(
     for name, number in (("slow", consumed), ("fast", (consumed or 0) + 3)) if consumed is not None else ():
         context.storage.overwrite(context.layout.consumer(name), json.dumps({"nextSnapshot": number}).encode())
     latest = max(times)
-    going = []
+    going: list[int] = []
     for number in times:
         stays = latest - number < max(least, 1)
         stays |= limit is not None and len(going) == limit
@@ -125,7 +125,7 @@ def test_changelogs(
         put(context, context.layout.snapshot(number), paper_snapshot(number, NOW))
     if consumed is not None:
         context.storage.overwrite(context.layout.consumer("me"), json.dumps({"nextSnapshot": consumed}).encode())
-    going = []
+    going: list[int] = []
     for number in times:
         stays = latest - number < max(least, 1)
         stays |= limit is not None and number >= min(times) + limit

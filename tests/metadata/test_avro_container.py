@@ -70,6 +70,7 @@ def test_snappy_blocks_are_read() -> None:
     header_end = plain.index(marker) + 16
     source = io.BytesIO(plain[header_end:])
     count, size = (fastavro.schemaless_reader(source, "long", None) for _ in range(2))
+    assert isinstance(size, int)
     block = pa.compress(source.read(size), codec="snappy", asbytes=True) + b"\0\0\0\0"
     out = io.BytesIO()
     out.write(plain[:header_end].replace(b"\x08null", b"\x0csnappy"))
@@ -101,7 +102,7 @@ def test_times_stay_whole_numbers() -> None:
     data = encode_container(schema, [{"_CREATION_TIME": 1_700_000_000_123}])
     assert decode_container(data, "f", schema) == [{"_CREATION_TIME": 1_700_000_000_123}]
     (with_zone,) = fastavro.reader(io.BytesIO(data))
-    assert with_zone["_CREATION_TIME"].isoformat() == "2023-11-14T22:13:20.123000+00:00"
+    assert isinstance(with_zone, dict) and with_zone["_CREATION_TIME"].isoformat() == "2023-11-14T22:13:20.123000+00:00"
 
 
 @pytest.mark.parametrize(

@@ -22,21 +22,21 @@ def placed(values: list[int]) -> tuple[NumberBuffer, np.ndarray, np.ndarray]:
 
 
 @given(st.one_of(st.lists(SHORT, min_size=1), st.lists(LONG, min_size=1), st.lists(st.one_of(SHORT, LONG), min_size=1)))
-def test_numbers_and_where_they_end(values):
+def test_numbers_and_where_they_end(values: list[int]) -> None:
     buffer, begins, ends = placed(values)
     after, numbers = buffer.numbers(begins)
     assert after.tolist() == ends.tolist() and numbers.tolist() == values
 
 
 @pytest.mark.parametrize("count", [8191, 8192, 8193, 20_000])
-def test_many_words_are_read_in_pieces(count):
+def test_many_words_are_read_in_pieces(count: int) -> None:
     values = [(-1) ** number * number**3 for number in range(count)]
     buffer, begins, _ = placed(values)
     assert numbers_in(buffer.words(begins)[1]).tolist() == values
 
 
 @pytest.mark.parametrize("value", [2**55, -(2**55) - 1, 2**63 - 1, -(2**63)])
-def test_numbers_of_more_than_eight_bytes_are_left_to_others(value):
+def test_numbers_of_more_than_eight_bytes_are_left_to_others(value: int) -> None:
     buffer, begins, _ = placed([1, value])
     with pytest.raises(NotColumnar):
         buffer.numbers(begins)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-def test_schemas_and_options_load_without_arrow():
+def test_schemas_and_options_load_without_arrow() -> None:
     code = (
         "import sys, paimon_cli.metadata.table_schema, paimon_cli.options.table_options, paimon_cli.options.option_catalog,"
         "paimon_cli.datatypes.row_kind, paimon_cli.datatypes.binary_row, paimon_cli.datatypes.partition_path;"

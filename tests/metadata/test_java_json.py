@@ -9,7 +9,7 @@ import pytest
 from paimon_cli.metadata.java_json import dump_java_json
 
 
-def test_layout():
+def test_layout() -> None:
     content = {"a": 1, "b": [], "c": {}, "d": [{"x": None, "y": [True, "s"]}, {"z": [{"q": -1}]}], "e": [[1], [2]]}
     assert dump_java_json(content) == (
         '{\n  "a" : 1,\n  "b" : [ ],\n  "c" : { },\n  "d" : [ {\n    "x" : null,\n    "y" : [ true, "s" ]\n  }, {\n'
@@ -27,11 +27,11 @@ def test_layout():
         ('é表\n"/', '"é表\\n\\"/"'),
     ],
 )
-def test_texts(text, written):
+def test_texts(text: str, written: str) -> None:
     assert dump_java_json(text) == written
     assert json.loads(written) == text
 
 
-def test_other_values_are_refused():
+def test_other_values_are_refused() -> None:
     with pytest.raises(TypeError, match="float"):
         dump_java_json({"a": 1.5})

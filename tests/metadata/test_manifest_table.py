@@ -6,6 +6,7 @@ import io
 import random
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry, SimpleStats
 from paimon_cli.metadata.manifest_file import ENTRY, _entry_record, decode_manifest
 from paimon_cli.metadata.manifest_table import ManifestTable, decode_manifests
-from tests.goldens import GOLDENS, golden_table
+from tests.goldens import GOLDENS, Golden, golden_table
 
 LONGS = st.one_of(st.integers(-(2**54), 2**54 - 1), st.integers(-70, 70))
 INTS = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(0, 9))
@@ -37,7 +38,7 @@ ENTRIES = st.builds(ManifestEntry, st.integers(0, 1), BYTES, INTS, INTS, FILES)
 
 
 @pytest.fixture(autouse=True)
-def _side_by_side_always(monkeypatch):
+def _side_by_side_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_table, "_FEWEST_BLOCKS", 0)
 
 
@@ -67,7 +68,7 @@ def assert_same(found: list[ManifestTable], expected: list[ManifestEntry]) -> No
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.lists(ENTRIES, max_size=6), st.integers(1, 3)), max_size=3))
-def test_columns_are_those_of_the_entries(manifests):
+def test_columns_are_those_of_the_entries(manifests: list[tuple[list[ManifestEntry], int]]) -> None:
     files = [(f"manifest-{number}", manifest(entries, size)) for number, (entries, size) in enumerate(manifests)]
     expected = list(chain.from_iterable(entries for entries, _ in manifests))
     assert_same(list(decode_manifests(files)), expected)
@@ -77,7 +78,7 @@ def test_columns_are_those_of_the_entries(manifests):
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=str)
-def test_manifests_of_other_writers(golden, tmp_path):
+def test_manifests_of_other_writers(golden: Golden, tmp_path: Path) -> None:
     table = golden_table(golden.writer, golden.name, tmp_path)
     paths = sorted(
         path for path in (table / "manifest").iterdir() if path.name.startswith("manifest-") and "list" not in path.name
@@ -92,21 +93,21 @@ def test_manifests_of_other_writers(golden, tmp_path):
     assert_same(list(decode_manifests(files)), expected)
 
 
-def test_long_numbers_fall_back():
+def test_long_numbers_fall_back() -> None:
     entry = _entry(sequence=2**62)
     [columns] = decode_manifests([("m", manifest([entry], 1))])
     assert columns.entry(0) == entry and columns.max_sequences.tolist() == [2**62]
 
 
 @pytest.mark.parametrize("size", [300, 3000, 30_000])
-def test_few_records_are_much_longer_than_the_others(size):
+def test_few_records_are_much_longer_than_the_others(size: int) -> None:
     entries = [_entry(sequence=number) for number in range(60)]
     for place in (7, 31, 32, 59):
         entries[place] = replace(entries[place], file=replace(entries[place].file, embedded_file_index=bytes([place]) * size))
     assert_same(list(decode_manifests([("m", manifest(entries, 4))])), entries)
 
 
-def test_arrays_of_many_lengths_in_many_pieces():
+def test_arrays_of_many_lengths_in_many_pieces() -> None:
     """Avro allows an array in pieces, each with its count; negative counts, which sizes follow, are left to the plain reader."""
     schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": "string"}}]}
     pieces = [[], [1], [2], [1, 2], [2, 1, 1], [3]]
@@ -122,7 +123,7 @@ def test_arrays_of_many_lengths_in_many_pieces():
             decode_columns(data, schema, np.array([count]), np.array([len(block)]), ["a"])
 
 
-def test_damaged_blocks_are_refused_as_the_plain_reader_refuses_them():
+def test_damaged_blocks_are_refused_as_the_plain_reader_refuses_them() -> None:
     """Never a hang or another error; what is accepted is what the plain reader gives."""
     source, entries = random.Random(5), [_entry(sequence=number * 999) for number in range(12)]
     records = [encode_value(ENTRY, _entry_record(entry)) for entry in entries]
@@ -144,20 +145,20 @@ def test_damaged_blocks_are_refused_as_the_plain_reader_refuses_them():
     assert 20 < refused < 180
 
 
-def test_a_record_that_holds_itself():
+def test_a_record_that_holds_itself() -> None:
     schema = {"type": "record", "name": "r", "fields": [{"name": "next", "type": ["null", "r"]}]}
     with pytest.raises(NotColumnar):
         decode_columns(np.zeros(4 + PADDING, np.uint8), schema, np.array([1]), np.array([4]), ())
 
 
-def test_what_is_no_manifest():
+def test_what_is_no_manifest() -> None:
     with pytest.raises(DamagedFile, match="some/path"):
         list(decode_manifests([("some/path", b"Obj\x01nonsense")]))
 
 
 @given(st.lists(BYTES, max_size=20))
 @example([b"", b"\x01"])
-def test_equal_bytes_have_equal_hashes(values):
+def test_equal_bytes_have_equal_hashes(values: list[bytes]) -> None:
     hashes = ByteRanges.of(values).hashes().tolist()
     assert all((a == b) == (x == y) for a, x in zip(values, hashes, strict=True) for b, y in zip(values, hashes, strict=True))
 
@@ -176,7 +177,7 @@ def _framed(block: bytes, count: int) -> bytes:
 
 
 @pytest.mark.parametrize("rows", [4095, 4096, 4097, 8193])
-def test_runs_end_where_pieces_do(rows):
+def test_runs_end_where_pieces_do(rows: int) -> None:
     for run in (1, 3, 4096, rows):
         values = [b"%d" % (row // run % 7) * 5 for row in range(rows)]
         codes, distinct = ByteRanges.of(values).coded()
@@ -184,12 +185,12 @@ def test_runs_end_where_pieces_do(rows):
 
 
 @given(st.lists(BYTES, max_size=20))
-def test_coded_values_are_the_values(values):
+def test_coded_values_are_the_values(values: list[bytes]) -> None:
     codes, distinct = ByteRanges.of(values).coded()
     assert [distinct[code] for code in codes.tolist()] == values and len(set(distinct)) == len(distinct)
 
 
-def test_blocks_without_a_partition_are_left_out():
+def test_blocks_without_a_partition_are_left_out() -> None:
     entries = [replace(_entry(sequence=number), partition=bytes([number // 4 + 65]) * 20) for number in range(40)]
     files = [("a", manifest(entries[:24], 3)), ("b", manifest(entries[24:], 3))]
     for wanted in ([entries[9].partition], [entries[0].partition, entries[39].partition], [b"none of them"], []):

@@ -35,7 +35,7 @@ def damaged(**changes: object) -> str:
     return json.dumps({key: value for key, value in content.items() if value is not ...})
 
 
-def test_schemas_of_java():
+def test_schemas_of_java() -> None:
     same = 0
     for line in load("schema_json"):
         schema, out = TableSchema.from_json(line["in"]["text"]), line["out"]
@@ -55,25 +55,25 @@ def test_schemas_of_java():
     assert same > 15
 
 
-def test_round_trip():
+def test_round_trip() -> None:
     assert TableSchema.from_json(SCHEMA.to_json()) == SCHEMA
     assert pickle.loads(pickle.dumps(SCHEMA)) == SCHEMA
 
 
-def test_a_null_comment_is_read_but_not_written():
+def test_a_null_comment_is_read_but_not_written() -> None:
     assert TableSchema.from_json(damaged(comment=None)).comment is None
     assert "comment" not in SCHEMA.to_json()
     assert '"comment" : ""' in replace(SCHEMA, comment="").to_json()
 
 
-def test_defaults_of_old_versions():
+def test_defaults_of_old_versions() -> None:
     assert TableSchema.from_json(damaged(version=..., options={})).options == {"bucket": "1", "file.format": "orc"}
     assert TableSchema.from_json(damaged(version=1, options={"bucket": "3"})).options == {"bucket": "3", "file.format": "orc"}
     assert TableSchema.from_json(damaged(version=2, options={})).options == {"file.format": "orc"}
     assert TableSchema.from_json(damaged(version=3, options={})).options == {}
 
 
-def test_lenient_where_java_is():
+def test_lenient_where_java_is() -> None:
     schema = TableSchema.from_json(damaged(timeMillis=..., somethingNew={"a": 1}, options={"bucket": 2, "write-only": True}))
     assert (schema.time_millis, schema.options) == (0, {"bucket": "2", "write-only": "true"})
 
@@ -100,19 +100,19 @@ def test_lenient_where_java_is():
         damaged(comment=5),
     ],
 )
-def test_damaged_files_are_named(text):
+def test_damaged_files_are_named(text: str) -> None:
     with pytest.raises(DamagedFile, match="schema/schema-7") as error:
         TableSchema.from_json(text, "t/schema/schema-7")
     assert error.value.details["path"] == "t/schema/schema-7"
 
 
-def test_keys():
+def test_keys() -> None:
     assert SCHEMA.trimmed_primary_keys == SCHEMA.bucket_key_names == ("k",)
     assert replace(SCHEMA, options={"bucket-key": " v, k"}).bucket_key_names == ("v", "k")
     assert replace(SCHEMA, options={"bucket-key": " "}).bucket_key_names == ("k",)
 
 
-def test_columns_by_name():
+def test_columns_by_name() -> None:
     assert SCHEMA.field_names == ("dt", "k", "v")
     assert SCHEMA.fields_of(["v", "dt"]) == (SCHEMA.fields[2], SCHEMA.fields[0])
     assert SCHEMA.types_of(["v"]) == (parse_type("INT"),)

@@ -17,6 +17,7 @@ from paimon_cli.options.option_catalog import (
     REFUSED_ON_READ,
     REFUSED_ON_WRITE,
     STATUSES,
+    Option,
     find_option,
     nearest_key,
 )
@@ -26,6 +27,12 @@ from tests.vectors import load
 
 KEYS = Path(__file__).parent / "paimon_option_keys.tsv"
 READING, WRITING = {option_catalog.OPEN, option_catalog.SCAN}, {"write", "compact", "commit", "tag"}
+
+
+def known(key: str) -> Option:
+    option = find_option(key)
+    assert option is not None, key
+    return option
 
 
 def listed_keys() -> list[tuple[str, str]]:
@@ -43,14 +50,13 @@ def test_no_key_of_paimon_is_missing() -> None:
 def test_every_core_option_is_as_java_has_it() -> None:
     for line in load("core_options"):
         key, out = line["in"]["key"], line["out"]
-        option = find_option(key)
-        assert option is not None, key
+        option = known(key)
         assert (option.type, option.default, option.immutable) == (out["type"], out["default"], out.get("immutable", False))
         assert list(option.choices) == out.get("values", [])
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
-def test_every_option_says_what_becomes_of_it(option) -> None:
+def test_every_option_says_what_becomes_of_it(option: Option) -> None:
     assert option.description and option.group and option.status in STATUSES
     assert option.reason or option.status == HONOURED
     places = {gate.at for gate in option.gates}
@@ -76,11 +82,11 @@ def test_what_the_engine_reads_is_honoured_or_said_not_to_be() -> None:
     typed = {option.key for option in vars(TableOptions).values() if isinstance(option, TypedOption)}
     assert {key for key in typed if find_option(key) is None} == set()
     for key in ("manifest.compression", "file.block-size"):
-        assert find_option(key).status == IN_PART
+        assert known(key).status == IN_PART
 
 
 def test_this_tools_own_options_are_found_but_are_none_of_paimons() -> None:
-    own = find_option("commit.data-conflict-check")
+    own = known("commit.data-conflict-check")
     assert own in OWN_OPTIONS and own not in OPTIONS
     assert TableOptions({}).commit_data_conflict_check == own.default
     for choice in own.choices:
@@ -88,12 +94,12 @@ def test_this_tools_own_options_are_found_but_are_none_of_paimons() -> None:
 
 
 def test_older_keys_and_families_lead_to_their_option() -> None:
-    assert find_option("write.compaction-skip").key == "write-only"
+    assert known("write.compaction-skip").key == "write-only"
     assert find_option("compaction.no-such-thing") is None
-    assert find_option("fields.a.b.aggregate-function").key == "fields.<column>.aggregate-function"
-    assert find_option("fields.default-aggregate-function").key == "fields.default-aggregate-function"
-    assert find_option("file-index.bloom-filter.v.fpp").key == "file-index.bloom-filter.<column>.fpp"
-    assert find_option("parquet.page.size").status == HARMLESS
+    assert known("fields.a.b.aggregate-function").key == "fields.<column>.aggregate-function"
+    assert known("fields.default-aggregate-function").key == "fields.default-aggregate-function"
+    assert known("file-index.bloom-filter.v.fpp").key == "file-index.bloom-filter.<column>.fpp"
+    assert known("parquet.page.size").status == HARMLESS
     assert find_option("fields.") is None and find_option("parquet.") is None
 
 
@@ -121,7 +127,7 @@ def test_the_nearest_key_is_one_that_can_be_typed() -> None:
 def test_work_is_refused_by_the_option_that_stands_in_its_way(at: str, options: dict[str, str], named: str) -> None:
     with pytest.raises(NotSupported) as refused:
         option_catalog.refuse(at, options, "t")
-    assert f"{named}=" in refused.value.what and refused.value.why == find_option(named).reason
+    assert f"{named}=" in refused.value.what and refused.value.why == known(named).reason
     assert refused.value.details == {"option": named} and len(option_catalog.refusals(at, options)) == 1
 
 

@@ -20,7 +20,7 @@ from paimon_cli.options.size_and_duration import parse_duration, parse_size, pla
         ("4kb", 4096),
     ],
 )
-def test_sizes(text, size):
+def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
@@ -36,18 +36,18 @@ def test_sizes(text, size):
         ("1999 µs", 1),
     ],
 )
-def test_durations(text, millis):
+def test_durations(text: str, millis: int) -> None:
     assert parse_duration(text) == millis
 
 
 @pytest.mark.parametrize("text", ["", "mb", "-1 mb", "1.5 gb", "1 xb", "1 mb mb", "9999999999 tb", "１ mb"])
-def test_bad_sizes(text):
+def test_bad_sizes(text: str) -> None:
     with pytest.raises(UsageError, match="size"):
         parse_size(text)
 
 
 @pytest.mark.parametrize("text", ["", "h", "-1 s", "1 month", "1 h 5 min", "99999999999999999999 d"])
-def test_bad_durations(text):
+def test_bad_durations(text: str) -> None:
     with pytest.raises(UsageError, match="duration"):
         parse_duration(text)
 

@@ -15,7 +15,7 @@ from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TableOptions
 MB = 1 << 20
 
 
-def test_defaults_are_those_of_the_catalog():
+def test_defaults_are_those_of_the_catalog() -> None:
     """Every typed attribute whose default Paimon lists has that very default."""
     catalog = {option.key: option for option in OPTIONS}
     others = ("target-file-size", DATA_CONFLICT_CHECK, "parquet.writer.version")
@@ -34,7 +34,7 @@ def test_defaults_are_those_of_the_catalog():
     assert len(typed) > 50
 
 
-def test_defaults_that_depend_on_others():
+def test_defaults_that_depend_on_others() -> None:
     options = TableOptions({})
     assert (options.compaction_trigger, options.stop_trigger, options.num_levels) == (5, 8, 6)
     assert (options.target_file_size, options.append_target_file_size) == (128 * MB, 256 * MB)
@@ -43,7 +43,7 @@ def test_defaults_that_depend_on_others():
     assert more.with_overrides({"num-sorted-run.stop-trigger": "3"}).stop_trigger == 9
 
 
-def test_values_are_read():
+def test_values_are_read() -> None:
     options = TableOptions(
         {
             "bucket": "4",
@@ -68,19 +68,19 @@ def test_values_are_read():
     assert (options.compression_at(0), options.partition_legacy_name) == ("lz4", False)
 
 
-def test_older_keys_count_behind_the_new_one():
+def test_older_keys_count_behind_the_new_one() -> None:
     assert TableOptions({"write.compaction-skip": "true"}).write_only
     assert not TableOptions({"write.compaction-skip": "true", "write-only": "false"}).write_only
     assert TableOptions({"partial-update.ignore-delete": "true"}).ignore_delete
 
 
-def test_overrides_leave_the_original_alone():
+def test_overrides_leave_the_original_alone() -> None:
     options = TableOptions({"bucket": "1"})
     assert options.with_overrides({"bucket": "2", "x": "y"}).raw == {"bucket": "2", "x": "y"}
     assert options.bucket == 1
 
 
-def test_stats_modes():
+def test_stats_modes() -> None:
     options = TableOptions(
         {
             "metadata.stats-mode": "counts",
@@ -112,17 +112,17 @@ def test_stats_modes():
         ("zstd_level", "file.compression.zstd-level", "99", "22"),
     ],
 )
-def test_bad_values_name_key_value_and_what_is_allowed(attribute, key, value, allowed):
+def test_bad_values_name_key_value_and_what_is_allowed(attribute: str, key: str, value: str, allowed: str) -> None:
     with pytest.raises(UsageError) as error:
         getattr(TableOptions({key: value}), attribute)
     assert f"'{key}'" in error.value.what and f"'{value}'" in error.value.what and allowed in error.value.why
 
 
-def test_options_travel_to_other_processes():
+def test_options_travel_to_other_processes() -> None:
     assert pickle.loads(pickle.dumps(TableOptions({"bucket": "3"}))).bucket == 3
 
 
-def test_sizes_and_durations_of_the_catalog_are_readable():
+def test_sizes_and_durations_of_the_catalog_are_readable() -> None:
     for option in OPTIONS:
         if option.type == "MemorySize" and option.default is not None:
             assert parse_size(option.default) >= 0

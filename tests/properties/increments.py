@@ -72,7 +72,7 @@ class IncrementTrial:
     def overwrite(self) -> None:
         """Of one partition, whose old rows go."""
         p = self.dice.choice([1, 2])
-        rows = [{"p": p, "k": k, "v": "new"} for k in self.dice.sample(range(8), self.dice.randint(1, 3))]
+        rows: list[Row] = [{"p": p, "k": k, "v": "new"} for k in self.dice.sample(range(8), self.dice.randint(1, 3))]
         write(self.context, rows, overwrite=True)
         others = {key: row for key, row in self.versions[-1].rows.items() if key[0] != p}
         new = {(p, row["k"]): row for row in rows}

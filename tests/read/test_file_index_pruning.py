@@ -16,7 +16,7 @@ from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.bloom_filter import BloomFilter
-from paimon_cli.metadata.index_files import decode_file_index, encode_file_index
+from paimon_cli.metadata.index_files import Bodies, decode_file_index, encode_file_index
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split
 from paimon_cli.read.splits import ScanCounts
@@ -190,7 +190,8 @@ def test_a_column_without_a_body_is_never_ruled_out(tmp_path: Path) -> None:
     context = table(tmp_path / "t", SMALL)
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()
     (column,) = [field for field in context.schema.fields if field.name == "v"]
-    for columns in ({}, {"v": {}}, {"v": {"bloom-filter": None}}, {"v": {"bitmap": b"x"}}):
+    without: list[Bodies] = [{}, {"v": {}}, {"v": {"bloom-filter": None}}, {"v": {"bitmap": b"x"}}]
+    for columns in without:
         file = replace(bucket.files[0], embedded_file_index=encode_file_index(columns))
         assert FileFilters.has_any(file) and FileFilters(context, *bucket.bucket_id, file).may_hold(column, ["nowhere"])
     assert not FileFilters.has_any(replace(bucket.files[0], embedded_file_index=None, extra_files=("changelog-1.orc",)))

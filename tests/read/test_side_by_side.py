@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 import pytest
@@ -30,7 +30,7 @@ def test_a_failure_of_a_later_split_comes_in_its_turn() -> None:
             raise LookupError("gone")
         yield from read(split)
 
-    rows = []
+    rows: list[pa.RecordBatch] = []
     with pytest.raises(LookupError, match="gone"):
         rows.extend(read_side_by_side(range(3), failing, 3))
     before = threading.active_count()
@@ -45,5 +45,6 @@ def test_a_caller_that_has_enough_leaves_no_thread() -> None:
     before = threading.active_count()
     stream = read_side_by_side(range(9), read, 4)
     next(stream)
+    assert isinstance(stream, Generator)
     stream.close()
     assert threading.active_count() == before

@@ -96,7 +96,7 @@ def test_a_table_without_snapshots(tmp_path: Path) -> None:
     assert travel(context) == (context, None)
     for choice in ({"snapshot_id": 1}, {"as_of": "2024-01-01"}, {"tag": "a"}):
         with pytest.raises(NotFound):
-            travel(context, **choice)  # type: ignore[arg-type]
+            travel(context, **choice)
 
 
 @pytest.mark.parametrize(

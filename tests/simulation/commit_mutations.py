@@ -9,7 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from paimon_cli.commit import abort, committer, data_conflict, deduplication, files_conflict, prepared_snapshot, snapshot_publish
+from paimon_cli.commit.files_conflict import check_files
 from paimon_cli.commit.prepared_snapshot import PreparedSnapshot, prepare_snapshot
+from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.errors import PaimonError
 from paimon_cli.history import snapshot_history
 from paimon_cli.history.file_table import FileTable
@@ -17,6 +19,7 @@ from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import table_change, write_job
 from paimon_cli.lab.simulation.sim_storage import SimStorage
+from paimon_cli.metadata.commit_users import CommitUsers
 from paimon_cli.metadata.data_file import ADD, ALL_FILES, CommitMessage, FileFilter, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
@@ -34,13 +37,12 @@ def files_conflict_unchecked() -> Patch:
 def files_checked_at_the_first_attempt_only() -> Patch:
     """As if what was true of the snapshot that lost the race were true of the one that won it."""
     checked: set[int] = set()
-    real = committer.check_files
 
     def once(context: TableContext, latest: Snapshot | None, changes: Any) -> None:
         if id(changes) not in checked:
             checked.add(id(changes))
             kept.append(changes)
-            real(context, latest, changes)
+            check_files(context, latest, changes)
 
     kept: list[Any] = []
     return patch.object(committer, "check_files", once)
@@ -133,17 +135,15 @@ def unknown_taken_for_success() -> Patch:
 
 @planted_in("writer-writer")
 def clean_up_of_metadata_after_unknown() -> Patch:
-    real = committer.publish
-
-    def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
+    def planted(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
         try:
-            return real(context, snapshot, base)
+            return publish(context, snapshot, base)
         except PaimonError:
             for meta in context.manifests.manifest_list(snapshot.delta_manifest_list):
                 context.storage.delete(context.layout.manifest(meta.file_name))
             raise
 
-    return patch.object(committer, "publish", publish)
+    return patch.object(committer, "publish", planted)
 
 
 @contextmanager
@@ -163,26 +163,22 @@ def data_files_deleted_after_unknown() -> Patch:
 
 @planted_in("writer-writer")
 def retry_after_unknown_as_if_lost() -> Patch:
-    real = committer.publish
-
-    def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
+    def planted(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
         try:
-            return real(context, snapshot, base)
+            return publish(context, snapshot, base)
         except PaimonError:
             return False
 
-    return patch.object(committer, "publish", publish)
+    return patch.object(committer, "publish", planted)
 
 
 @planted_in("writer-writer")
 def hint_before_publication() -> Patch:
-    real = committer.publish
-
-    def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
+    def planted(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
         snapshot_publish.announce(context, snapshot)
-        return real(context, snapshot, base)
+        return publish(context, snapshot, base)
 
-    return patch.object(committer, "publish", publish)
+    return patch.object(committer, "publish", planted)
 
 
 @planted_in("slow-writer")
@@ -243,7 +239,7 @@ def a_snapshot_below_a_gap_counts_as_made() -> Patch:
 
 @planted_in("slow-writer-restart")
 def users_are_forgotten_with_their_snapshots() -> Patch:
-    return patch.object(deduplication.CommitUsers, "with_commit", lambda self, user, identifier: self)
+    return patch.object(CommitUsers, "with_commit", lambda self, user, identifier: self)
 
 
 @planted_in("twins")
@@ -263,8 +259,12 @@ def base_of_the_old_latest_on_retry() -> Patch:
         prepared = prepare_snapshot(context, latest, delta, *others)
         kept.append(delta)
         old = first.setdefault(id(delta), prepared).snapshot
-        base = {"base_manifest_list": old.base_manifest_list, "base_manifest_list_size": old.base_manifest_list_size}
-        return PreparedSnapshot(replace(prepared.snapshot, **base), ())
+        stale = replace(
+            prepared.snapshot,
+            base_manifest_list=old.base_manifest_list,
+            base_manifest_list_size=old.base_manifest_list_size,
+        )
+        return PreparedSnapshot(stale, ())
 
     kept: list[Any] = []
     return patch.object(committer, "prepare_snapshot", prepare)
@@ -309,10 +309,9 @@ def deletes_folded_in_their_own_manifest_only() -> Patch:
 @planted_in("writer-writer")
 def delta_manifests_discarded_before_the_retry() -> Patch:
     """A lost race deletes all that the attempt wrote, but the next attempt names its delta again."""
-    real = committer.prepare_snapshot
 
     def prepare(context: TableContext, latest: Snapshot | None, delta: Any, *others: Any) -> PreparedSnapshot:
-        prepared = real(context, latest, delta, *others)
+        prepared = prepare_snapshot(context, latest, delta, *others)
         return PreparedSnapshot(prepared.snapshot, (*prepared.files, *delta.files))
 
     return patch.object(committer, "prepare_snapshot", prepare)

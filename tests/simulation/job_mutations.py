@@ -12,6 +12,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import compact_job
 from paimon_cli.lab.simulation.sim_storage import YOUNG
 from paimon_cli.maintain import expire_snapshots, needed_files, orphans, retention
+from paimon_cli.maintain.needed_files import metadata_paths
+from paimon_cli.maintain.retention import expiring_range, tagged_snapshots
 from paimon_cli.metadata.data_file import DELETE, CommitMessage, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from tests.simulation.commit_mutations import files_conflict_unchecked
@@ -33,7 +35,7 @@ def abort_deletes_what_was_to_be_replaced() -> Patch:
     def replaced_too(self: CommitMessage) -> Any:
         return self.new_files + self.compact_before + self.compact_after
 
-    names = patch.object(abort, "files_named_since", lambda context, messages: set())
+    names: Patch = patch.object(abort, "files_named_since", lambda context, messages: set())
     return both(patch.object(CommitMessage, "created_files", replaced_too), names)
 
 
@@ -105,10 +107,8 @@ def expiry_deletes_files_of_the_snapshot_before() -> Patch:
 
 @planted_in("writer-expiry")
 def expiry_deletes_shared_manifests() -> Patch:
-    real = expire_snapshots.metadata_paths
-
     def of_kept(context: TableContext, snapshot: Snapshot) -> list[str]:
-        return [] if snapshot.id == context.snapshots.latest_id() else real(context, snapshot)
+        return [] if snapshot.id == context.snapshots.latest_id() else metadata_paths(context, snapshot)
 
     return patch.object(expire_snapshots, "metadata_paths", of_kept)
 
@@ -122,11 +122,10 @@ def expiry_ignores_tags() -> Patch:
 def expiry_asks_for_tags_too_early() -> Patch:
     """Tags made after the question, and before the snapshot files go, are not seen."""
     asked: list[list[Snapshot]] = []
-    real_range, real_tags = expire_snapshots.expiring_range, expire_snapshots.tagged_snapshots
 
     def ask_first(context: TableContext, given: Any) -> range:
-        asked.append(real_tags(context))
-        return real_range(context, given)
+        asked.append(tagged_snapshots(context))
+        return expiring_range(context, given)
 
     early = patch.object(expire_snapshots, "tagged_snapshots", lambda context: asked[-1])
     return both(patch.object(expire_snapshots, "expiring_range", ask_first), early)

@@ -14,6 +14,8 @@ from paimon_cli.commit import prepared_snapshot
 from paimon_cli.history import manifest_reader, table_context
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_list, manifest_table
+from paimon_cli.metadata.manifest_file import encode_manifests
+from paimon_cli.metadata.manifest_list import encode_manifest_list, partition_stats
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
@@ -34,15 +36,13 @@ def quick_metadata() -> Iterator[None]:
         tables = _by_contents(manifest_table.decode_manifests)
         stack.enter_context(mock.patch.object(manifest_table, "decode_manifests", tables))
         stack.enter_context(mock.patch.object(ManifestTable, "of", staticmethod(_by_entries(ManifestTable.of))))
-        stack.enter_context(
-            mock.patch.object(prepared_snapshot, "encode_manifests", _by_entries(prepared_snapshot.encode_manifests))
-        )
-        listed = _by_entries(prepared_snapshot.encode_manifest_list)
+        stack.enter_context(mock.patch.object(prepared_snapshot, "encode_manifests", _by_entries(encode_manifests)))
+        listed = _by_entries(encode_manifest_list)
         stack.enter_context(mock.patch.object(prepared_snapshot, "encode_manifest_list", listed))
         for kind in (Snapshot, TableSchema):
             stack.enter_context(mock.patch.object(kind, "from_json", staticmethod(_value_by_content(kind.from_json))))
         stack.enter_context(mock.patch.object(Snapshot, "to_json", _by_value(Snapshot.to_json)))
-        stats = _by_partitions(prepared_snapshot.partition_stats)
+        stats = _by_partitions(partition_stats)
         stack.enter_context(mock.patch.object(prepared_snapshot, "partition_stats", stats))
         for reader in (manifest_list, table_context):
             stack.enter_context(mock.patch.object(reader, "deserialize_row", _rows(reader.deserialize_row)))

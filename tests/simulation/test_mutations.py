@@ -9,7 +9,8 @@ import pytest
 from paimon_cli.lab.simulation.exploration import explore
 from paimon_cli.lab.simulation.run import replay
 from paimon_cli.lab.simulation.schedule import parse_schedule
-from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.mutation import Mutation
+from tests.simulation.mutations import MUTATIONS
 from tests.simulation.scenarios import scenario
 
 MOST_SCHEDULES = 3_000

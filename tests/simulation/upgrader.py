@@ -7,7 +7,7 @@ from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.lab.simulation.actor import Actor, Job, end_of
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage
 
 
 def upgrader(place: int) -> Job:
@@ -17,7 +17,7 @@ def upgrader(place: int) -> Job:
         context = actor.context
         snapshot = context.snapshots.latest()
         assert snapshot is not None
-        files = sorted(bucket_files(context, snapshot)[EMPTY_ROW, 0].files, key=lambda file: file.file_name)
+        files = sorted(bucket_files(context, snapshot)[BucketId(EMPTY_ROW, 0)].files, key=lambda file: file.file_name)
         lifted = [file for file in files if file.level == 0][place : place + 1]
         message = CommitMessage(
             EMPTY_ROW,

@@ -44,7 +44,7 @@ class S3Server:
 
 
 def _serve() -> None:
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
     application = DomainDispatcherApplication(create_backend_app)

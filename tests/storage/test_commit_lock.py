@@ -88,7 +88,7 @@ def test_locks_are_listed_all_or_by_name(database: dict[str, str]) -> None:
     with CommitLock(settings(database), TABLE).held() as lease, CommitLock(settings(database), TABLE + "_2").held():
         names = {lock.lock_id for lock in held_locks(settings(database)) or ()}
         assert names == {"jdbc.shop.orders", "jdbc.shop.orders_2"}
-        (mine,) = held_locks(settings(database), "jdbc.shop.orders") or ()
+        (mine,) = held_locks(settings(database), "jdbc.shop.orders") or []
         assert (mine.lock_id, mine.owner, mine.life_seconds, mine.is_expired) == ("jdbc.shop.orders", lease.owner, 20.0, False)
         assert break_lock(settings(database), mine) and not break_lock(settings(database), mine)
         assert [lock.lock_id for lock in held_locks(settings(database)) or ()] == ["jdbc.shop.orders_2"]
@@ -311,7 +311,7 @@ def test_a_lock_is_given_back_by_its_owner_only(lock_table: LockTable) -> None:
 @pytest.mark.parametrize("changed", [{"lock_id": "x"}, {"owner": "you"}, {"owner": None}, {"life_seconds": 11.0}])
 def test_a_lock_is_broken_only_while_it_is_the_very_one_that_was_seen(lock_table: LockTable, changed: dict[str, Any]) -> None:
     aged(lock_table, a=1)
-    (seen,) = lock_table.held() or ()
+    (seen,) = lock_table.held() or []
     assert not lock_table.break_held(replace(seen, **changed)) and names(lock_table) == ["a"]
     assert lock_table.break_held(seen) and names(lock_table) == []
 

@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -196,11 +197,10 @@ def test_listings_are_never_taken_from_a_cache(tmp_path: Path, monkeypatch: pyte
     import paimon_cli.storage.fsspec_storage as module
 
     given: dict[str, object] = {}
-    original = module.url_to_fs
 
     def opened(url: str, **options: object) -> object:
         given.update(options)
-        return original(url, **options)
+        return url_to_fs(url, **options)
 
     monkeypatch.setattr(module, "url_to_fs", opened)
     FsspecStorage(f"local://{tmp_path}", {"auto_mkdir": True})

@@ -56,7 +56,12 @@ def test_all_else_is_the_inner_storage_s() -> None:
         def __getattribute__(self, name: str) -> object:
             if name.startswith("_"):
                 return super().__getattribute__(name)
-            return lambda *given: asked.append((name, given)) or f"answer of {name}"
+
+            def answer(*given: object) -> str:
+                asked.append((name, given))
+                return f"answer of {name}"
+
+            return answer
 
         def first_entries(self, path: str, limit: int) -> object: ...
 

@@ -210,7 +210,12 @@ def test_the_name_node_is_asked_with_the_options_of_the_storage(node: NameNode, 
 
     library = FakeLibhdfs(node)
     loaded: list[FakeLibhdfs] = []
-    monkeypatch.setattr(hdfs_storage, "_load", lambda: loaded.append(library) or library)
+
+    def load() -> FakeLibhdfs:
+        loaded.append(library)
+        return library
+
+    monkeypatch.setattr(hdfs_storage, "_load", load)
     root = f"memory://{uuid.uuid4()}:9000/t/snapshot"
     storage = HdfsStorage(root, {"user": "me", "kerb_ticket": "/tmp/ticket"})
     assert loaded == [], "nothing is connected before the first commit"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
+from typing import cast
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_times_are_those_of_the_clock() -> None:
 
 def test_a_file_of_changing_bytes_does_not_change() -> None:
     storage, data = MemoryStorage(str(uuid.uuid4())), bytearray(b"before")
-    storage.write_new("t/f", data)
+    storage.write_new("t/f", cast(bytes, data))
     data[:] = b"after "
     assert storage.read_bytes("t/f") == b"before"
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, IncompleteReadError, ReadTimeoutError
 
@@ -164,7 +165,7 @@ def test_readers_ask_for_ranges(opened: Opened) -> None:
 
 
 def test_listings(opened: Opened) -> None:
-    moment = datetime.datetime(2024, 1, 2, 3, 4, 5, 600_000, tzinfo=datetime.UTC)
+    moment = datetime.datetime(2024, 1, 2, 3, 4, 5, 600_000, tzinfo=datetime.timezone.utc)
     page = {
         "CommonPrefixes": [{"Prefix": "t/bucket-0/"}],
         "Contents": [
@@ -182,12 +183,15 @@ def test_listings(opened: Opened) -> None:
     assert client.asked[-1][1]["Prefix"] == "" and opened({})[0].first_entries("s3://b/t", 1) == []
 
 
-def test_a_directory_is_deleted_a_thousand_keys_at_a_time(opened: Opened) -> None:
+def test_a_directory_is_deleted_a_thousand_keys_at_a_time(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, client, _ = opened({})
     keys = [f"t/{number}" for number in range(1001)]
-    client.get_paginator = lambda name: type(  # type: ignore[method-assign]
-        "Pages", (), {"paginate": lambda self, **given: [{"Contents": [{"Key": key} for key in keys]}, {}]}
-    )()
+
+    class Pages:
+        def paginate(self, **given: str) -> list[dict[str, list[dict[str, str]]]]:
+            return [{"Contents": [{"Key": key} for key in keys]}, {}]
+
+    monkeypatch.setattr(client, "get_paginator", lambda name: Pages())
     storage.delete_directory("s3://b/t")
     doomed = [given["Delete"] for _, given in client.asked]
     assert [[one["Key"] for one in part["Objects"]] for part in doomed] == [keys[:1000], keys[1000:]]
@@ -211,7 +215,7 @@ def test_settings_reach_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
             made.append({"service": service, **given})
             return object()
 
-    monkeypatch.setattr(s3_client.boto3.session, "Session", Session)
+    monkeypatch.setattr(boto3.session, "Session", Session)
     s3_client._client.cache_clear()
     settings = S3Settings("http://h", "id", "secret", "session", "eu", True)
     first = settings.client()

@@ -15,7 +15,7 @@ from paimon_cli.storage.s3_storage import S3Storage
 from paimon_cli.storage.s3_streams import PART_BYTES, ObjectUpload
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock
-from tests.storage.s3_proxy import Answer, Fate, Request, S3Proxy
+from tests.storage.s3_proxy import Answer, Fate, Request, Rule, S3Proxy
 from tests.storage.s3_server import CREDENTIALS, S3Server
 
 pytestmark = pytest.mark.xdist_group("s3")
@@ -41,7 +41,7 @@ def bucket(s3_server: S3Server) -> str:
     return s3_server.new_bucket()
 
 
-def once(fate: Fate | Answer, wanted: str = "PUT") -> object:
+def once(fate: Fate | Answer, wanted: str = "PUT") -> Rule:
     """A rule for the next such request only."""
     left = [fate]
     return lambda request: left.pop() if left and request.method == wanted else Fate.PASS

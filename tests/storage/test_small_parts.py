@@ -188,7 +188,7 @@ def test_whose_options_they_are() -> None:
 @pytest.mark.parametrize("key", ["mtime", "LastModified", "last_modified", "updated", "modified", "created"])
 def test_times_as_other_file_systems_tell_them(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = FsspecStorage(f"memory://{uuid.uuid4()}")
-    moment = datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC)
+    moment = datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone.utc)
     entries: list[dict[str, Any]] = [
         {"name": "/d/dated", "size": 3, "type": "file", key: moment},
         {"name": "/d/ticking/", "size": None, "type": "directory", key: 1.5},
@@ -273,7 +273,7 @@ def test_libhdfs_is_found_and_declared(monkeypatch: pytest.MonkeyPatch, tmp_path
     [
         ("commit_lock", "sqlalchemy"),
         ("guarded_storage", "sqlalchemy"),
-        ("lock_settings", "sqlalchemy"),
+        ("catalog_options", "sqlalchemy"),
         ("storage_for_url", "boto3"),
     ],
 )

@@ -180,7 +180,7 @@ def test_a_compaction_that_fails_stops_the_writer_and_is_what_is_told(tmp_path: 
 
     monkeypatch.setattr(bucket_compactor, "_rewrite", failing)
     threads = set(threading.enumerate())
-    bad = [*({"k": k, "v": "x" * 50} for k in range(300_000)), {"k": None, "v": "bad"}]
+    bad: list[dict[str, Any]] = [*({"k": k, "v": "x" * 50} for k in range(300_000)), {"k": None, "v": "bad"}]
     with pytest.raises(StorageUnavailable, match="the disk is full"):
         write(context, bad, compaction="async", threads=2)
     assert data_files(context) == before
@@ -250,7 +250,7 @@ def test_rows_outlive_a_compaction_that_was_lost(tmp_path: Path, monkeypatch: py
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options=FLUSHES)
     for number in range(4):
         write(context, [{"k": number, "v": "old"}])
-    real, rivals = Committer.commit, []
+    real, rivals = Committer.commit, list[int]()
 
     def behind_a_rival(self: Committer, *args: Any, **named: Any) -> object:
         if not rivals:
