@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from paimon_cli.api.scan import Scan
     from paimon_cli.api.versions import Branches, Consumers, Tags
     from paimon_cli.ingest.text_form import TextForm
-    from paimon_cli.maintain.drop_table import TableDrop
 
 AUTO = "auto"
 INCREMENT_MODES = (AUTO, "delta", "changelog", "diff")
@@ -32,7 +31,7 @@ INCREMENT_MODES = (AUTO, "delta", "changelog", "diff")
 
 @dataclass(frozen=True)
 class TableDropped:
-    """What a drop deleted; `left`: paths that remain, relative to the table's directory."""
+    """What a drop deletes; `left`: paths that remain, relative to the table's directory."""
 
     snapshots: int
     files: int
@@ -230,7 +229,7 @@ class Table(Writing, Maintenance, Inspection):
 
         return Alter(self)
 
-    def plan_drop(self) -> Planned[TableDrop, TableDropped]:
+    def plan_drop(self) -> Planned[TableDropped, TableDropped]:
         """The files that would go with the table, and those of its directory that would stay."""
         from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
         from paimon_cli.maintain.needed_files import total_size
@@ -242,14 +241,14 @@ class Table(Writing, Maintenance, Inspection):
             raise UsageError(f"{opened.name} is a branch", "drop deletes whole tables", hint)
         schema = opened.schemas.latest()
         plan = plan_table_drop(opened.storage, opened.layout, schema)
-        snapshots = len(opened.snapshots.ids())
+        left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
+        goes = TableDropped(len(opened.snapshots.ids()), len(plan.files), total_size(plan.files), left)
 
         def run() -> TableDropped:
             drop_table(opened.storage, opened.layout, schema, plan)
-            left = [path.removeprefix(f"{opened.url}/") for path in plan.stays]
-            return TableDropped(snapshots, len(plan.files), total_size(plan.files), left)
+            return goes
 
-        return Planned(plan, run, lambda: plan.files)
+        return Planned(goes, run, lambda: plan.files)
 
     def drop(self) -> TableDropped:
         """Delete the table for good: its files, snapshots, tags and branches. Other files in its directory stay."""

@@ -76,7 +76,7 @@ class Writing(OpenedTable):
         - `compact`: `inline`, `async`, `after` the commit, or `none`. Default `inline`, or `none` for write-only tables.
         - `stage`: a file. Only data files are written; `table.stage.commit(file)` commits them.
         - `format` and `form`: of files.
-        - `on_written`: called with the summary when the rows are committed, before a compaction `after` it.
+        - `on_written`: called with the summary when the rows are committed or staged, before a compaction `after` it.
 
         Raises `BadInput` for rows that do not fit.
         """
@@ -125,7 +125,10 @@ class Writing(OpenedTable):
             allow_empty=allow_empty,
         )
         if stage is not None:
-            return checked.stage.write(request, stage)
+            summary = checked.stage.write(request, stage)
+            if on_written is not None:
+                on_written(summary)
+            return summary
         return checked._write(request, compact == AFTER, on_written)
 
     def _write(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,11 +9,12 @@ import typer
 from paimon_cli.cli.catalog_commands import SCHEMA_DETAILS
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import AllowUnsafeCommit, TableName, split_pairs
-from paimon_cli.cli.results import Item, OutputFormat, say, warn
+from paimon_cli.cli.results import Item, OutputFormat, say
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.column_changes import Position, SchemaChange
+    from paimon_cli.api.table import Table
+    from paimon_cli.catalog.alter_table import AlteredTable
 
 alter = group("Change the options and columns of a table. Data files are not rewritten; they are read under the new schema.")
 
@@ -47,14 +47,8 @@ def set_options(
 
     paimon-cli alter ./wh/shop.db/orders set num-sorted-run.compaction-trigger=8 write-only=true
     """
-    from paimon_cli.catalog.column_changes import SetOption
-    from paimon_cli.catalog.option_values import refuse_unknown
-
-    given = split_pairs(pairs, "set")
-    if call.strict_options:
-        refuse_unknown(given)
-    changes = [SetOption(key, value) for key, value in given.items()]
-    _change(call, context, changes, allow_unsafe_commit)
+    opened = call.open_to_commit(context.obj, allow_unsafe_commit)
+    _show(call, opened, opened.alter.set(split_pairs(pairs, "set"), strict_options=call.strict_options))
 
 
 @command(alter, "unset")
@@ -68,9 +62,8 @@ def unset_options(
 
     paimon-cli alter ./wh/shop.db/orders unset write-only
     """
-    from paimon_cli.catalog.column_changes import UnsetOption
-
-    _change(call, context, [UnsetOption(key) for key in keys], allow_unsafe_commit)
+    opened = call.open_to_commit(context.obj, allow_unsafe_commit)
+    _show(call, opened, opened.alter.unset(*keys))
 
 
 @command(alter, "comment")
@@ -81,9 +74,8 @@ def set_comment(
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Set the comment of the table."""
-    from paimon_cli.catalog.column_changes import SetComment
-
-    _change(call, context, [SetComment(text or None)], allow_unsafe_commit)
+    opened = call.open_to_commit(context.obj, allow_unsafe_commit)
+    _show(call, opened, opened.alter.comment(text))
 
 
 @command(alter, "add-column")
@@ -102,27 +94,15 @@ def add_column(
 
     paimon-cli alter ./wh/shop.db/orders add-column 'price DECIMAL(10, 2)' --after name
     """
-    from paimon_cli.catalog.column_changes import AddColumn
-    from paimon_cli.sql.column_definitions import parse_nested_column
-
-    path, declared = parse_nested_column(column)
-    if declared.is_key:
-        raise UsageError(
-            f"new column '{declared.field.name}' cannot be a primary key", "the primary key of a table cannot be changed"
-        )
-    field = declared.field
-    text = field.description if comment is None else comment or None
-    added = AddColumn(path, field.type, text, field.default_value, _position(first, after))
-    _change(call, context, [added], allow_unsafe_commit)
+    opened = call.open_to_commit(context.obj, allow_unsafe_commit)
+    _show(call, opened, opened.alter.add_column(column, first=first, after=after, comment=comment))
 
 
 @command(alter, "drop-column")
 def drop_column(call: Call, context: typer.Context, column: ColumnPath, allow_unsafe_commit: AllowUnsafeCommit = False) -> None:
     """Drop a column. A new column of the same name does not bring its values back."""
-    from paimon_cli.catalog.column_changes import DropColumn
-    from paimon_cli.sql.column_definitions import parse_path
-
-    _change(call, context, [DropColumn(parse_path(column))], allow_unsafe_commit)
+    opened = call.open_to_commit(context.obj, allow_unsafe_commit)
+    _show(call, opened, opened.alter.drop_column(column))
 
 
 @command(alter, "rename-column")
@@ -134,10 +114,8 @@ def rename_column(
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Rename a column, and its name in the options."""
-    from paimon_cli.catalog.column_changes import RenameColumn
-    from paimon_cli.sql.column_definitions import parse_path
-
-    _change(call, context, [RenameColumn(parse_path(column), name)], allow_unsafe_commit)
+    opened = call.open_to_commit(context.obj, allow_unsafe_commit)
+    _show(call, opened, opened.alter.rename_column(column, name))
 
 
 @command(alter, "alter-column")
@@ -166,49 +144,25 @@ def alter_column(
 
     paimon-cli alter ./wh/shop.db/orders alter-column amount 'DECIMAL(20, 2)' --comment net
     """
-    from paimon_cli.catalog.column_changes import AlterColumn
-    from paimon_cli.sql.column_definitions import parse_declaration, parse_path
-
-    if default is not None and drop_default:
-        raise UsageError("--default and --drop-default contradict each other")
     if new_type is not None and type_option is not None and new_type != type_option:
         raise UsageError(f"{new_type} and --type {type_option} contradict each other", hint="give the type once")
-    new_type = new_type or type_option
-    path = parse_path(column)
-    declared = None if new_type is None else parse_declaration(new_type, path[-1])
-    if declared is not None:
-        nullable = declared.nullable if nullable is None else nullable
-        comment = declared.field.description if comment is None else comment
-        default = declared.field.default_value if default is None else default
-    changed = AlterColumn(
-        path, declared.field.type if declared else None, nullable, comment, default, drop_default, _position(first, after)
+    opened = call.open_to_commit(context.obj, allow_unsafe_commit)
+    altered = opened.alter.alter_column(
+        column,
+        new_type or type_option,
+        nullable=nullable,
+        comment=comment,
+        default=default,
+        drop_default=drop_default,
+        first=first,
+        after=after,
     )
-    if changed == AlterColumn(path):
-        raise UsageError(
-            "nothing to change", "neither a type nor an option is given", "paimon-cli alter TABLE alter-column --help"
-        )
-    _change(call, context, [changed], allow_unsafe_commit)
+    _show(call, opened, altered)
 
 
-def _position(first: bool, after: str | None) -> Position | None:
-    from paimon_cli.catalog.column_changes import Position
-
-    if first and after is not None:
-        raise UsageError("--first and --after contradict each other")
-    return Position(after) if first or after is not None else None
-
-
-def _change(call: Call, context: typer.Context, changes: Sequence[SchemaChange], allow_unsafe_commit: bool) -> None:
-    from paimon_cli.catalog.alter_table import alter_table
-
-    location = call.locate(context.obj, allow_unsafe_commit)
-    altered = alter_table(call.open_to_commit(location), changes)
-    for warning in altered.warnings:
-        warn(warning)
+def _show(call: Call, opened: Table, altered: AlteredTable) -> None:
     if call.output is OutputFormat.TABLE:
         done = f"now has schema {altered.schema.id}" if altered.changed else f"is unchanged, at schema {altered.schema.id}"
-        say(f"{location.name} {done}")
+        say(f"{opened.name} {done}")
         return
-    from paimon_cli.inspect.schema_report import schema_details
-
-    call.show(Item("Schema", location.name, SCHEMA_DETAILS, schema_details(altered.schema)))
+    call.show(Item("Schema", opened.name, SCHEMA_DETAILS, opened.schema(altered.schema.id)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +12,8 @@ from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import COUNT, ID, TIME, Column, Item, Listing, OutputFormat, confirm, counted, say
 
 if TYPE_CHECKING:
+    from paimon_cli.api.table import Table
+    from paimon_cli.inspect.version_report import BranchRow
     from paimon_cli.maintain.branches import FastForwardPlan
 
 branches = group("Branches of a table. Other commands select one by --branch NAME, or as 'TABLE$branch_NAME' (in quotes).")
@@ -31,10 +32,8 @@ Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branc
 @command(branches, "ls")
 def list_branches(call: Call, table: TableName) -> None:
     """List branches, main first."""
-    from paimon_cli.inspect.version_report import branch_rows
-
     opened = call.open(table)
-    rows = branch_rows(opened)
+    rows = opened.branches.ls()
     call.show(
         Listing("BranchList", opened.name, BRANCH_COLUMNS, rows, footer=counted(len(rows) - 1, "branch").replace("hs", "hes"))
     )
@@ -52,10 +51,8 @@ def create(
 
     paimon-cli branches create ./wh/shop.db/orders try --tag year-end
     """
-    from paimon_cli.maintain.branches import create_branch
-
-    create_branch(call.open(table).context, name, tag, snapshot)
-    _show(call, table, name, "created")
+    opened = call.open(table)
+    _show(call, opened, opened.branches.create(name, tag=tag, snapshot=snapshot), "created")
 
 
 @command(branches, "rename")
@@ -63,10 +60,8 @@ def rename(
     call: Call, table: TableName, name: Branch, new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
 ) -> None:
     """Rename a branch."""
-    from paimon_cli.maintain.branches import rename_branch
-
-    rename_branch(call.open(table).context, name, new_name)
-    _show(call, table, new_name, "renamed")
+    opened = call.open(table)
+    _show(call, opened, opened.branches.rename(name, new_name), "renamed")
 
 
 @command(branches, "rm")
@@ -75,18 +70,14 @@ def remove(call: Call, table: TableName, name: Branch, dry_run: DryRun = False, 
 
     paimon-cli branches rm ./wh/shop.db/orders try
     """
-    from paimon_cli.maintain.branches import remove_branch
-
     opened = call.open(table)
-    if name not in opened.branches.directories():
-        raise opened.branches.missing(name)
-    snapshots = replace(opened, branch=name).snapshots.ids()
-    what = f"branch {name} of {opened.name} with {counted(len(snapshots), 'snapshot')}"
+    planned = opened.branches.plan_rm(name)
+    what = f"branch {name} of {opened.name} with {counted(len(planned.plan), 'snapshot')}"
     if dry_run:
         say(f"{what} would be deleted; nothing was changed (dry run)")
         return
     confirm(f"{what} will be deleted", yes)
-    remove_branch(opened.context, name)
+    planned.run()
     if call.output is OutputFormat.TABLE:
         say(f"deleted branch {name}")
 
@@ -104,31 +95,14 @@ def fast_forward(
 
     paimon-cli branches fast-forward ./wh/shop.db/orders try --dry-run
     """
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.reclaim_job import deletion
-    from paimon_cli.maintain import branches as forward
-    from paimon_cli.maintain.needed_files import measured
-
-    location = call.locate(table, allow_unsafe_commit)
-    opened = call.open_at(location) if dry_run else call.open_to_commit(location)
-    if name not in opened.branches.names():
-        raise opened.branches.missing(name)
-    context = opened.context
-    plan = forward.plan_fast_forward(context, name)
+    opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
+    planned = opened.branches.plan_fast_forward(name)
     if dry_run:
-        show_files_to_delete(
-            call,
-            opened,
-            "FastForwardPlan",
-            measured(context, forward.files_removed_by_fast_forward(context, plan)),
-            _headline(plan),
-        )
+        show_files_to_delete(call, opened, "FastForwardPlan", planned.files(), _headline(planned.plan))
         return
-    if plan.discards:
-        confirm(_headline(plan), yes)
-    if not plan.is_needless:
-        forward.fast_forward(context, plan, deletion(context, None, progress_on_stderr()))
-    _show(call, table, "main", f"{_headline(plan)};")
+    if planned.plan.discards:
+        confirm(_headline(planned.plan), yes)
+    _show(call, opened, planned.run(), f"{_headline(planned.plan)};")
 
 
 def _headline(plan: FastForwardPlan) -> str:
@@ -138,13 +112,9 @@ def _headline(plan: FastForwardPlan) -> str:
     return f"{counted(len(plan.added), 'snapshot')} of branch {plan.branch} added{lost}"
 
 
-def _show(call: Call, table: str, branch: str, done: str) -> None:
-    from paimon_cli.inspect.version_report import branch_row
-
-    opened = call.open(table)
-    row = branch_row(opened, branch)
+def _show(call: Call, opened: Table, row: BranchRow, done: str) -> None:
     if call.output is OutputFormat.TABLE:
         at = "without snapshots" if row.latest_snapshot is None else f"at snapshot {row.latest_snapshot}"
-        say(f"{done} {'' if branch == 'main' else 'branch '}{branch} {at}")
+        say(f"{done} {'' if row.name == 'main' else 'branch '}{row.name} {at}")
     else:
         call.show(Item("Branch", opened.name, BRANCH_COLUMNS, row))

@@ -112,11 +112,8 @@ def describe(call: Call, table: TableName) -> None:
 
     paimon-cli describe ./wh/shop.db/orders
     """
-    from paimon_cli.inspect.table_description import describe_table
-
     opened = call.open(table)
-    description = describe_table(opened)
-    call.show(Item("TableDescription", opened.name, DESCRIPTION, description))
+    call.show(Item("TableDescription", opened.name, DESCRIPTION, opened.describe()))
 
 
 def _tables(call: Call, place: str | None) -> list[TableLocation]:
@@ -167,10 +164,8 @@ OPTION_COLUMNS = (
 @command(schemas, "ls")
 def list_schemas(call: Call, table: TableName) -> None:
     """List schemas, the newest first."""
-    from paimon_cli.inspect.schema_report import schema_rows
-
     opened = call.open(table)
-    rows = schema_rows(opened)
+    rows = opened.schemas()
     call.show(Listing("SchemaList", opened.name, SCHEMA_COLUMNS, rows, footer=counted(len(rows), "schema")))
 
 
@@ -181,10 +176,8 @@ def show_schema(
     schema: Annotated[str, typer.Argument(metavar="ID|latest", help="Id of a schema, or latest.")] = "latest",
 ) -> None:
     """Show the columns, keys and options of one schema."""
-    from paimon_cli.inspect.schema_report import schema_details
-
     opened = call.open(table)
-    call.show(Item("Schema", opened.name, SCHEMA_DETAILS, schema_details(opened.named_schema(schema))))
+    call.show(Item("Schema", opened.name, SCHEMA_DETAILS, opened.schema(schema)))
 
 
 @command(options, "ls")
@@ -198,14 +191,14 @@ def list_options(
     ] = False,
 ) -> None:
     """List the options of the latest schema."""
-    from paimon_cli.inspect.schema_report import option_rows
-
     if table is None:
         if not every:
             raise UsageError("neither a table nor --all", "there is nothing to list", "paimon-cli options ls --all")
+        from paimon_cli.inspect.schema_report import option_rows
+
         rows = option_rows({}, every=True)
         call.show(Listing("OptionList", None, OPTION_COLUMNS, rows, footer=counted(len(rows), "option")))
         return
     opened = call.open(table)
-    rows = option_rows(opened.schemas.latest().options, every=every)
+    rows = opened.option_rows(every=every)
     call.show(Listing("OptionList", opened.name, OPTION_COLUMNS, rows, footer=f"{sum(row.is_set for row in rows)} options set"))

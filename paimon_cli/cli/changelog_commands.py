@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +10,6 @@ from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import DryRun, TableName, Yes, split_partitions
 from paimon_cli.cli.results import COUNT, FLAG, ID, JSON, LONG, TIME, Column, Item, Listing, OutputFormat, confirm, counted, say
 from paimon_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from paimon_cli.maintain.retention import Consumer as Told
 
 changelog = group("Row changes, snapshot by snapshot.")
 
@@ -37,12 +33,10 @@ def read_changelog(
     paimon-cli changelog read ./wh/shop.db/orders --from 3
     """
     from paimon_cli.cli.row_output import print_rows
-    from paimon_cli.jobs.row_scan import Increment, ReadRequest, plan_rows
 
     opened = call.open(table)
-    increment = Increment(str(begin - 1), "" if end is None else str(end))
-    request = ReadRequest(select, where, limit, keep_kinds=True, increment=increment)
-    print_rows(plan_rows(opened, request), opened.name, call.output, call.view)
+    scan = opened.changelog(begin, end, columns=select, where=where, limit=limit)
+    print_rows(scan.rows, opened.name, call.output, call.view)
 
 
 VERSION_COLUMNS = (
@@ -78,13 +72,11 @@ def blame(
 
     paimon-cli blame ./wh/shop.db/orders --key id=7
     """
-    from paimon_cli.read.key_history import key_history, key_predicate
-
     keys = split_partitions(key, "--key")
     if len(keys) > 1:
         raise UsageError("one key at a time", "a column is given twice")
     opened = call.open(table)
-    rows = key_history(opened.context, key_predicate(opened.context, keys[0] if keys else {}))
+    rows = opened.blame(keys[0] if keys else {})
     broken = "".join(f"\nnot shown: {row.missing}" for row in rows if row.missing)
     call.show(Listing("KeyVersionList", opened.name, VERSION_COLUMNS, rows, footer=counted(len(rows), "version") + broken))
 
@@ -100,24 +92,11 @@ CONSUMER_COLUMNS = (
 Consumer = Annotated[str, typer.Argument(metavar="CONSUMER", help="Id of the consumer.", show_default=False)]
 
 
-@dataclass(frozen=True)
-class ConsumerRow:
-    """A streaming reader. `behind`: number of snapshots that it has not read yet; `modified` in epoch millis."""
-
-    name: str
-    next_snapshot: int
-    behind: int
-    modified: int
-
-
 @command(consumers, "ls")
 def list_consumers(call: Call, table: TableName) -> None:
     """List consumers by name."""
-    from paimon_cli.maintain.retention import consumers as found
-
     opened = call.open(table)
-    latest = opened.snapshots.latest_id() or 0
-    rows = [_row(consumer, latest) for consumer in found(opened.context)]
+    rows = opened.consumers.ls()
     call.show(Listing("ConsumerList", opened.name, CONSUMER_COLUMNS, rows, footer=counted(len(rows), "consumer")))
 
 
@@ -135,11 +114,8 @@ def reset(
 
     paimon-cli consumers reset ./wh/shop.db/orders nightly-export --next 12
     """
-    from paimon_cli.maintain.retention import reset_consumer
-
     opened = call.open(table)
-    latest = opened.snapshots.latest_id() or 0
-    row = _row(reset_consumer(opened.context, consumer, latest + 1 if next_snapshot is None else next_snapshot), latest)
+    row = opened.consumers.reset(consumer, next_snapshot=next_snapshot)
     if call.output is OutputFormat.TABLE:
         say(f"consumer {consumer} reads snapshot {row.next_snapshot} next")
     else:
@@ -152,19 +128,11 @@ def remove(call: Call, table: TableName, consumer: Consumer, dry_run: DryRun = F
 
     paimon-cli consumers rm ./wh/shop.db/orders nightly-export
     """
-    from paimon_cli.maintain.retention import check_consumer, remove_consumer
-
-    context = call.open(table).context
-    check_consumer(context, consumer)
+    plan = call.open(table).consumers.plan_rm(consumer)
     if dry_run:
         say(f"consumer {consumer} would be deleted; nothing was changed (dry run)")
         return
     confirm(f"consumer {consumer} will be deleted, and snapshots are no longer kept for it", yes)
-    remove_consumer(context, consumer)
+    plan.run()
     if call.output is OutputFormat.TABLE:
         say(f"deleted consumer {consumer}")
-
-
-def _row(consumer: Told, latest: int) -> ConsumerRow:
-    behind = max(latest - consumer.next_snapshot + 1, 0)
-    return ConsumerRow(consumer.name, consumer.next_snapshot, behind, consumer.modified_millis)

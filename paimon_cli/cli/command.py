@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ from paimon_cli.cli.input_options import (
 )
 from paimon_cli.cli.parameters import (
     BranchName,
-    ConflictGranularity,
     Engine,
     EngineName,
     MasterUrl,
@@ -41,6 +39,7 @@ from paimon_cli.cli.parameters import (
     split_pairs,
 )
 from paimon_cli.cli.results import Item, Listing, OutputFormat, View, warn
+from paimon_cli.cli.terminal import progress_on_stderr
 from paimon_cli.cli.trace_output import is_traced, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
@@ -49,9 +48,9 @@ from paimon_cli.storage.trace import NoTrace
 from paimon_cli.storage.trace import Trace as StepsTrace
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.api.opened_table import Runtime
+    from paimon_cli.api.table import Table
     from paimon_cli.catalog.table_location import TableLocation
-    from paimon_cli.jobs.engine import Engine as JobEngine
 
 HIDDEN_ALIASES = {"ls": "list", "show": "get", "rm": "delete"}
 
@@ -91,78 +90,38 @@ class Call:
         words += [] if self.branch is None else ["--branch", self.branch]
         return shlex.join(words)
 
-    def open(self, table: str) -> CatalogTable:
+    @property
+    def runtime(self) -> Runtime:
+        """How the library runs this call: warnings and progress go to stderr."""
+        from paimon_cli.api.opened_table import Runtime
+
+        settings = (self.engine, self.master, self.spark_conf, self.spark_threshold)
+        return Runtime(*settings, progress=progress_on_stderr, warn=warn, trace=self.trace)
+
+    def open(self, table: str, allow_unsafe_commit: bool = False) -> Table:
         """The table as the user names it, with `--option` over its own options."""
-        return self.open_at(self.locate(table))
+        return self.open_at(self.locate(table, allow_unsafe_commit))
 
-    def open_at(self, location: TableLocation) -> CatalogTable:
-        from paimon_cli.catalog.table import CatalogTable
+    def open_at(self, location: TableLocation) -> Table:
+        from paimon_cli.api.table import Table
 
-        return CatalogTable.open(location, self.options, self.trace)
+        return Table.at(location, self.options, self.runtime)
 
-    def open_damaged(self, table: str) -> CatalogTable:
+    def open_damaged(self, table: str) -> Table:
         """The table as damage checks open it: some or all of its schemas may be unreadable."""
-        from paimon_cli.catalog.table import CatalogTable
+        from paimon_cli.api.table import Table
 
-        return CatalogTable.open_damaged(self.locate(table), self.options, self.trace)
+        return Table.at(self.locate(table), self.options, self.runtime, may_be_damaged=True)
 
-    def open_to_commit(self, location: TableLocation) -> CatalogTable:
+    def open_to_commit(self, table: str, allow_unsafe_commit: bool) -> Table:
         """The table, opened for a command that commits; `Refused` right away where no commit is safe."""
-        opened = self.open_to_plan(location)
-        if warning := opened.check_commits():
-            warn(warning)
+        opened = self.open(table, allow_unsafe_commit)
+        opened.check_commit()
         return opened
-
-    def open_to_plan(self, location: TableLocation) -> CatalogTable:
-        """The table, opened for a dry run: a name or `--option` that the real run would refuse is refused."""
-        opened = self.open_at(location)
-        if opened.read_optimized:
-            raise UsageError(f"{opened.name} is a view", "views are read-only", "leave $ro out")
-        if self.options:
-            _check_options(opened, self.options)
-        return opened
-
-    def with_check(self, granularity: ConflictGranularity | None) -> Call:
-        """This call with `--data-conflict-check` in place of the table's own option."""
-        if granularity is None:
-            return self
-        from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
-
-        return replace(self, options={**self.options, DATA_CONFLICT_CHECK: granularity.value})
-
-    def open_engine(self, threads: int | None = None, tasks: int | None = None) -> JobEngine:
-        """The engine of `--engine`, not started yet, with limits for the threads of this process and for concurrent tasks."""
-        from paimon_cli.catalog.table_location import catalog_setting
-        from paimon_cli.jobs.engine_choice import THRESHOLD_KEY, EngineRequest, Threshold, open_engine
-
-        if self.spark_threshold is not None:
-            threshold = Threshold.parse(self.spark_threshold, "--spark-threshold")
-        else:
-            setting = catalog_setting(THRESHOLD_KEY)
-            threshold = Threshold() if setting is None else Threshold.parse(setting, f"{THRESHOLD_KEY} of paimon.yaml")
-        return open_engine(EngineRequest(self.engine, self.master, self.spark_conf, threads, tasks, threshold))
-
-    @contextmanager
-    def engine_running(self, threads: int | None = None, tasks: int | None = None) -> Iterator[JobEngine]:
-        """The engine of `--engine`; it is stopped in every case."""
-        engine = self.open_engine(threads, tasks)
-        try:
-            yield engine
-        finally:
-            engine.stop()
 
     @property
     def asks_for_spark(self) -> bool:
         return self.engine == EngineName.SPARK.value or self.master is not None or bool(self.spark_conf)
-
-    def look_at_options(self, options: Mapping[str, str]) -> None:
-        """Warn about doubtful options; `UsageError` for an unknown one under `--strict-options`."""
-        from paimon_cli.catalog.option_values import odd_options, refuse_unknown
-
-        if self.strict_options:
-            refuse_unknown(options)
-        for oddity in odd_options(options):
-            warn(oddity)
 
     def show(self, result: Listing | Item) -> None:
         show(result, self.output, self.view)
@@ -204,15 +163,6 @@ def command(
     return register
 
 
-def _check_options(table: CatalogTable, given: dict[str, str]) -> None:
-    """Refuse options that must not differ for one call: a write under another merge engine or key would corrupt the table for
-    good.
-    """
-    from paimon_cli.catalog.option_values import check_options_of_call
-
-    check_options_of_call(table.schemas.latest().options, given, table.snapshots.latest_id() is not None)
-
-
 def _with_shared_options(
     function: Callable[..., None], shared: list[inspect.Parameter], keeps_options: bool
 ) -> Callable[..., None]:
@@ -225,7 +175,9 @@ def _with_shared_options(
         with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
             call = _call({**given, "trace": trace})
             if call.options and not keeps_options:
-                call.look_at_options(call.options)
+                from paimon_cli.api.table import check_table_options
+
+                check_table_options(call.options, call.runtime, strict=call.strict_options)
             function(call, **values)
 
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
-
 import typer
 
 from paimon_cli.cli.command import Call, command
@@ -29,15 +26,9 @@ from paimon_cli.cli.compact_options import (
     Tables,
     Targets,
     Watch,
-    with_limits,
 )
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_partitions
-from paimon_cli.cli.results import note
 from paimon_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
-    from paimon_cli.jobs.engine import Engine
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -71,8 +62,8 @@ def compact(
 
     paimon-cli compact ./wh/shop.db/orders --dedicated --watch --interval 30s
     """
+    from paimon_cli.api.maintenance import compact_request
     from paimon_cli.cli import compact_once, compact_plan_view, compact_watch
-    from paimon_cli.jobs.compact_job import CompactRequest
     from paimon_cli.options.size_and_duration import parse_duration
 
     pause = parse_duration(interval) / 1000
@@ -82,19 +73,17 @@ def compact(
     targets.check()
     if if_snapshot is not None and (database is not None or len(targets.tables) > 1):
         raise UsageError("--if-snapshot pins the plan of one table", "snapshot ids of different tables are unrelated")
-    request = with_limits(
-        CompactRequest(
-            (strategy or (Strategy.MINOR if watch else Strategy.FULL)).value,
-            tuple(split_partitions(partition)),
-            tuple(bucket or ()),
-            on_conflict.value,
-            at_snapshot=if_snapshot,
-            unknown_buckets_allowed=database is not None,
-        ),
+    request = compact_request(
+        strategy=(strategy or (Strategy.MINOR if watch else Strategy.FULL)).value,
+        partition=split_partitions(partition),
+        bucket=bucket,
+        on_conflict=on_conflict.value,
         idle_time=idle_time,
+        if_snapshot=if_snapshot,
         memory=memory,
         max_bytes=max_bytes,
         max_buckets=max_buckets,
+        unknown_buckets_allowed=database is not None,
     )
     if dry_run:
         compact_plan_view.show_plans(call, targets.locations(), request, dedicated)
@@ -102,13 +91,3 @@ def compact(
         compact_watch.watch(call, targets, request, dedicated, pause, max_rounds, parallelism)
     else:
         compact_once.compact_once(call, targets.locations(), request, dedicated, parallelism, single=database is None)
-
-
-def compact_behind_write(table: CatalogTable, buckets: Collection[int], engine: Engine) -> None:
-    """Run the minor compaction of `write --compact after`. Its summary goes to stderr, because stdout belongs to the write."""
-    from paimon_cli.cli.compact_once import summary_line
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.compact_job import CompactRequest, run_compact
-
-    request = CompactRequest(Strategy.MINOR.value, buckets=tuple(sorted(buckets)))
-    note(summary_line(table.name, run_compact(table.context, request, engine, progress_on_stderr())))

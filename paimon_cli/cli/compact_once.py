@@ -25,7 +25,7 @@ from paimon_cli.cli.results import (
 from paimon_cli.errors import PaimonError, PartialSuccess
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.api.table import Table
     from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary
 
@@ -71,17 +71,15 @@ def compact_once(
     single: bool,
 ) -> None:
     """Compact every table once; a table that fails does not stop the remaining ones."""
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.compact_job import run_compact
     from paimon_cli.jobs.process import StopSignals
 
     done: list[TableSummary] = []
     failures: list[PaimonError] = []
-    with StopSignals() as signals, call.engine_running(parallelism, parallelism) as engine:
+    with StopSignals() as signals, call.runtime.engine_running(parallelism) as engine:
         for location in locations:
             try:
                 table = opened(call, location, dedicated)
-                summary = run_compact(table.context, request, engine, progress_on_stderr(), shield=signals.shield)
+                summary = table.run_compaction(request, engine, signals.shield)
             except PaimonError as error:
                 failures.append(error)
                 continue
@@ -93,9 +91,10 @@ def compact_once(
     _raise_failures(failures, len(locations))
 
 
-def opened(call: Call, location: TableLocation, dedicated: bool) -> CatalogTable:
+def opened(call: Call, location: TableLocation, dedicated: bool) -> Table:
     """The table, opened for commits; with `dedicated`, a warning if its writers may compact as well."""
-    table = call.open_to_commit(location)
+    table = call.open_at(location)
+    table.check_commit()
     if dedicated and not table.context.options.write_only:
         warn(f"{table.name} is not write-only, so its writers may compact as well: set write-only=true")
     return table

@@ -16,7 +16,6 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH
 
 if TYPE_CHECKING:
     from paimon_cli.catalog.table_location import TableLocation
-    from paimon_cli.jobs.compact_job import CompactRequest
 
 SERVICE_PANEL, LIMITS_PANEL = "Service", "Limits"
 
@@ -168,24 +167,3 @@ class Targets:
         if self.include and not any(re.fullmatch(pattern, name) for pattern in self.include):
             return False
         return not any(re.fullmatch(pattern, name) for pattern in self.exclude)
-
-
-def with_limits(
-    request: CompactRequest,
-    *,
-    idle_time: str | None,
-    memory: str | None,
-    max_bytes: str | None,
-    max_buckets: int | None,
-) -> CompactRequest:
-    """The request with limits in bytes and millis."""
-    from paimon_cli.compact.round_limits import RoundLimits
-    from paimon_cli.jobs.compact_job import LEAST_MEMORY
-    from paimon_cli.options.size_and_duration import parse_duration, parse_size
-
-    limits = RoundLimits(None if max_bytes is None else parse_size(max_bytes), max_buckets)
-    held = None if memory is None else parse_size(memory)
-    if held is not None and held < LEAST_MEMORY:
-        raise UsageError(f"--memory {memory} is too little", "a compaction needs at least 1 mb")
-    idle = None if idle_time is None else parse_duration(idle_time)
-    return replace(request, limits=limits, memory=held, idle_millis=idle)

@@ -12,7 +12,7 @@ from paimon_cli.cli.results import ABSENT, COUNT, ID, SIZE, TEXT, Column, Listin
 from paimon_cli.errors import Refused
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.api.table import Table
     from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.inspect.compaction_report import DecisionRow
     from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest
@@ -71,11 +71,10 @@ class PlanLine:
 def show_plans(call: Call, locations: Sequence[TableLocation], request: CompactRequest, dedicated: bool) -> None:
     """Show one plan per table. Changes nothing, and refuses whatever a real run would refuse."""
     from paimon_cli.inspect.compaction_report import decision_rows
-    from paimon_cli.jobs.compact_job import plan_compaction
 
     for location in locations:
-        table = call.open_to_plan(location)
-        plan = plan_compaction(table.context, request)
+        table = call.open_at(location)
+        plan = table.plan_compaction(request)
         rows = decision_rows(table.context, plan.decisions)
         if call.output is not OutputFormat.TABLE:
             call.show(Listing("CompactionPlan", table.name, PLAN_COLUMNS, rows))
@@ -91,7 +90,7 @@ def _engine(call: Call, plan: CompactionPlan) -> str:
     """The engine that a run would use, with the reason."""
     from paimon_cli.jobs.engine_choice import AutoEngine
 
-    engine = call.open_engine()
+    engine = call.runtime.open_engine()
     if not isinstance(engine, AutoEngine):
         return engine.name
     return f"{engine.choose(plan.work)} ({engine.reason})"
@@ -140,12 +139,12 @@ def _work(rows: Sequence[DecisionRow]) -> str:
     )
 
 
-def _guards(table: CatalogTable) -> str:
+def _guards(table: Table) -> str:
     from paimon_cli.inspect.compaction_report import LOOK_BACK, guards
 
     seen = guards(table.context)
     try:
-        safe = "no, --allow-unsafe-commit" if table.check_commits() else "yes"
+        safe = "no, --allow-unsafe-commit" if table.catalog_table.check_commits() else "yes"
     except Refused as refusal:
         safe = f"no: {refusal.what}"
     compactors = ", ".join(seen.compactors) or "none"

@@ -229,7 +229,7 @@ def watch(
         opened(call, location, dedicated)
     watcher = _watcher(call.output)
     try:
-        with StopSignals() as signals, call.engine_running(parallelism, parallelism) as engine, watcher:
+        with StopSignals() as signals, call.runtime.engine_running(parallelism) as engine, watcher:
             service = CompactionService(lambda: _served(call, targets), request, engine, SystemClock(), watcher, signals.shield)
             service.run(seconds, max_rounds)
     except Terminated:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import TableName, Yes
 from paimon_cli.cli.results import FLAG, JSON, Column, Item, Kind, Listing, OutputFormat, confirm, counted, printable, say
-from paimon_cli.cli.terminal import progress_on_stderr
-
-if TYPE_CHECKING:
-    from paimon_cli.lsm.compaction_simulation import OnCommit
 
 FINDINGS_EXIT_CODE = 4
 DIAGNOSIS_COLUMNS = (
@@ -43,11 +39,11 @@ def doctor(
     paimon-cli doctor ./wh/shop.db/orders
     """
     from paimon_cli.cli.text_view import wrapped
-    from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
+    from paimon_cli.jobs.doctor_job import Fact, examine_machine
 
     told = list(examine_machine())
     if table is not None:
-        told += examine_table(call.open(table).context, call.pasted(table))
+        told += call.open(table).doctor(argument=call.pasted(table))
     findings = [item for item in told if not isinstance(item, Fact)]
     if call.output is not OutputFormat.TABLE:
         call.show(Listing("DiagnosisList", table, DIAGNOSIS_COLUMNS, findings))
@@ -101,20 +97,9 @@ def advise(
     paimon-cli advise ./wh/shop.db/orders --only buckets
     """
     from paimon_cli.cli.text_view import wrapped
-    from paimon_cli.inspect.advice_rules import TOPICS, Case
-    from paimon_cli.inspect.advice_rules import advise as advice_of
 
-    case, progress = Case(call.open(table).context, call.pasted(table)), progress_on_stderr()
-
-    def on_scenario(number: int, count: int) -> OnCommit:
-        progress.start(f"Simulating compaction options, {number} of {count}", None)
-        return progress.advance
-
-    case.on_scenario = on_scenario
-    try:
-        found = advice_of(case, [topic.value for topic in only] if only else TOPICS)
-    finally:
-        progress.finish()
+    topics = [topic.value for topic in only or ()]
+    found = call.open(table).advise(only=topics, argument=call.pasted(table))
     if call.output is not OutputFormat.TABLE:
         call.show(Listing("AdviceList", table, COLUMNS, found))
         return

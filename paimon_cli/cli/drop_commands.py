@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,8 +24,6 @@ from paimon_cli.cli.results import (
     say,
     warn,
 )
-from paimon_cli.errors import UsageError
-from paimon_cli.metadata.table_layout import MAIN_BRANCH
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.metadata_jobs import Dropped
@@ -47,16 +43,6 @@ TABLE_COLUMNS = (
     Column("size", "Size", SIZE),
     Column("left", "Left", NAMES),
 )
-
-
-@dataclass(frozen=True)
-class TableDropped:
-    """What a drop deleted; `left`: paths that remain, relative to the table's directory."""
-
-    snapshots: int
-    files: int
-    size: int
-    left: list[str]
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -117,16 +103,12 @@ def _drop(
     assume_new: bool,
     allow_unsafe_commit: bool,
 ) -> None:
-    from paimon_cli.jobs.metadata_jobs import plan_drop, run_drop
-    from paimon_cli.jobs.table_change import identity_of
-
-    location = call.locate(table, allow_unsafe_commit)
-    opened = call.open_to_plan(location) if dry_run else call.open_to_commit(location)
-    identity = identity_of(opened.context, commit_user, commit_id, assume_new)
-    plan = plan_drop(opened.context, partitions, identity)
+    opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
+    planned = opened.plan_truncate(partition=partitions, commit_user=commit_user, commit_id=commit_id, assume_new=assume_new)
+    plan = planned.plan
     if plan.files and not dry_run:
         confirm(f"{_content(plan)} of {opened.name} will be deleted", yes)
-    done = plan if dry_run or plan.already_committed else run_drop(opened.context, partitions, plan, identity)
+    done = plan if dry_run else planned.run()
     if call.output is OutputFormat.TABLE:
         say(_summary_text(done, dry_run))
     else:
@@ -152,32 +134,22 @@ def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False
 
     paimon-cli drop ./wh/shop.db/orders --dry-run
     """
-    from paimon_cli.maintain.drop_table import drop_table, plan_table_drop
-    from paimon_cli.maintain.needed_files import total_size
-
-    opened = call.open_to_plan(call.locate(table))
-    if opened.branch != MAIN_BRANCH:
-        hint = f"paimon-cli branches rm {shlex.quote(opened.url)} {shlex.quote(opened.branch)}"
-        raise UsageError(f"{opened.name} is a branch", "drop deletes whole tables", hint)
-    schema = opened.schemas.latest()
-    plan = plan_table_drop(opened.storage, opened.layout, schema)
-    snapshots = len(opened.snapshots.ids())
-    what = f"table {opened.name} with {counted(snapshots, 'snapshot')}"
-    files = f"{counted(len(plan.files), 'file')} of {human_size(total_size(plan.files))}"
+    opened = call.open(table)
+    planned = opened.plan_drop()
+    goes = planned.plan
+    what = f"table {opened.name} with {counted(goes.snapshots, 'snapshot')}"
+    files = f"{counted(goes.files, 'file')} of {human_size(goes.size)}"
     if not dry_run:
         confirm(f"{what} ({files}) will be deleted for good", yes)
-        drop_table(opened.storage, opened.layout, schema, plan)
-    root = f"{opened.url}/"
-    left = [path.removeprefix(root) for path in plan.stays]
-    for line in _about_the_rest(opened.url, left):
+        planned.run()
+    for line in _about_the_rest(opened.url, goes.left):
         warn(line)
     if dry_run:
-        show_files_to_delete(call, opened, "TableDropPlan", plan.files, what)
+        show_files_to_delete(call, opened, "TableDropPlan", planned.files(), what)
     elif call.output is OutputFormat.TABLE:
         say(f"dropped {what}: {files} deleted")
     else:
-        summary = TableDropped(snapshots, len(plan.files), total_size(plan.files), left)
-        call.show(Item("TableDropSummary", opened.name, TABLE_COLUMNS, summary))
+        call.show(Item("TableDropSummary", opened.name, TABLE_COLUMNS, goes))
 
 
 def _about_the_rest(url: str, left: list[str]) -> list[str]:

@@ -26,14 +26,11 @@ from paimon_cli.cli.results import (
     counted,
     human_size,
     say,
-    warn,
 )
-from paimon_cli.errors import Refused, StorageUnavailable
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
-    from paimon_cli.history.table_context import TableContext
-    from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
+    from paimon_cli.api.table import Table
+    from paimon_cli.jobs.reclaim_job import Expired, Expiry
     from paimon_cli.maintain.needed_files import FileToDelete
     from paimon_cli.maintain.orphans import Orphans
 
@@ -99,22 +96,17 @@ def expire(
 
     paimon-cli expire ./wh/shop.db/orders --retain-max 10 --dry-run
     """
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.reclaim_job import ExpireRequest, deletion, plan_expire
-    from paimon_cli.read.time_travel import moment_of
-
-    location = call.locate(table, allow_unsafe_commit)
-    opened = call.open_to_commit(location) if what is What.PARTITIONS and not dry_run else call.open_at(location)
-    context, progress = opened.context, progress_on_stderr()
-    before = None if older_than is None else moment_of(older_than, context.clock.now_millis())
-    expiry = plan_expire(context, ExpireRequest(what.value, retain_max, retain_min, before, limit), progress)
+    opened = call.open(table, allow_unsafe_commit)
+    if what is What.PARTITIONS and not dry_run:
+        opened.check_commit()
+    planned = opened.plan_expire(what.value, retain_max=retain_max, retain_min=retain_min, older_than=older_than, limit=limit)
+    expiry = planned.plan
     if dry_run:
-        show_files_to_delete(call, opened, "ExpiryPlan", expiry.files(), _goes(expiry))
+        show_files_to_delete(call, opened, "ExpiryPlan", planned.files(), _goes(expiry))
         return
     if expiry.names and not yes:
-        confirm(f"{_goes(expiry)}{_with_files(expiry.files())} will be deleted", yes)
-    with call.engine_running() as engine:
-        done = expiry.run(deletion(context, engine, progress))
+        confirm(f"{_goes(expiry)}{_with_files(planned.files())} will be deleted", yes)
+    done = planned.run()
     if call.output is OutputFormat.TABLE:
         say(_summary_text(done))
     else:
@@ -122,7 +114,7 @@ def expire(
         call.show(Item("ExpirySummary", opened.name, columns, done))
 
 
-def show_files_to_delete(call: Call, table: CatalogTable, kind: str, files: Sequence[FileToDelete], headline: str) -> None:
+def show_files_to_delete(call: Call, table: Table, kind: str, files: Sequence[FileToDelete], headline: str) -> None:
     """Show a dry run: the path of every file relative to the table, and the total."""
     root = table.url + "/"
     rows = [replace(file, path=file.path.removeprefix(root)) for file in files]
@@ -195,7 +187,7 @@ def list_orphans(
     paimon-cli orphans ls ./wh/shop.db/orders --explain
     """
     opened = call.open(table)
-    found = _search(_by_the_storages_clock(opened.context, must_tell=False), older_than, force)
+    found = opened.plan_orphans(older_than=older_than, force=force).plan
     _show(call, opened, found, explain, "")
 
 
@@ -217,18 +209,15 @@ def remove(
 
     paimon-cli orphans rm ./wh/shop.db/orders --older-than 3d --apply
     """
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.reclaim_job import clean_orphans
-
     opened = call.open(table)
-    deletes = apply and not dry_run
-    found = _search(_by_the_storages_clock(opened.context, must_tell=deletes), older_than, force)
-    if not deletes:
+    if not apply or dry_run:
+        found = opened.plan_orphans(older_than=older_than, force=force).plan
         _show(call, opened, found, explain, "; nothing was changed, --apply deletes them")
         return
+    planned = opened.plan_orphan_removal(older_than=older_than, force=force, quarantine=quarantine)
+    found = planned.plan
     confirm(f"{_headline(found)} will be deleted", yes or not found.files)
-    with call.engine_running() as engine:
-        files, size = clean_orphans(opened.context, found, quarantine, engine, progress_on_stderr())
+    files, size = planned.run()
     if call.output is OutputFormat.TABLE:
         kept = f", copies in {quarantine}" if quarantine and files else ""
         say(f"{counted(files, 'orphan')} of {human_size(size)} deleted{kept}")
@@ -236,41 +225,11 @@ def remove(
         call.show(Item("OrphanSummary", opened.name, ORPHAN_SUMMARY_COLUMNS, _Removed(files, size, quarantine)))
 
 
-def _by_the_storages_clock(context: TableContext, *, must_tell: bool) -> TableContext:
-    """The context with a clock that is not ahead of the clock of the storage.
-
-    If the storage does not report a time, because it is read-only for instance, the clock of this machine counts, unless files
-    are to be deleted.
-    """
-    from paimon_cli.maintain.orphans import TOLERATED_MILLIS, not_ahead_of_the_storage
-
-    try:
-        trusted = not_ahead_of_the_storage(context)
-    except (StorageUnavailable, Refused) as error:
-        if must_tell:
-            raise
-        warn(f"ages are by the clock of this machine, since the storage's cannot be asked: {error}")
-        return context
-    if (ahead := context.clock.now_millis() - trusted.clock.now_millis()) >= TOLERATED_MILLIS:
-        warn(f"the clock of this machine is {ahead / 1000:,.0f} s ahead of the storage's; file ages follow the storage's clock")
-    return trusted
-
-
-def _search(context: TableContext, older_than: str, force: bool) -> Orphans:
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.reclaim_job import search_orphans
-    from paimon_cli.read.time_travel import moment_of
-
-    return search_orphans(context, moment_of(older_than, context.clock.now_millis()), force, progress_on_stderr())
-
-
 def _headline(found: Orphans) -> str:
     return f"{counted(len(found.files), 'orphan')} of {human_size(found.size)}"
 
 
-def _show(call: Call, opened: CatalogTable, found: Orphans, explain: bool, more: str) -> None:
-    from paimon_cli.jobs.reclaim_job import orphan_rows
-
-    rows: list[OrphanRow] = orphan_rows(opened.context, found, explain)
+def _show(call: Call, opened: Table, found: Orphans, explain: bool, more: str) -> None:
+    rows = opened.orphan_rows(found, explain=explain)
     columns = ORPHAN_COLUMNS if explain else ORPHAN_COLUMNS[:-1]
     call.show(Listing("OrphanList", opened.name, columns, rows, footer=_headline(found) + (more if rows else "")))

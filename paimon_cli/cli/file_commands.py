@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -26,10 +26,6 @@ from paimon_cli.cli.results import (
     records,
 )
 from paimon_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
-    from paimon_cli.history.partition_spec import PartitionSpec
 
 manifests = group("Manifests of a snapshot: which files they add and delete.")
 files = group("Data files of a snapshot, with levels, keys and sequence numbers.")
@@ -113,10 +109,8 @@ def list_manifests(
     lists: Annotated[list[ManifestList] | None, typer.Option("--list", help="Only this list; repeatable.")] = None,
 ) -> None:
     """List the manifests of a snapshot, list by list."""
-    from paimon_cli.inspect.manifest_report import LISTS, manifest_rows
-
     opened = call.open(table)
-    rows = manifest_rows(opened, opened.snapshot(snapshot), [item.value for item in lists] if lists else LISTS)
+    rows = opened.manifests(snapshot=snapshot, lists=[item.value for item in lists or ()])
     footer = f"{counted(len(rows), 'manifest')}, {human_size(sum(row.size for row in rows))}"
     call.show(Listing("ManifestList", opened.name, MANIFEST_COLUMNS, rows, footer=footer))
 
@@ -126,10 +120,8 @@ def show_manifest(
     call: Call, table: TableName, name: Annotated[str, typer.Argument(metavar="NAME", help="File name of a manifest.")]
 ) -> None:
     """Show the entries of one manifest: files added and deleted."""
-    from paimon_cli.inspect.file_report import manifest_entries
-
     opened = call.open(table)
-    rows = manifest_entries(opened.context, name)
+    rows = opened.manifest(name)
     call.show(Listing("ManifestEntryList", opened.name, ENTRY_COLUMNS, rows, footer=counted(len(rows), "line")))
 
 
@@ -147,12 +139,9 @@ def list_files(
     limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="Only the first N.")] = None,
 ) -> None:
     """List live data files by partition, bucket and level."""
-    from paimon_cli.inspect.file_report import FileFilter, file_rows
-
     chosen = _chosen_columns(columns)
     opened = call.open(table)
-    found = opened.snapshot(snapshot)
-    rows = file_rows(opened.context, found, FileFilter(partition_filter(opened, partition), bucket, level))
+    rows = opened.files(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket, level=level)
     row_count, size = sum(row.rows for row in rows), sum(row.size for row in rows)
     footer = f"{counted(len(rows), 'file')}, {counted(row_count, 'record')}, {human_size(size)}"
     if limit is not None and limit < len(rows):
@@ -168,39 +157,24 @@ def show_file(
     snapshot: SnapshotId = None,
 ) -> None:
     """Show one data file with its column statistics."""
-    from paimon_cli.inspect.file_report import file_details
-
     opened = call.open(table)
-    call.show(Item("File", opened.name, FILE_DETAILS, file_details(opened.context, opened.snapshot(snapshot), name)))
+    call.show(Item("File", opened.name, FILE_DETAILS, opened.file(name, snapshot=snapshot)))
 
 
 @command(partitions, "ls")
 def list_partitions(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
     """List partitions with their files, rows and bytes."""
-    from paimon_cli.inspect.lsm_report import partition_rows
-
     opened = call.open(table)
-    rows = partition_rows(opened.context, opened.snapshot(snapshot))
+    rows = opened.partitions(snapshot=snapshot)
     call.show(Listing("PartitionList", opened.name, PARTITION_COLUMNS, rows, footer=counted(len(rows), "partition")))
 
 
 @command(buckets, "ls")
 def list_buckets(call: Call, table: TableName, snapshot: SnapshotId = None, partition: Partitions = None) -> None:
     """List buckets with their files, sorted runs, rows and bytes."""
-    from paimon_cli.inspect.lsm_report import bucket_rows
-
     opened = call.open(table)
-    rows = bucket_rows(opened.context, opened.snapshot(snapshot), partition_filter(opened, partition))
+    rows = opened.buckets(snapshot=snapshot, partition=split_partitions(partition))
     call.show(Listing("BucketList", opened.name, BUCKET_COLUMNS, rows, footer=counted(len(rows), "bucket")))
-
-
-def partition_filter(table: CatalogTable, typed: Sequence[str] | None) -> PartitionSpec | None:
-    """The partitions selected by `--partition`; None for all."""
-    if not typed:
-        return None
-    from paimon_cli.history.partition_spec import PartitionSpec
-
-    return PartitionSpec.parse_any(table.context, split_partitions(typed))
 
 
 def _chosen_columns(names: str | None) -> Sequence[Column]:
@@ -245,10 +219,8 @@ def list_indexes(
     call: Call, table: TableName, snapshot: SnapshotId = None, partition: Partitions = None, bucket: Buckets = None
 ) -> None:
     """List the index files of a snapshot by partition and bucket."""
-    from paimon_cli.inspect.index_report import index_rows
-
     opened = call.open(table)
-    rows = index_rows(opened.context, opened.snapshot(snapshot), partition_filter(opened, partition), bucket)
+    rows = opened.indexes(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket)
     footer = f"{counted(len(rows), 'index file')}, {human_size(sum(row.size for row in rows))}"
     call.show(Listing("IndexList", opened.name, INDEX_COLUMNS, rows, footer=footer))
 
@@ -258,9 +230,7 @@ def list_vectors(
     call: Call, table: TableName, snapshot: SnapshotId = None, partition: Partitions = None, bucket: Buckets = None
 ) -> None:
     """List the deletion vectors of a snapshot: deleted rows per data file, and the index file that holds them."""
-    from paimon_cli.inspect.index_report import vector_rows
-
     opened = call.open(table)
-    rows = vector_rows(opened.context, opened.snapshot(snapshot), partition_filter(opened, partition), bucket)
+    rows = opened.dv(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket)
     footer = f"{counted(len(rows), 'deletion vector')}, {counted(sum(row.deleted for row in rows), 'deleted row')}"
     call.show(Listing("DeletionVectorList", opened.name, VECTOR_COLUMNS, rows, footer=footer))

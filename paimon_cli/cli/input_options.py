@@ -11,7 +11,7 @@ import typer
 from paimon_cli.cli.results import counted, note
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.api.table import Table
 
 TEXT_PANEL = "CSV and JSON input"
 FAIL, SKIP = "fail", "skip"
@@ -124,7 +124,7 @@ MissingColumns = Annotated[
 ]
 
 
-def print_notes(missing: Sequence[str], skipped: int, bad_cells: int, opened: CatalogTable, *, on_error: str) -> None:
+def print_notes(missing: Sequence[str], skipped: int, bad_cells: int, opened: Table, *, on_error: str) -> None:
     """Print notes about the input on stderr, next to the summary."""
     if missing:
         names = ", ".join(f"'{name}'" for name in missing)

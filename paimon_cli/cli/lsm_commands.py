@@ -6,8 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.file_commands import partition_filter
-from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName
+from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_partitions
 from paimon_cli.cli.results import (
     COUNT,
     FLAG,
@@ -77,10 +76,8 @@ def show_lsm(
     call: Call, table: TableName, partition: Partitions = None, bucket: Buckets = None, snapshot: SnapshotId = None
 ) -> None:
     """Show the sorted runs of each bucket, the newest first."""
-    from paimon_cli.inspect.lsm_report import lsm_rows
-
     opened = call.open(table)
-    rows = lsm_rows(opened.context, opened.snapshot(snapshot), partition_filter(opened, partition), bucket)
+    rows = opened.lsm(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket)
     if call.output is not OutputFormat.TABLE:
         call.show(Listing("LsmBucketList", opened.name, LSM_COLUMNS, rows))
         return
@@ -137,10 +134,8 @@ def explain(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
 
     paimon-cli lsm explain ./wh/shop.db/orders
     """
-    from paimon_cli.inspect.compaction_scenarios import explain_lsm
-
     opened = call.open(table)
-    explained = explain_lsm(opened.context, opened.snapshot(snapshot))
+    explained = opened.explain_lsm(snapshot=snapshot)
     if call.output is not OutputFormat.TABLE:
         call.show(Item("LsmExplanation", opened.name, EXPLANATION_COLUMNS, explained))
         return

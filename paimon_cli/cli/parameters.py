@@ -169,6 +169,11 @@ DataConflictCheck = Annotated[
 ]
 
 
+def value_of(choice: enum.Enum | None) -> str | None:
+    """The text of a choice; None if none was made."""
+    return None if choice is None else str(choice.value)
+
+
 _BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")
 
 

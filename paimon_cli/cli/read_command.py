@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import enum
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from paimon_cli.api.scan import ScanPlan
 from paimon_cli.cli.command import Call, command
 from paimon_cli.cli.parameters import COMMON_PANEL, SnapshotId, TableName
 from paimon_cli.cli.results import COUNT, ID, SIZE, TEXT, Column, Item, OutputFormat, counted, human_size, ran, records, say, warn
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
-    from paimon_cli.jobs.export_job import ExportSummary, FileForm
-    from paimon_cli.jobs.row_scan import Increment, RowScan
+    from paimon_cli.jobs.export_job import ExportSummary
 
 COUNT_COLUMNS = (Column("count", "Rows", COUNT),)
 EXPORT_COLUMNS = (
@@ -49,7 +47,7 @@ class FileFormat(str, enum.Enum):
     NDJSON = "ndjson"
 
 
-FILE_SIZE = "128 mb"
+STANDARD_OUTPUT = "-"
 Form = Annotated[
     OutputFormat, typer.Option("-o", "--output-format", help="Format of the printed rows.", rich_help_panel=COMMON_PANEL)
 ]
@@ -134,7 +132,6 @@ def read(
     paimon-cli read ./wh/shop.db/orders --output orders.csv.gz
     """
     from paimon_cli.cli.row_output import print_rows
-    from paimon_cli.jobs.row_scan import ReadRequest, plan_rows
 
     if incremental is not None and not (snapshot is None and tag is None and as_of is None):
         raise UsageError("--incremental cannot be combined with --snapshot, --tag or --as-of", "it names the snapshots itself")
@@ -149,35 +146,32 @@ def read(
         raise UsageError(
             f"--order-by cannot be combined with {flag}", "that mode gives rows in no particular order", "use --output DIR/"
         )
-    form = None if output_file is None else _file_form(output_file, file_format, file_size)
-    if incremental is None and incremental_mode is not IncrementMode.AUTO:
-        raise UsageError(
-            f"--incremental-mode {incremental_mode.value} without --incremental", "the mode needs a range of snapshots"
-        )
     opened = call.open(table)
-    increment = None if incremental is None else _increment(incremental, incremental_mode)
-    scan = plan_rows(opened, ReadRequest(select, where, limit, snapshot, tag, as_of, row_kind, increment, order_by))
-    for warning in scan.predicate.warnings if scan.predicate else ():
-        warn(warning)
+    scan = opened.scan(
+        select,
+        where,
+        snapshot=snapshot,
+        tag=tag,
+        as_of=as_of,
+        incremental=incremental,
+        incremental_mode=incremental_mode.value,
+        limit=limit,
+        order_by=order_by,
+        row_kind=row_kind,
+    )
     if explain:
-        _show_plan(call, opened, scan)
+        call.show(Item("ScanPlan", opened.name, PLAN_COLUMNS, scan.explain()))
     elif count:
-        _show_count(call, opened, scan.count())
+        _show_count(call, opened.name, scan.count())
     elif output_path is not None:
-        _export(call, opened, scan, output_path)
-    elif output_file is not None and form is not None:
-        _write(call, opened, scan, (output_file, *form, force))
+        _show_summary(call, opened.name, scan.export(output_path))
+    elif output_file is not None:
+        named = None if file_format is None else file_format.value
+        summary = scan.write_file(output_file, format=named, file_size=file_size, force=force)
+        if output_file != STANDARD_OUTPUT:
+            _show_summary(call, opened.name, summary)
     else:
-        print_rows(scan, opened.name, call.output, call.view)
-
-
-def _increment(text: str, mode: IncrementMode) -> Increment:
-    from paimon_cli.jobs.row_scan import Increment
-
-    begin, dots, end = text.partition("..")
-    if not dots or not begin:
-        raise UsageError(f"--incremental {text}", "two snapshots are expected", "write them as 3..7")
-    return Increment(begin, end, mode.value)
+        print_rows(scan.rows, opened.name, call.output, call.view)
 
 
 @dataclass(frozen=True)
@@ -187,39 +181,11 @@ class RowCount:
     count: int
 
 
-def _show_count(call: Call, table: CatalogTable, count: int) -> None:
+def _show_count(call: Call, table: str, count: int) -> None:
     if call.output is OutputFormat.TABLE:
         say(str(count))
     else:
-        call.show(Item("RowCount", table.name, COUNT_COLUMNS, RowCount(count)))
-
-
-@dataclass(frozen=True)
-class ShownPlan:
-    """The result of `--explain`: the snapshot, what remains to be read, and what was skipped for which reason."""
-
-    snapshot_id: int | None
-    levels: str
-    order_by: str | None
-    splits: int
-    splits_to_merge: int
-    rows: int
-    size: int
-    manifests: int
-    manifests_skipped: int
-    partitions: int
-    partitions_skipped: int
-    buckets: int
-    buckets_skipped: int
-    files: int
-    files_skipped_by_partition: int
-    files_skipped_by_bucket: int
-    files_skipped_by_level: int
-    rows_skipped_by_level: int
-    files_skipped_by_key: int
-    files_skipped_by_value: int
-    files_skipped_by_index: int
-    files_skipped_as_unchanged: int
+        call.show(Item("RowCount", table, COUNT_COLUMNS, RowCount(count)))
 
 
 _PLAN_TITLES = {
@@ -230,66 +196,13 @@ _PLAN_TITLES = {
     "order_by": ("Order", TEXT),
 }
 PLAN_COLUMNS = tuple(
-    Column(name, *_PLAN_TITLES.get(name, (name.replace("_", " ").capitalize(), COUNT))) for name in ShownPlan.__dataclass_fields__
+    Column(name, *_PLAN_TITLES.get(name, (name.replace("_", " ").capitalize(), COUNT))) for name in ScanPlan.__dataclass_fields__
 )
 
 
-def _show_plan(call: Call, table: CatalogTable, scan: RowScan) -> None:
-    plan = scan.plan
-    shown = ShownPlan(
-        snapshot_id=None if plan.snapshot is None else plan.snapshot.id,
-        levels=plan.levels,
-        order_by=scan.request.order_by,
-        splits=len(plan.splits),
-        splits_to_merge=plan.splits_to_merge,
-        rows=plan.row_count,
-        size=plan.size,
-        **vars(plan.counts),
-    )
-    call.show(Item("ScanPlan", table.name, PLAN_COLUMNS, shown))
-
-
-def _file_form(path: str, file_format: FileFormat | None, file_size: str | None) -> tuple[FileForm, int | None]:
-    """The format of `--output` and, for a directory, the size of its files in bytes."""
-    from paimon_cli.jobs.export_job import LEAST_FILE_SIZE, FileForm
-    from paimon_cli.options.size_and_duration import parse_size
-
-    named = None if file_format is None else file_format.value
-    if file_size is None and not path.endswith("/") and not os.path.isdir(path):
-        return FileForm.of(path, named), None
-    size = parse_size(file_size or FILE_SIZE)
-    if size < LEAST_FILE_SIZE:
-        raise UsageError(f"--file-size {file_size}", f"the minimum is {human_size(LEAST_FILE_SIZE)}")
-    if not path.endswith("/") and FileForm.is_told_by(path):
-        raise UsageError(
-            f"--output {path} is one file", "--file-size applies only to a directory of files", f"write --output {path}/"
-        )
-    return FileForm(named or FileFormat.PARQUET.value), size
-
-
-def _write(call: Call, table: CatalogTable, scan: RowScan, target: tuple[str, FileForm, int | None, bool]) -> None:
-    from paimon_cli.jobs.export_job import STANDARD_OUTPUT, OutputRequest, write_rows
-
-    summary = write_rows(scan, OutputRequest(*target, table.store_options))
-    if summary.output_path != STANDARD_OUTPUT:
-        _show_summary(call, table, summary)
-
-
-def _export(call: Call, table: CatalogTable, scan: RowScan, output_path: str) -> None:
-    if scan.request.limit is not None:
-        raise UsageError("--limit cannot be combined with --output-path", "tasks write their parts independently", "use --where")
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.export_job import ExportRequest, run_export
-
-    request = ExportRequest(output_path, scan.selection, scan.request.where, scan.request.keep_kinds, table.store_options)
-    with call.engine_running() as engine:
-        summary = run_export(scan.context, scan.plan, request, engine, progress_on_stderr())
-    _show_summary(call, table, summary)
-
-
-def _show_summary(call: Call, table: CatalogTable, summary: ExportSummary) -> None:
+def _show_summary(call: Call, table: str, summary: ExportSummary) -> None:
     if call.output is OutputFormat.TABLE:
         made = f"{counted(summary.rows, 'row')} in {counted(len(summary.files), 'file')}, {human_size(summary.size)}"
         say(f"{made}, {ran(summary)} -> {summary.output_path}")
     else:
-        call.show(Item("ExportSummary", table.name, EXPORT_COLUMNS, summary))
+        call.show(Item("ExportSummary", table, EXPORT_COLUMNS, summary))

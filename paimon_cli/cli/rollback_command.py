@@ -12,9 +12,9 @@ from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
 from paimon_cli.cli.results import COUNT, ID, NAMES, SIZE, Column, Item, OutputFormat, confirm, counted, human_size, say
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.api.table import Table
     from paimon_cli.jobs.metadata_jobs import RolledBack
-    from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget
+    from paimon_cli.maintain.rollback import RollbackPlan
 
 SUMMARY_COLUMNS = (
     Column("target", "Back to", ID),
@@ -53,12 +53,8 @@ def rollback(
 
     paimon-cli rollback ./wh/shop.db/orders --to 12 --dry-run
     """
-    from paimon_cli.jobs.metadata_jobs import find_target
-
-    location = call.locate(table, allow_unsafe_commit)
-    opened = call.open_at(location) if dry_run else call.open_to_commit(location)
-    target = find_target(opened.context, to)
-    done = _as_new(call, opened, target, dry_run) if as_new else _back(call, opened, target, dry_run, yes)
+    opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
+    done = _as_new(opened, to, dry_run) if as_new else _back(call, opened, to, dry_run, yes)
     if done is None:
         return
     if call.output is OutputFormat.TABLE:
@@ -67,36 +63,24 @@ def rollback(
         call.show(Item("RollbackSummary", opened.name, SUMMARY_COLUMNS, done))
 
 
-def _back(call: Call, opened: CatalogTable, target: RollbackTarget, dry_run: bool, yes: bool) -> RolledBack | None:
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.metadata_jobs import run_rollback
-    from paimon_cli.maintain.needed_files import measured
-    from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback
-
-    plan = plan_rollback(opened.context, target)
+def _back(call: Call, opened: Table, to: str, dry_run: bool, yes: bool) -> RolledBack | None:
+    planned = opened.plan_rollback(to)
+    headline = _headline(planned.plan)
     if dry_run:
-        show_files_to_delete(
-            call,
-            opened,
-            "RollbackPlan",
-            measured(opened.context, files_removed_by_rollback(opened.context, plan)),
-            _headline(plan),
-        )
+        show_files_to_delete(call, opened, "RollbackPlan", planned.files(), headline)
         return None
-    if not plan.is_needless:
-        confirm(_headline(plan), yes)
-    return run_rollback(opened.context, plan, progress_on_stderr())
+    if not planned.plan.is_needless:
+        confirm(headline, yes)
+    return planned.run()
 
 
-def _as_new(call: Call, opened: CatalogTable, target: RollbackTarget, dry_run: bool) -> RolledBack | None:
-    from paimon_cli.jobs.metadata_jobs import plan_restore, run_restore
-
+def _as_new(opened: Table, to: str, dry_run: bool) -> RolledBack | None:
     if not dry_run:
-        return run_restore(opened.context, target.snapshot)
-    latest, found = plan_restore(opened.context, target.snapshot)
-    size = human_size(sum(difference.copied_bytes for difference in found))
-    what = f"snapshot {latest.id + 1} would have the content of snapshot {target.snapshot.id}"
-    say(f"{what}: {counted(len(found), 'bucket')} differ, {size} to copy; nothing was changed (dry run)")
+        return opened.rollback(to, as_new=True)
+    found = opened.plan_restore(to)
+    size = human_size(sum(difference.copied_bytes for difference in found.differences))
+    what = f"snapshot {found.latest.id + 1} would have the content of snapshot {found.target.id}"
+    say(f"{what}: {counted(len(found.differences), 'bucket')} differ, {size} to copy; nothing was changed (dry run)")
     return None
 
 

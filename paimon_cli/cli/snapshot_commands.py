@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import replace
-from itertools import islice
 from typing import Annotated
 
 import typer
@@ -43,22 +42,20 @@ def diff_snapshots(
 
     paimon-cli snapshots diff ./wh/shop.db/orders 12 latest --rows
     """
-    from paimon_cli.read.snapshot_diff import ADDED, file_changes, row_changes
+    from paimon_cli.read.snapshot_diff import ADDED
 
     if files and rows:
         raise UsageError("--files and --rows exclude each other")
     opened = call.open(table)
-    one, other = opened.named_snapshot(before), opened.named_snapshot(after)
+    one, other = opened.snapshot(before).id, opened.snapshot(after).id
     if rows:
-        shown = list(islice(row_changes(opened.context, one, other), limit))
-        footer = f"{counted(len(shown), 'change')} from snapshot {one.id} to {other.id}"
+        shown = list(opened.row_changes(one, other, limit=limit))
+        footer = f"{counted(len(shown), 'change')} from snapshot {one} to {other}"
         call.show(Listing("RowChangeList", opened.name, ROW_COLUMNS, shown, footer=footer))
         return
-    changes = file_changes(opened.context, one, other)
+    changes = opened.file_changes(one, other)
     added = sum(change.change == ADDED for change in changes)
-    footer = (
-        f"{counted(added, 'file')} added, {counted(len(changes) - added, 'file')} removed from snapshot {one.id} to {other.id}"
-    )
+    footer = f"{counted(added, 'file')} added, {counted(len(changes) - added, 'file')} removed from snapshot {one} to {other}"
     call.show(Listing("FileChangeList", opened.name, FILE_COLUMNS, changes[:limit], footer=footer))
 
 
@@ -120,12 +117,10 @@ def list_snapshots(
     user: Annotated[str | None, typer.Option("--user", help="Only commits of this user.")] = None,
 ) -> None:
     """List snapshots, the newest first."""
-    from paimon_cli.inspect.version_report import snapshot_rows
-
     opened = call.open(table)
     most = MOST_IN_TEXT if limit is None and call.output is OutputFormat.TABLE else limit
-    rows = snapshot_rows(opened, most, kind.value if kind else None, user)
-    ids = opened.snapshots.ids()
+    rows = opened.snapshots(limit=most, kind=kind.value if kind else None, user=user)
+    ids = opened.snapshot_ids()
     footer = f"{len(rows)} of {counted(len(ids), 'snapshot')}, {ids[0]} to {ids[-1]}" if ids else "no snapshots yet"
     if limit is None and len(rows) == most:
         footer += f"; --limit {len(ids)} shows all"
@@ -141,11 +136,8 @@ def show_snapshot(
     ] = "latest",
 ) -> None:
     """Show all fields of one snapshot; for commits of paimon-cli also their attempts and duration."""
-    from paimon_cli.inspect.version_report import snapshot_details
-
     opened = call.open(table)
-    details = snapshot_details(opened, opened.named_snapshot(snapshot))
-    call.show(Item("Snapshot", opened.name, SNAPSHOT_DETAILS, details))
+    call.show(Item("Snapshot", opened.name, SNAPSHOT_DETAILS, opened.snapshot(snapshot)))
 
 
 _register_diff(snapshots)

@@ -32,9 +32,8 @@ from paimon_cli.cli.results import (
 )
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
+    from paimon_cli.api.table import Table
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
-    from paimon_cli.jobs.stage_job import StageFile
     from paimon_cli.metadata.staged_commit import StagedCommit
 
 stage = group("Commits in two phases: `write --stage FILE` writes the files, these commands commit or abort them.")
@@ -70,8 +69,8 @@ def show_stage(call: Call, file: StagedFile, table: ExpectedTable = None) -> Non
 
     paimon-cli stage show orders.stage
     """
-    opened, stage_file, staged = _opened(call, file, table)
-    show_staged(call, opened, stage_file, staged)
+    opened = _opened(call, file, table)
+    show_staged(call, opened, file, opened.stage.show(file))
 
 
 @command(stage, "commit")
@@ -80,12 +79,12 @@ def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsa
 
     paimon-cli stage commit orders.stage
     """
-    from paimon_cli.jobs.stage_job import commit_stage
-
-    opened, stage_file, staged = _opened(call, file, table, allow_unsafe_commit)
-    result = commit_stage(opened.context, stage_file, staged)
+    opened = _opened(call, file, table, allow_unsafe_commit)
+    opened.check_commit()
+    staged = opened.stage.show(file)
+    result = opened.stage.commit(file)
     if call.output is not OutputFormat.TABLE:
-        show_staged(call, opened, stage_file, stage_file.read())
+        show_staged(call, opened, file, opened.stage.show(file))
     elif result.already_committed:
         say("already committed, nothing was done")
     elif not result.snapshots:
@@ -101,26 +100,24 @@ def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
 
     paimon-cli stage abort orders.stage
     """
-    from paimon_cli.jobs.stage_job import abort_stage
-
-    opened, stage_file, staged = _opened(call, file, table)
-    deleted = abort_stage(opened.context, stage_file, staged)
+    opened = _opened(call, file, table)
+    deleted = opened.stage.abort(file)
     if call.output is OutputFormat.TABLE:
         say(f"aborted: {counted(deleted, 'file')} deleted, nothing was committed")
     else:
-        show_staged(call, opened, stage_file, stage_file.read())
+        show_staged(call, opened, file, opened.stage.show(file))
 
 
-def show_staged(call: Call, table: CatalogTable, file: StageFile, staged: StagedCommit) -> None:
+def show_staged(call: Call, table: Table, file: str, staged: StagedCommit) -> None:
     """Print a staged commit; also the result of `write --stage`."""
     from paimon_cli.inspect.compaction_report import staged_details
 
-    call.show(Item("StagedCommit", table.name, COLUMNS, staged_details(table.context, file.name, staged)))
+    call.show(Item("StagedCommit", table.name, COLUMNS, staged_details(table.context, file, staged)))
 
 
-def staged_text(file: StageFile, staged: StagedCommit) -> str:
+def staged_text(file: str, staged: StagedCommit) -> str:
     """The one-line text result of `write --stage`."""
-    return f"staged {_content(staged)}; nothing is committed yet: paimon-cli stage commit {shlex.quote(file.name)}"
+    return f"staged {_content(staged)}; nothing is committed yet: paimon-cli stage commit {shlex.quote(file)}"
 
 
 def _content(staged: StagedCommit) -> str:
@@ -129,18 +126,11 @@ def _content(staged: StagedCommit) -> str:
     return f"{counted(rows, 'record')} in {counted(len(files), 'file')} of {counted(len(staged.messages), 'bucket')}, {size}"
 
 
-def _opened(
-    call: Call, file: str, table: str | None, allow_unsafe_commit: bool | None = None
-) -> tuple[CatalogTable, StageFile, StagedCommit]:
-    """Open the table, which must be the one that the file was staged for. A commit warns if it may be unsafe."""
-    from paimon_cli.jobs.stage_job import StageFile, check_table
+def _opened(call: Call, file: str, table: str | None, allow_unsafe_commit: bool = False) -> Table:
+    """The table that the file was staged for, or `table`."""
+    from paimon_cli.jobs.stage_job import StageFile
 
-    stage_file = StageFile(file)
-    staged = stage_file.read()
-    location = call.locate(table or staged.table, bool(allow_unsafe_commit))
-    opened = call.open_at(location) if allow_unsafe_commit is None else call.open_to_commit(location)
-    check_table(opened.context, stage_file, staged)
-    return opened, stage_file, staged
+    return call.open(table or StageFile(file).read().table, allow_unsafe_commit)
 
 
 PLAN_COLUMNS = (
@@ -184,26 +174,22 @@ def rescale(
 
     paimon-cli rescale ./wh/shop.db/orders --buckets 16 --dry-run
     """
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.rescale_job import plan_rescale, run_rescale
-
-    location = call.locate(table, allow_unsafe_commit)
-    opened = call.open_at(location) if dry_run else call.open_to_commit(location)
-    plan = plan_rescale(opened.context, buckets, split_partitions(partition))
+    opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
+    planned = opened.plan_rescale(buckets, partition=split_partitions(partition))
+    plan = planned.plan
     if dry_run:
         _show_plan(call, opened, plan)
         return
     if plan.partitions:
         confirm(_headline(plan), yes)
-    with call.engine_running() as engine:
-        summary = run_rescale(opened, plan, engine, progress_on_stderr())
+    summary = planned.run()
     if call.output is OutputFormat.TABLE:
         say(_summary_text(summary))
     else:
         call.show(Item("RescaleSummary", opened.name, SUMMARY_COLUMNS, summary))
 
 
-def _show_plan(call: Call, table: CatalogTable, plan: RescalePlan) -> None:
+def _show_plan(call: Call, table: Table, plan: RescalePlan) -> None:
     footer = f"{_headline(plan)}; nothing was changed (dry run)"
     call.show(Listing("RescalePlan", table.name, PLAN_COLUMNS, plan.partitions, footer=footer))
 

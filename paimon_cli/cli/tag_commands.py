@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,10 @@ from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.expire_command import show_files_to_delete
 from paimon_cli.cli.parameters import DryRun, TableName, Yes
 from paimon_cli.cli.results import COUNT, ID, TEXT, TIME, WALL_CLOCK, Column, Item, Listing, OutputFormat, confirm, counted, say
+
+if TYPE_CHECKING:
+    from paimon_cli.api.table import Table
+    from paimon_cli.inspect.version_report import TagRow
 
 tags = group("Named snapshots.")
 
@@ -33,20 +37,16 @@ TimeRetained = Annotated[
 @command(tags, "ls")
 def list_tags(call: Call, table: TableName) -> None:
     """List tags by snapshot."""
-    from paimon_cli.inspect.version_report import tag_rows
-
     opened = call.open(table)
-    rows = tag_rows(opened)
+    rows = opened.tags.ls()
     call.show(Listing("TagList", opened.name, TAG_COLUMNS, rows, footer=counted(len(rows), "tag")))
 
 
 @command(tags, "show")
 def show_tag(call: Call, table: TableName, tag: Tag) -> None:
     """Show one tag."""
-    from paimon_cli.inspect.version_report import read_tag
-
     opened = call.open(table)
-    call.show(Item("Tag", opened.name, TAG_COLUMNS, read_tag(opened, tag)))
+    call.show(Item("Tag", opened.name, TAG_COLUMNS, opened.tags.show(tag)))
 
 
 @command(tags, "create")
@@ -62,21 +62,17 @@ def create(
 
     paimon-cli tags create ./wh/shop.db/orders year-end --time-retained 365d
     """
-    from paimon_cli.maintain.tags import create_tag, replace_tag
-
     opened = call.open(table)
-    exists = replace and opened.tags.content(tag) is not None
-    (replace_tag if exists else create_tag)(opened.context, tag, snapshot, _millis(time_retained))
-    _show(call, table, tag, "replaced" if exists else "created")
+    existed = replace and opened.tags.exists(tag)
+    row = opened.tags.create(tag, snapshot=snapshot, time_retained=time_retained, replace=replace)
+    _show(call, opened, row, "replaced" if existed else "created")
 
 
 @command(tags, "replace")
 def move(call: Call, table: TableName, tag: Tag, snapshot: TaggedSnapshot = None, time_retained: TimeRetained = None) -> None:
     """Point an existing tag at another snapshot."""
-    from paimon_cli.maintain.tags import replace_tag
-
-    replace_tag(call.open(table).context, tag, snapshot, _millis(time_retained))
-    _show(call, table, tag, "replaced")
+    opened = call.open(table)
+    _show(call, opened, opened.tags.replace(tag, snapshot=snapshot, time_retained=time_retained), "replaced")
 
 
 @command(tags, "rename")
@@ -84,10 +80,8 @@ def rename(
     call: Call, table: TableName, tag: Tag, new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
 ) -> None:
     """Rename a tag."""
-    from paimon_cli.maintain.tags import rename_tag
-
-    rename_tag(call.open(table).context, tag, new_name)
-    _show(call, table, new_name, "renamed")
+    opened = call.open(table)
+    _show(call, opened, opened.tags.rename(tag, new_name), "renamed")
 
 
 @command(tags, "rm")
@@ -102,28 +96,20 @@ def remove(
 
     paimon-cli tags rm ./wh/shop.db/orders year-end --dry-run
     """
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.reclaim_job import deletion
-    from paimon_cli.maintain.needed_files import FileToDelete, measured
-    from paimon_cli.maintain.tags import files_removed_with_tags, plan_removal, remove_tags
-
     opened = call.open(table)
-    context = opened.context
-    removal = plan_removal(context, list(dict.fromkeys(names)))
+    planned = opened.tags.plan_rm(*names)
+    removed = planned.plan.names
     if dry_run:
-        tags = [FileToDelete(context.layout.tag(name), "tag") for name in removal.names]
-        files = measured(context, [*tags, *files_removed_with_tags(context, removal)])
-        show_files_to_delete(call, opened, "TagRemovalPlan", files, counted(len(removal.names), "tag"))
+        show_files_to_delete(call, opened, "TagRemovalPlan", planned.files(), counted(len(removed), "tag"))
         return
-    named = f"{counted(len(removal.names), 'tag')} ({', '.join(removal.names)})"
-    confirm(f"{named} and the files that only they need will be deleted", yes)
-    count = remove_tags(context, removal, deletion(context, None, progress_on_stderr()))
+    confirm(f"{counted(len(removed), 'tag')} ({', '.join(removed)}) and the files that only they need will be deleted", yes)
+    count = planned.run()
     if call.output is OutputFormat.TABLE:
         freed = f", {counted(count, 'file')} deleted that only they needed" if count else ""
-        say(f"deleted {counted(len(removal.names), 'tag')}{freed}")
+        say(f"deleted {counted(len(removed), 'tag')}{freed}")
     else:
         columns = (Column("name", "Tag"),)
-        call.show(Listing("RemovedTagList", opened.name, columns, [_Named(name) for name in removal.names]))
+        call.show(Listing("RemovedTagList", opened.name, columns, [_Named(name) for name in removed]))
 
 
 class _Named:
@@ -133,18 +119,8 @@ class _Named:
         self.name = name
 
 
-def _millis(age: str | None) -> int | None:
-    from paimon_cli.options.size_and_duration import parse_duration
-
-    return None if age is None else parse_duration(age)
-
-
-def _show(call: Call, table: str, tag: str, done: str) -> None:
-    from paimon_cli.inspect.version_report import read_tag
-
-    opened = call.open(table)
-    row = read_tag(opened, tag)
+def _show(call: Call, opened: Table, row: TagRow, done: str) -> None:
     if call.output is OutputFormat.TABLE:
-        say(f"{done} tag {tag} at snapshot {row.snapshot_id}")
+        say(f"{done} tag {row.name} at snapshot {row.snapshot_id}")
     else:
         call.show(Item("Tag", opened.name, TAG_COLUMNS, row))

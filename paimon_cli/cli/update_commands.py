@@ -13,16 +13,14 @@ from paimon_cli.cli.parameters import (
     AssumeNew,
     CommitId,
     CommitUser,
-    ConflictGranularity,
     DataConflictCheck,
     TableName,
+    value_of,
 )
-from paimon_cli.cli.results import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, Column, Item, OutputFormat, counted, ran, say, warn
-from paimon_cli.errors import UsageError
+from paimon_cli.cli.results import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, Column, Item, OutputFormat, counted, ran, say
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table_location import TableLocation
-    from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary
+    from paimon_cli.jobs.update_job import UpdateSummary
 
 SUMMARY_COLUMNS = (
     Column("rows", "Rows", COUNT),
@@ -95,11 +93,17 @@ def update(
 
     paimon-cli update ./wh/game.db/players --set "points = points + 1" -w "id = 7"
     """
-    from paimon_cli.jobs.update_job import UpdateRequest
-
-    request = UpdateRequest(where, tuple(assignments), commit_user, commit_id, assume_new, max_attempts)
-    checked = _under_check(call, data_conflict_check)
-    _run(checked, checked.locate(table, allow_unsafe_commit), request, "changed")
+    opened = call.open(table, allow_unsafe_commit)
+    done = opened.update(
+        assignments,
+        where,
+        max_attempts=max_attempts,
+        commit_user=commit_user,
+        commit_id=commit_id,
+        assume_new=assume_new,
+        data_conflict_check=value_of(data_conflict_check),
+    )
+    _show(call, "UpdateSummary", opened.name, done, "changed")
 
 
 def delete(
@@ -119,43 +123,23 @@ def delete(
 
     paimon-cli delete ./wh/game.db/players -w "points < 0"
     """
-    from paimon_cli.jobs.update_job import UpdateRequest
-
-    request = UpdateRequest(where, (), commit_user, commit_id, assume_new, max_attempts)
-    checked = _under_check(call, data_conflict_check)
-    _run(checked, checked.locate(table, allow_unsafe_commit), request, "deleted")
-
-
-def _under_check(call: Call, granularity: ConflictGranularity | None) -> Call:
-    """The call with a data conflict check: a table's `off` applies to plain writes only, and `off` on the command line is an
-    error.
-    """
-    from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
-
-    checked = call.with_check(granularity)
-    if checked.options.get(DATA_CONFLICT_CHECK, "").lower() == ConflictGranularity.OFF.value:
-        raise UsageError(
-            "update and delete always run with the data conflict check",
-            "without it they would undo commits made between their read and their own commit",
-            "leave the option out, or use partition, bucket, range or key",
-        )
-    return checked
+    opened = call.open(table, allow_unsafe_commit)
+    done = opened.delete(
+        where,
+        max_attempts=max_attempts,
+        commit_user=commit_user,
+        commit_id=commit_id,
+        assume_new=assume_new,
+        data_conflict_check=value_of(data_conflict_check),
+    )
+    _show(call, "DeleteSummary", opened.name, done, "deleted")
 
 
-def _run(call: Call, location: TableLocation, request: UpdateRequest, done: str) -> None:
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.update_job import run_update
-    from paimon_cli.sql.predicate import parse_predicate
-
-    opened = call.open_to_commit(location)
-    for warning in parse_predicate(request.where, opened.context.schema).warnings:
-        warn(warning)
-    with call.engine_running() as engine:
-        summary = run_update(opened.context, request, engine, progress_on_stderr())
+def _show(call: Call, kind: str, table: str, summary: UpdateSummary, done: str) -> None:
     if call.output is OutputFormat.TABLE:
         say(_summary_text(summary, done))
     else:
-        call.show(Item("UpdateSummary" if request.assignments else "DeleteSummary", opened.name, SUMMARY_COLUMNS, summary))
+        call.show(Item(kind, table, SUMMARY_COLUMNS, summary))
 
 
 def _summary_text(summary: UpdateSummary, done: str) -> str:

@@ -91,7 +91,7 @@ def verify(
         raise UsageError(f"--report {report[0]} is neither junit nor sarif", hint="--report junit FILE")
     if snapshot is not None and all_snapshots:
         raise UsageError("--snapshot and --all-snapshots exclude each other")
-    found = _run(call, table, level, snapshot, all_snapshots, only)
+    found = _run(call, table, level, snapshot, all_snapshots, only or "")
     if report is not None:
         _write_report(found, table, *report)
     if call.output is OutputFormat.TABLE:
@@ -102,27 +102,15 @@ def verify(
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
 
-def _run(
-    call: Call,
-    table: str,
-    level: Level,
-    snapshot: int | None,
-    all_snapshots: bool,
-    only: str | None,
-) -> VerifyReport:
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.verify_job import VerifyRequest, check_request, run_verify, run_without_schemas
+def _run(call: Call, table: str, level: Level, snapshot: int | None, all_snapshots: bool, only: str) -> VerifyReport:
+    from paimon_cli.api.maintenance import verify_request
 
-    names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
-    request = VerifyRequest(level.value, snapshot, all_snapshots, names)
-    check_request(request)
-    opened = call.open_damaged(table)
-    # Without this finding a check with an older schema, or none, would look clean.
-    context = opened.readable_context if request.wants("PV007") else opened.context
-    if context is None:
-        return run_without_schemas(opened, request)
-    with call.engine_running() as engine:
-        return run_verify(context, request, engine, progress_on_stderr())
+    request = verify_request(level.value, snapshot, all_snapshots, _names(only))
+    return call.open_damaged(table).run_verification(request)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> None:
@@ -212,22 +200,11 @@ def repair(
 
     paimon-cli repair ./wh/shop.db/orders
     """
-    from paimon_cli.invariants.repair_plan import KINDS, plan_repair
-    from paimon_cli.jobs.metadata_jobs import apply_repair
-    from paimon_cli.options.size_and_duration import parse_duration
-
     if apply and dry_run:
         raise UsageError("--apply and --dry-run exclude each other")
-    kinds = tuple(name.strip() for name in (only or "").split(",") if name.strip())
-    if unknown := [name for name in kinds if name not in KINDS]:
-        raise UsageError(f"no repair '{unknown[0]}'", f"there are {', '.join(KINDS)}")
-    try:
-        age = parse_duration(older_than)
-    except ValueError as error:
-        raise UsageError(f"--older-than {older_than} is not a duration", str(error)) from error
-    location = call.locate(table, allow_unsafe_commit)
-    opened = call.open_to_commit(location) if apply else call.open_at(location)
-    plan = plan_repair(opened.context, kinds, age)
+    opened = call.open_to_commit(table, allow_unsafe_commit) if apply else call.open(table)
+    planned = opened.plan_repair(only=_names(only or ""), older_than=older_than)
+    plan = planned.plan
     if call.output is not OutputFormat.TABLE:
         call.show(Listing("RepairPlan", opened.name, STEP_COLUMNS, plan.steps))
     else:
@@ -235,7 +212,7 @@ def repair(
     if apply:
         if plan.changes:
             confirm(f"{counted(plan.changes, 'repair')} of {opened.name} will be made", yes)
-        summary = apply_repair(opened.context, plan)
+        summary = planned.run()
         made = ", ".join(str(snapshot.id) for snapshot in summary.snapshots) or "none"
         if call.output is OutputFormat.TABLE:
             say(f"{counted(summary.steps, 'repair')} made; new snapshots: {made}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.input_options import FAIL, SKIP, MissingColumn, MissingColumns, OnError, SourceFormat, print_notes
+from paimon_cli.cli.input_options import FAIL, MissingColumn, MissingColumns, OnError, SourceFormat, print_notes
 from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
     AllowUnsafeCommit,
@@ -18,6 +18,7 @@ from paimon_cli.cli.parameters import (
     DataConflictCheck,
     TableName,
     split_partitions,
+    value_of,
 )
 from paimon_cli.cli.results import (
     COUNT,
@@ -33,13 +34,12 @@ from paimon_cli.cli.results import (
     note,
     ran,
     say,
-    warn,
 )
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table import CatalogTable
-    from paimon_cli.jobs.write_job import WriteRequest, WriteSummary
+    from paimon_cli.api.table import Table
+    from paimon_cli.jobs.write_job import WriteSummary
 
 SUMMARY_COLUMNS = (
     Column("rows_read", "Rows read", COUNT),
@@ -163,89 +163,60 @@ def write(
 
     paimon-cli write ./wh/shop.db/orders orders-*.parquet
     """
-    from paimon_cli.ingest.row_sources import FileRows
-    from paimon_cli.jobs.write_job import WriteRequest
+    opened = call.open(table, allow_unsafe_commit)
 
-    if stage is not None and compact not in (None, CompactWhen.NONE):
-        raise UsageError(
-            f"--stage cannot be combined with --compact {compact.value}",
-            "a staged write has nothing to compact before its commit",
-        )
-    if op_column is not None and op is not RowOperation.UPSERT:
-        raise UsageError("--op cannot be combined with --op-column", "the column already determines what each row does")
-    checked = call.with_check(data_conflict_check)
-    opened = checked.open_to_commit(checked.locate(table, allow_unsafe_commit))
-    if compact in (CompactWhen.INLINE, CompactWhen.ASYNC) and opened.context.options.write_only:
-        raise UsageError(
-            f"--compact {compact.value} on a write-only table",
-            "tables that are write-only leave compaction to a dedicated job",
-            "use --compact after",
-        )
-    request = WriteRequest(
-        FileRows(tuple(sources), source_format.value if source_format else None, call.form, opened.store_options),
+    def show_written(summary: WriteSummary) -> None:
+        _show(call, opened, summary, stage, on_error)
+
+    done = opened.write(
+        sources,
         op=op.value,
         op_column=op_column,
         overwrite=overwrite,
-        static_partition=_static_partition(partition, overwrite),
+        partition=_static_partition(partition),
+        allow_empty=allow_empty,
+        on_error=on_error,
+        missing_columns=missing_columns.value,
         commit_user=commit_user,
         commit_id=commit_id,
         assume_new=assume_new,
+        data_conflict_check=value_of(data_conflict_check),
         read_snapshot=read_snapshot,
+        stage=stage,
+        compact=value_of(compact),
         parallelism=parallelism,
-        compaction="none" if compact is CompactWhen.AFTER else (compact or CompactWhen.INLINE).value,
-        missing_are_null=missing_columns is MissingColumn.NULL,
-        on_error=on_error.lower() if on_error.lower() in (FAIL, SKIP) else on_error,
-        allow_empty=allow_empty,
+        format=value_of(source_format),
+        form=call.form,
+        on_written=show_written,
     )
-    if read_snapshot is not None and opened.context.options.commit_data_conflict_check == "off":
-        warn("--read-snapshot has no effect while the data conflict check is off")
-    if stage is None:
-        _write(checked, opened, request, compact)
-    else:
-        _stage(checked, opened, request, stage)
+    if done.compaction is not None:
+        from paimon_cli.cli.compact_once import summary_line
+
+        note(summary_line(opened.name, done.compaction))
 
 
-def _write(call: Call, opened: CatalogTable, request: WriteRequest, compact: CompactWhen | None) -> None:
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.write_job import run_write
+def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, on_error: str) -> None:
+    print_notes(summary.missing_columns, summary.skipped_rows, summary.bad_cells, opened, on_error=on_error)
+    if stage is not None:
+        from paimon_cli.cli.stage_commands import show_staged, staged_text
 
-    with call.engine_running(request.parallelism) as engine:
-        summary = run_write(opened.context, request, engine, progress_on_stderr())
-        print_notes(summary.missing_columns, summary.skipped_rows, summary.bad_cells, opened, on_error=request.on_error)
+        staged = opened.stage.show(stage)
         if call.output is OutputFormat.TABLE:
-            say(_summary_text(summary))
+            say(staged_text(stage, staged))
         else:
-            call.show(Item("WriteSummary", opened.name, SUMMARY_COLUMNS, summary))
-        if summary.compaction_lost:
-            note(f"note: the rows are committed, but the writer's compaction failed: {summary.compaction_lost}")
-        if compact is CompactWhen.AFTER and summary.touched:
-            from paimon_cli.cli.compact_command import compact_behind_write
-
-            compact_behind_write(opened, {bucket for _, bucket in summary.touched}, engine)
-
-
-def _stage(call: Call, opened: CatalogTable, request: WriteRequest, file: str) -> None:
-    from paimon_cli.cli.stage_commands import show_staged, staged_text
-    from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.jobs.stage_job import StageFile, stage_write
-
-    stage_file = StageFile(file)
-    with call.engine_running(request.parallelism) as engine:
-        staged, found = stage_write(opened.context, request, stage_file, engine, progress_on_stderr())
-    print_notes(sorted(found.lacking), found.bad_rows, found.bad_cells, opened, on_error=request.on_error)
+            show_staged(call, opened, stage, staged)
+        return
     if call.output is OutputFormat.TABLE:
-        say(staged_text(stage_file, staged))
+        say(_summary_text(summary))
     else:
-        show_staged(call, opened, stage_file, staged)
+        call.show(Item("WriteSummary", opened.name, SUMMARY_COLUMNS, summary))
+    if summary.compaction_lost:
+        note(f"note: the rows are committed, but the writer's compaction failed: {summary.compaction_lost}")
 
 
-def _static_partition(partition: list[str] | None, overwrite: bool) -> dict[str, str] | None:
+def _static_partition(partition: list[str] | None) -> dict[str, str] | None:
     if not partition:
         return None
-    if not overwrite:
-        raise UsageError(
-            "--partition without --overwrite", "each row goes to the partition that its own values name", "add --overwrite"
-        )
     partitions = split_partitions(partition)
     if len(partitions) > 1:
         raise UsageError(
