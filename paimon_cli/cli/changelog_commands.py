@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.parameters import DryRun, TableName, Yes, split_partitions
+from paimon_cli.cli.parameters import DryRun, TableName, Yes, addressable, split_partitions
 from paimon_cli.cli.results import COUNT, FLAG, ID, JSON, LONG, TIME, Column, Item, Listing, OutputFormat, confirm, counted, say
 from paimon_cli.errors import UsageError
 
@@ -24,7 +24,9 @@ def read_changelog(
         str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns to show, such as id,name; default all.")
     ] = None,
     where: Annotated[str | None, typer.Option("-w", "--where", metavar="SQL", help="Only changes that match.")] = None,
-    limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="At most N changes.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=0, help="At most N changes.")
+    ] = None,
 ) -> None:
     """Print the row changes of a range of snapshots, with their row kinds.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_partitions
+from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, addressable, split_partitions
 from paimon_cli.cli.results import (
     COUNT,
     ID,
@@ -136,7 +136,9 @@ def list_files(
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="NAMES", help="Only these columns, such as file,size,rows.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="Only the first N.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=0, help="Only the first N.")
+    ] = None,
 ) -> None:
     """List live data files by partition, bucket and level."""
     chosen = _chosen_columns(columns)

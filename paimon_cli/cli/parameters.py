@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+import sys
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -114,6 +115,12 @@ AllowUnsafeCommit = Annotated[
         help="Commit even if the storage cannot detect concurrent commits; safe for a single writer only.",
     ),
 ]
+
+
+def addressable(count: int | None) -> int | None:
+    """For limits: nothing is longer than the largest index, so that a larger number means all."""
+    return None if count is None else min(count, sys.maxsize)
+
 
 BranchName = Annotated[
     str | None,

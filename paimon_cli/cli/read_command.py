@@ -10,7 +10,7 @@ import typer
 
 from paimon_cli.api.scan import ScanPlan
 from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.parameters import COMMON_PANEL, SnapshotId, TableName
+from paimon_cli.cli.parameters import COMMON_PANEL, SnapshotId, TableName, addressable
 from paimon_cli.cli.results import COUNT, ID, SIZE, TEXT, Column, Item, OutputFormat, counted, human_size, ran, records, say, warn
 from paimon_cli.errors import UsageError
 
@@ -68,7 +68,9 @@ def read(
         str | None,
         typer.Option("-w", "--where", metavar="SQL", help="Only rows that match, such as \"id > 7 AND name LIKE 'a%'\"."),
     ] = None,
-    limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=0, help="At most N rows.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=0, help="At most N rows.")
+    ] = None,
     order_by: Annotated[
         str | None,
         typer.Option("--order-by", metavar="SQL", help='Sort order, such as "dep_delay DESC, id"; nulls come last.'),

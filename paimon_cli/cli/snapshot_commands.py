@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.parameters import TableName
+from paimon_cli.cli.parameters import TableName, addressable
 from paimon_cli.cli.results import CHANGE, COUNT, ID, JSON, LONG, NAMES, SIZE, TIME, Column, Item, Listing, OutputFormat, counted
 from paimon_cli.errors import UsageError
 
@@ -36,7 +36,9 @@ def diff_snapshots(
     after: Annotated[str, typer.Argument(metavar="B", help="Id, latest or earliest.", show_default=False)],
     files: Annotated[bool, typer.Option("--files", help="Data files added and removed (the default).")] = False,
     rows: Annotated[bool, typer.Option("--rows", help="Rows that read differently.")] = False,
-    limit: Annotated[int | None, typer.Option("-l", "--limit", metavar="N", min=1, help="Only the first N changes.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=1, help="Only the first N changes.")
+    ] = None,
 ) -> None:
     """Show how snapshot B differs from snapshot A: data files, or rows with their kinds.
 
@@ -111,7 +113,14 @@ def list_snapshots(
     table: TableName,
     limit: Annotated[
         int | None,
-        typer.Option("-l", "--limit", metavar="N", min=1, help="Only the newest N; default 1000 in text, all in other formats."),
+        typer.Option(
+            "-l",
+            "--limit",
+            metavar="N",
+            callback=addressable,
+            min=1,
+            help="Only the newest N; default 1000 in text, all in other formats.",
+        ),
     ] = None,
     kind: Annotated[SnapshotKind | None, typer.Option("--kind", case_sensitive=False, help="Only commits of this kind.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="Only commits of this user.")] = None,

@@ -59,6 +59,15 @@ def test_what_read_writes_write_takes(run: Run, table: Path, tmp_path: Path, nam
     assert run("read", tmp_path / "again", "-o", "ndjson").out == run("read", table, "-o", "ndjson").out
 
 
+def test_a_limit_beyond_every_index_means_all(run: Run, table: Path) -> None:
+    huge = "9" * 20
+    assert run("read", table, "-l", huge, "-o", "ndjson").out == run("read", table, "-o", "ndjson").out
+    assert len(run("read", table, "-l", huge, "--order-by", "k", "-o", "ndjson").lines) == 4
+    assert run("read", table, "-l", huge, "--count").out == "4\n"
+    assert len(run("snapshots", "ls", table, "-l", huge, "-o", "json").json["items"]) == 1
+    assert run("files", "ls", table, "-l", huge, "-o", "json").json["items"]
+
+
 def test_existing_files_are_kept_without_force(run: Run, table: Path, tmp_path: Path) -> None:
     target, link = tmp_path / "o.csv", tmp_path / "link.csv"
     target.write_text("precious")
