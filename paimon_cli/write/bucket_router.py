@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,49 +13,60 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.bucket_hash import encode_rows, row_buckets
 from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.errors import NotSupported
-from paimon_cli.metadata.data_file import EMPTY_ROW
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
 UNSPELLABLE_ROOTS = ("FLOAT", "DOUBLE", "BINARY", "VARBINARY")
 
 
-class BucketRouter:
-    """Routes batches of one table with a fixed number of buckets."""
+@dataclass(frozen=True)
+class Routed:
+    """Where the rows of a batch belong: `codes` number their partitions, serialised in `partitions`, `buckets` are int32."""
+
+    partitions: pa.Array
+    codes: np.ndarray
+    buckets: np.ndarray
+
+    def pieces(self, batch: pa.RecordBatch, order: np.ndarray | None = None) -> Iterator[tuple[BucketId, pa.RecordBatch]]:
+        """The batch as one piece per bucket, rows in their order, or as `order` (row numbers) has them."""
+        if batch.num_rows == 0:
+            return
+        stride = int(self.buckets.max()) + 1
+        places = self.codes.astype(np.int64) * stride + self.buckets
+        order = stable_order([places]) if order is None else order[stable_order([places[order]])]
+        sorted_places = places[order]
+        starts = np.flatnonzero(np.append(True, sorted_places[1:] != sorted_places[:-1]))
+        for start, end in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
+            code, bucket = divmod(int(sorted_places[start]), stride)
+            # Copies, not slices of one sorted batch: a flushed bucket must not be kept in memory by its neighbours.
+            as_it_is = len(starts) == 1 and bool((order[1:] > order[:-1]).all())
+            piece = batch if as_it_is else batch.take(pa.array(order[start:end]))
+            yield BucketId(self.partitions[code].as_py(), bucket), piece
+
+
+class Router(Protocol):
+    """Decides which partition and bucket each row belongs to."""
+
+    def route(self, batch: pa.RecordBatch) -> Routed: ...
+
+
+class FixedRouter:
+    """Routes by the hash of the bucket key, in a table with a fixed number of buckets."""
 
     def __init__(self, schema: TableSchema, options: TableOptions) -> None:
         _check_partitions(schema)
-        self.total_buckets = options.bucket
+        self._total_buckets = options.bucket
         self._partition_keys = schema.partition_keys
         self._partition_types = schema.types_of(schema.partition_keys)
         self._function = options.bucket_function
         self._bucket_keys = schema.bucket_key_names
         self._bucket_types = schema.types_of(self._bucket_keys)
 
-    def route(self, batch: pa.RecordBatch) -> tuple[pa.DictionaryArray, np.ndarray]:
-        """Serialised partition of each row (dictionary of binary) and its bucket (int32)."""
+    def route(self, batch: pa.RecordBatch) -> Routed:
         codes, partitions = self._partitions(batch)
-        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), partitions), self._buckets(batch)
-
-    def split(self, batch: pa.RecordBatch, order: np.ndarray | None = None) -> Iterator[tuple[bytes, int, pa.RecordBatch]]:
-        """The batch as one piece per (partition, bucket), rows in their order, or as `order` (row numbers) has them."""
-        if batch.num_rows == 0:
-            return
-        codes, partitions = self._partitions(batch)
-        places = codes.astype(np.int64) * self.total_buckets + self._buckets(batch)
-        order = stable_order([places]) if order is None else order[stable_order([places[order]])]
-        sorted_places = places[order]
-        starts = np.flatnonzero(np.append(True, sorted_places[1:] != sorted_places[:-1]))
-        for start, end in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
-            code, bucket = divmod(int(sorted_places[start]), self.total_buckets)
-            # Copies, not slices of one sorted batch: a flushed bucket must not be kept in memory by its neighbours.
-            as_it_is = len(starts) == 1 and bool((order[1:] > order[:-1]).all())
-            piece = batch if as_it_is else batch.take(pa.array(order[start:end]))
-            yield partitions[code].as_py(), bucket, piece
-
-    def _buckets(self, batch: pa.RecordBatch) -> np.ndarray:
         keys = [batch.column(name) for name in self._bucket_keys]
-        return row_buckets(keys, self._bucket_types, self.total_buckets, self._function)
+        return Routed(partitions, codes, row_buckets(keys, self._bucket_types, self._total_buckets, self._function))
 
     def _partitions(self, batch: pa.RecordBatch) -> tuple[np.ndarray, pa.Array]:
         """A code per row and the serialised partition of each code; only distinct partitions are encoded."""

@@ -1,19 +1,177 @@
-"""One bucket in the hands of its writer: rows -> its buffer -> level-0 files, which are compacted as they become many."""
+"""One bucket of a write: rows go through its buffer into level-0 files, which are compacted as they become many."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
+from paimon_cli.errors import FilesConflict
 from paimon_cli.history.live_files import BucketFiles
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, file_facts
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, file_facts
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
-from paimon_cli.write.bucket_tree import BucketTree, Compactions
 from paimon_cli.write.write_buffer import SortBuffer, WriteBuffer
-from paimon_cli.write.write_plan import WritePlan
+from paimon_cli.write.write_plan import CompactBucket, WritePlan
+
+
+class InThisThread(Executor):
+    """Does what is submitted at once, so that every run of a program is the same."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **named))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class Compactions:
+    """The compactions that one task has at work, where `executor` runs them. Leaving the `with` block ends them all."""
+
+    def __init__(self, context: TableContext, compact_bucket: CompactBucket, executor: Executor) -> None:
+        self._context = context
+        self._compact_bucket = compact_bucket
+        self._executor = executor
+        self._given_up = threading.Event()
+        self._first_failure: BaseException | None = None
+
+    def begin(self, bucket: BucketFiles) -> Future[CommitMessage | None]:
+        return self._executor.submit(self._run, bucket)
+
+    def _run(self, bucket: BucketFiles) -> CommitMessage | None:
+        try:
+            return self._compact_bucket(self._context, bucket, self._given_up.is_set)
+        except FilesConflict:
+            raise
+        except BaseException as failure:
+            self._first_failure = self._first_failure or failure
+            raise
+
+    def check(self) -> None:
+        """Raise what a compaction has failed with: a writer that cannot finish should not go on."""
+        if self._first_failure is not None:
+            raise self._first_failure
+
+    def give_up(self) -> None:
+        """End running compactions early; their results are not needed."""
+        self._given_up.set()
+
+    def close(self) -> None:
+        """Wait until nothing is at work any more."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+class BucketTree:
+    """The files of a bucket during a write: grown by flushes, reduced by compactions, and at the end a commit message.
+
+    One compaction of a bucket runs at a time, over the files that existed when it began; flushes go on in parallel. A file that
+    one compaction made and the next one consumed is in neither half, and deleted at once (Java MergeTreeWriter). If another job
+    has replaced the files that a compaction reads, all compaction of the bucket is dropped, and only the flushes remain.
+    """
+
+    def __init__(self, context: TableContext, start: BucketFiles, compactions: Compactions | None) -> None:
+        self._context = context
+        self._start = start
+        self._compactions = compactions
+        self._running: Future[CommitMessage | None] | None = None
+        self._live = list(start.files)
+        self._flushed: list[DataFileMeta] = []
+        self._before: dict[str, DataFileMeta] = {}
+        self._after: dict[str, DataFileMeta] = {}
+        self.has_unseen_runs = True
+        """Whether there is something that no compaction has looked at."""
+        self.compaction_lost: str | None = None
+        """Why compaction was dropped."""
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether compactions may still make runs fewer."""
+        return self._compactions is not None
+
+    @property
+    def run_count(self) -> int:
+        """Sorted runs: each file of level 0, each level above that has files."""
+        levels = [file.level for file in self._live]
+        return levels.count(0) + len(set(levels) - {0})
+
+    def flushed(self, files: Sequence[DataFileMeta]) -> None:
+        self._flushed += files
+        self._live += files
+        self.has_unseen_runs = True
+
+    def begin_compaction(self) -> bool:
+        """Offer the bucket to the compaction; False if one is at work, or all that is there was offered before."""
+        if self._compactions is None or self._running is not None or not self.has_unseen_runs:
+            return False
+        self.has_unseen_runs = False
+        self._running = self._compactions.begin(replace(self._start, files=tuple(self._live)))
+        return True
+
+    def take_result(self, *, wait: bool) -> bool:
+        """Put the result of a compaction that has ended into the tree, with `wait` also of one that is at work; True if it
+        changed anything."""
+        if self._running is None or not (wait or self._running.done()):
+            return False
+        running, self._running = self._running, None
+        try:
+            message = running.result()
+        except FilesConflict as conflict:
+            self._drop_compaction(conflict)
+            return False
+        if message is None:
+            return False
+        self._replace(message.compact_before, message.compact_after)
+        self.has_unseen_runs = True
+        return True
+
+    def _replace(self, before: Sequence[DataFileMeta], after: Sequence[DataFileMeta]) -> None:
+        gone, made = {file.file_name for file in before}, {file.file_name for file in after}
+        newest = max(bucket_id for bucket_id, file in enumerate(self._live) if file.file_name in gone)
+        older, newer = self._live[: newest + 1], self._live[newest + 1 :]  # oldest first: it decides between equal numbers
+        self._live = [*(file for file in older if file.file_name not in gone), *after, *newer]
+        for file in before:
+            self._consume(file, is_kept=file.file_name in made)
+        self._after |= {file.file_name: file for file in after}
+
+    def _consume(self, file: DataFileMeta, is_kept: bool) -> None:
+        if self._after.pop(file.file_name, None) is None:
+            self._before[file.file_name] = file
+        elif file.file_name not in self._before and not is_kept:
+            self._delete(file)
+
+    def _delete(self, file: DataFileMeta) -> None:
+        for name in (file.file_name, *file.extra_files):
+            self._context.storage.delete(self._context.data_file_path_of(self._start.partition, self._start.bucket, name))
+
+    def _drop_compaction(self, conflict: FilesConflict) -> None:
+        """Nothing could be committed of earlier results either: they, too, replace files that are gone."""
+        self._compactions, self.compaction_lost = None, str(conflict)
+        self._live = [*self._start.files, *self._flushed]
+        uncompacted = {file.file_name for file in self._live}
+        for file in self._after.values():
+            if file.file_name not in uncompacted:
+                self._delete(file)
+        self._before.clear()
+        self._after.clear()
+
+    def message(self, read_snapshot_id: int | None) -> CommitMessage:
+        return CommitMessage(
+            self._start.partition,
+            self._start.bucket,
+            self._start.total_buckets,
+            new_files=tuple(self._flushed),
+            compact_before=tuple(self._before.values()),
+            compact_after=tuple(self._after.values()),
+            read_snapshot_id=read_snapshot_id,
+        )
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,7 @@ from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.storage.parallel_calls import ReadAhead
 from paimon_cli.storage.trace import Step
-from paimon_cli.write.bucket_router import BucketRouter
-from paimon_cli.write.bucket_tree import Compactions, InThisThread
-from paimon_cli.write.bucket_writer import BucketWriter, WrittenBucket
+from paimon_cli.write.bucket_writer import BucketWriter, Compactions, InThisThread, WrittenBucket
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -80,7 +78,7 @@ class TableWriter:
     def __init__(self, plan: WritePlan, threads: int = 1, executor: Executor | None = None) -> None:
         self._plan = plan
         self._threads = threads
-        self._router = BucketRouter(plan.context.schema, plan.context.options)
+        self._router = plan.router()
         self._keys = plan.context.schema.trimmed_primary_keys
         self._buffer = WriteBuffer(plan.context)
         self._compactions = None
@@ -116,12 +114,11 @@ class TableWriter:
     def _write(self, batch: pa.RecordBatch) -> None:
         # Sorted while they are in the processor's cache: the flush then merges runs instead of gathering rows from everywhere.
         order = stable_order(order_words([batch.column(name) for name in self._keys]))
-        for partition, number, rows in self._router.split(batch, order):
-            key = BucketId(partition, number)
-            if key not in self._buckets:
-                self._plan.check_total(partition)
-                self._buckets[key] = BucketWriter(self._plan, key, self._buffer, self._compactions)
-            self._buckets[key].write(rows)
+        for bucket_id, rows in self._router.route(batch).pieces(batch, order):
+            if bucket_id not in self._buckets:
+                self._plan.check_total(bucket_id.partition)
+                self._buckets[bucket_id] = BucketWriter(self._plan, bucket_id, self._buffer, self._compactions)
+            self._buckets[bucket_id].write(rows)
 
     def finish(self) -> Written:
         """Flush what is left and compact; one result per bucket that got rows."""

@@ -43,11 +43,31 @@ class BufferUse:
         )
 
 
+class RowBuffer(Protocol):
+    """The rows of one bucket between their arrival and their level-0 file; a `WriteBuffer` decides when they leave memory."""
+
+    size: int
+    """Bytes in memory."""
+
+    @property
+    def is_empty(self) -> bool: ...
+
+    def add(self, rows: pa.RecordBatch) -> None: ...
+
+    def spill(self) -> None:
+        """Move the rows in memory to local disk."""
+        ...
+
+    def flush(self, writer: DataFileWriter) -> None:
+        """Write all rows; empty afterwards."""
+        ...
+
+
 class BufferOwner(Protocol):
     """A bucket that has rows in the write buffer."""
 
     @property
-    def buffer(self) -> SortBuffer: ...
+    def buffer(self) -> RowBuffer: ...
 
     def flush(self) -> None:
         """Make a level-0 file of the rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,7 +14,12 @@ from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, DataFileMeta
-from paimon_cli.write.bucket_tree import CompactBucket
+from paimon_cli.write.bucket_router import FixedRouter, Router
+
+CompactBucket = Callable[[TableContext, BucketFiles, Callable[[], bool]], CommitMessage | None]
+"""Compacts a bucket if a trigger fires, else returns None. The last argument returns whether to give up, with `CancelledError`.
+`FilesConflict` if another job has replaced the files; the rows of the bucket can be committed all the same. The write phase
+gets such a function, because it does not know the compaction phase."""
 
 Tallies = dict[int, Tally]
 """What was found in each split of a plan, by its number."""
@@ -55,6 +60,9 @@ class WritePlan:
     compacts_beside: bool = False
     existing: Mapping[BucketId, BucketFiles] = field(default_factory=dict)
     other_bucket_counts: Mapping[bytes, int] = field(default_factory=dict)
+
+    def router(self) -> Router:
+        return FixedRouter(self.context.schema, self.context.options)
 
     def check_total(self, partition: bytes) -> None:
         """`UsageError` if rows of that partition would go into other buckets than older ones of their keys."""

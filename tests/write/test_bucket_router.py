@@ -11,14 +11,14 @@ from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.write.bucket_router import BucketRouter
+from paimon_cli.write.bucket_router import FixedRouter
 from tests.ingest.input_files import schema_of
 
 COLUMNS = {"dt": "STRING NOT NULL", "h": "INT NOT NULL", "k": "STRING NOT NULL", "v": "INT"}
 
 
-def router_of(schema: TableSchema) -> BucketRouter:
-    return BucketRouter(schema, TableOptions(schema.options))
+def router_of(schema: TableSchema) -> FixedRouter:
+    return FixedRouter(schema, TableOptions(schema.options))
 
 
 def test_rows_go_where_their_keys_hash_to() -> None:
@@ -34,16 +34,17 @@ def test_rows_go_where_their_keys_hash_to() -> None:
         }
     )
     router = router_of(schema)
-    partitions, buckets = router.route(batch)
+    routed = router.route(batch)
+    partitions, buckets = routed.partitions.take(pa.array(routed.codes)), routed.buckets
     types = schema.types_of(("dt", "h"))
     for row in batch.slice(0, 50).to_pylist():
         n = row["_SEQUENCE_NUMBER"]
         assert deserialize_row(partitions[n].as_py(), types) == (row["dt"], row["h"])
         assert buckets[n] == abs(row_hash(encode_row([row["k"]], schema.types_of(["k"])))) % 7
-    pieces = list(router.split(batch))
-    assert sorted(n for _, _, piece in pieces for n in piece["_SEQUENCE_NUMBER"].to_pylist()) == list(range(rows))
-    assert len({(partition, bucket) for partition, bucket, _ in pieces}) == len(pieces)
-    for partition, bucket, piece in pieces:
+    pieces = list(router.route(batch).pieces(batch))
+    assert sorted(n for _, piece in pieces for n in piece["_SEQUENCE_NUMBER"].to_pylist()) == list(range(rows))
+    assert len({(partition, bucket) for (partition, bucket), _ in pieces}) == len(pieces)
+    for (partition, bucket), piece in pieces:
         order = piece["_SEQUENCE_NUMBER"].to_pylist()
         assert order == sorted(order)
         assert {partitions[n].as_py() for n in order} == {partition} and set(buckets[order]) == {bucket}
@@ -52,9 +53,9 @@ def test_rows_go_where_their_keys_hash_to() -> None:
 def test_a_table_without_partitions_and_one_bucket_keeps_its_batches() -> None:
     router = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "1"}))
     batch = pa.record_batch({"k": pa.array([3, 1, 2], pa.int32())})
-    ((partition, bucket, piece),) = router.split(batch)
+    (((partition, bucket), piece),) = router.route(batch).pieces(batch)
     assert (partition, bucket) == (EMPTY_ROW, 0) and piece.equals(batch)
-    assert list(router.split(batch.slice(0, 0))) == []
+    assert list(router.route(batch.slice(0, 0)).pieces(batch.slice(0, 0))) == []
 
 
 def test_null_partitions_are_partitions_of_their_own() -> None:
@@ -62,7 +63,7 @@ def test_null_partitions_are_partitions_of_their_own() -> None:
     batch = pa.record_batch({"dt": [None, "a", None, ""], "k": pa.array([1, 2, 3, 4], pa.int32())})
     found = {
         deserialize_row(partition, schema.types_of(["dt"]))[0]: piece["k"].to_pylist()
-        for partition, _, piece in router_of(schema).split(batch)
+        for (partition, _), piece in router_of(schema).route(batch).pieces(batch)
     }
     assert found == {None: [1, 3], "a": [2], "": [4]}
 
@@ -70,7 +71,7 @@ def test_null_partitions_are_partitions_of_their_own() -> None:
 def test_the_bucket_key_may_be_a_part_of_the_key() -> None:
     schema = schema_of({"a": "INT NOT NULL", "b": "BIGINT NOT NULL"}, ("a", "b"), options={"bucket": "5", "bucket-key": "b"})
     batch = pa.record_batch({"a": pa.array([1, 2, 3], pa.int32()), "b": pa.array([1, 1, 1], pa.int64())})
-    assert router_of(schema).route(batch)[1].tolist() == [3, 3, 3]
+    assert router_of(schema).route(batch).buckets.tolist() == [3, 3, 3]
 
 
 def test_partitions_whose_directory_names_differ_by_writer_are_refused() -> None:
@@ -83,10 +84,10 @@ def test_pieces_come_in_the_order_asked_for() -> None:
     router = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "3"}))
     batch = pa.record_batch({"k": pa.array(np.random.default_rng(1).permutation(500), pa.int32())})
     falling = np.argsort(-batch["k"].to_numpy(), kind="stable")
-    pieces = {bucket: piece["k"].to_pylist() for _, bucket, piece in router.split(batch, falling)}
-    given = {bucket: piece["k"].to_pylist() for _, bucket, piece in router.split(batch)}
+    pieces = {bucket: piece["k"].to_pylist() for (_, bucket), piece in router.route(batch).pieces(batch, falling)}
+    given = {bucket: piece["k"].to_pylist() for (_, bucket), piece in router.route(batch).pieces(batch)}
     assert pieces == {bucket: sorted(keys, reverse=True) for bucket, keys in given.items()}
-    ((_, _, whole),) = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "1"})).split(batch, falling)
+    ((_, whole),) = router_of(schema_of({"k": "INT NOT NULL"}, options={"bucket": "1"})).route(batch).pieces(batch, falling)
     assert whole["k"].to_pylist() == list(range(499, -1, -1))
 
 
@@ -101,12 +102,13 @@ def test_pieces_are_the_rows_of_each_place_in_the_order_asked_for(seed: int) -> 
     batch = pa.record_batch({name: pa.array(values, pa.int32()) for name, values in columns.items()})
     order = None if seed % 5 == 0 else dice.permutation(rows) if seed % 5 == 1 else np.arange(rows)
     router = router_of(schema)
-    partitions, buckets = router.route(batch)
+    routed = router.route(batch)
+    partitions, buckets = routed.partitions.take(pa.array(routed.codes)), routed.buckets
     expected: dict[tuple[bytes, int], list[int]] = {}
     for row in range(rows) if order is None else order:
         expected.setdefault((partitions[int(row)].as_py(), int(buckets[row])), []).append(int(row))
-    pieces = list(router.split(batch, order))
-    assert {(partition, bucket): piece["v"].to_pylist() for partition, bucket, piece in pieces} == expected
+    pieces = list(router.route(batch).pieces(batch, order))
+    assert {(partition, bucket): piece["v"].to_pylist() for (partition, bucket), piece in pieces} == expected
     assert len(pieces) == len(expected)
 
 
@@ -116,10 +118,10 @@ def test_buckets_are_counted_by_the_function_that_the_table_names(function: str,
     router = router_of(schema_of({"k": "INT NOT NULL", "v": "INT"}, ("k",), (), options))
     numbers = [0, 1, 2, -1, -2, 7]
     batch = pa.record_batch({"k": pa.array(numbers, pa.int32()), "v": pa.array(numbers, pa.int32())})
-    _, buckets = router.route(batch)
+    buckets = router.route(batch).buckets
     types = schema_of({"k": "INT NOT NULL"}).types_of(["k"])
     assert buckets.tolist() == (expected or [abs(row_hash(encode_row([k], types))) % 3 for k in numbers])
-    pieces = {bucket: piece["k"].to_pylist() for _, bucket, piece in router.split(batch)}
+    pieces = {bucket: piece["k"].to_pylist() for (_, bucket), piece in router.route(batch).pieces(batch)}
     assert pieces == {b: [k for k, of in zip(numbers, buckets, strict=True) if of == b] for b in {*buckets.tolist()}}
 
 
@@ -128,10 +130,10 @@ def test_an_order_that_is_given_is_kept_within_each_bucket() -> None:
     columns = {"dt": ["b", "a"] * 6, "h": pa.array([1, 1, 2] * 4, pa.int32()), "k": [f"k{n}" for n in range(12)]}
     batch = pa.record_batch({"n": np.arange(12), **columns})
     backwards = np.arange(12)[::-1].copy()
-    places = [(partition, bucket) for partition, bucket, _ in router.split(batch, backwards)]
+    places = [(partition, bucket) for (partition, bucket), _ in router.route(batch).pieces(batch, backwards)]
     assert len(set(places)) == len(places)
-    for (partition, bucket, piece), (same, number, forth) in zip(
-        router.split(batch, backwards), router.split(batch), strict=True
+    for ((partition, bucket), piece), ((same, number), forth) in zip(
+        router.route(batch).pieces(batch, backwards), router.route(batch).pieces(batch), strict=True
     ):
         assert (partition, bucket) == (same, number)
         assert piece["n"].to_pylist() == forth["n"].to_pylist()[::-1]

@@ -32,7 +32,7 @@ from paimon_cli.jobs.engine import Engine, phase
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark.job import carrying_errors
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
-from paimon_cli.write.bucket_router import BucketRouter
+from paimon_cli.write.bucket_router import Routed, Router
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -59,18 +59,15 @@ class Shuffle:
     reader_tasks: int
     writer_tasks: int
 
-    def router(self) -> BucketRouter:
-        return BucketRouter(self.plan.context.schema, self.plan.context.options)
-
-    def writer_of(self, partitions: pa.DictionaryArray, buckets: np.ndarray) -> np.ndarray:
+    def writer_of(self, routed: Routed) -> np.ndarray:
         """The writer task of each row: the same for all rows of a bucket, neighbouring buckets in different tasks."""
         partitioned = bool(self.plan.context.schema.partition_keys)
-        offsets = np.array([zlib.crc32(p) if partitioned else 0 for p in partitions.dictionary.to_pylist()], np.int64)
-        return (offsets[partitions.indices.to_numpy()] + buckets) % self.writer_tasks
+        offsets = np.array([zlib.crc32(p) if partitioned else 0 for p in routed.partitions.to_pylist()], np.int64)
+        return (offsets[routed.codes] + routed.buckets) % self.writer_tasks
 
-    def pieces(self, rows: pa.RecordBatch, router: BucketRouter) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    def pieces(self, rows: pa.RecordBatch, router: Router) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         """Number of a writer, first arrival and rows of each writer that gets some, rows in the order of arrival."""
-        writers = self.writer_of(*router.route(rows))
+        writers = self.writer_of(router.route(rows))
         order = stable_order([writers])
         grouped, writers = rows.take(pa.array(order)), writers[order]
         starts = np.flatnonzero(np.append(True, writers[1:] != writers[:-1]))
@@ -79,7 +76,7 @@ class Shuffle:
             piece = grouped.slice(int(start), int(length))
             yield int(writers[start]), piece.column(SEQUENCE_NUMBER)[0].as_py(), piece
 
-    def chunks(self, rows: pa.RecordBatch, router: BucketRouter) -> pa.RecordBatch:
+    def chunks(self, rows: pa.RecordBatch, router: Router) -> pa.RecordBatch:
         """The pieces as rows of Spark."""
         numbers, arrivals, pieces = zip(*self.pieces(rows, router), strict=True)
         return pa.record_batch([numbers, arrivals, [_packed(piece) for piece in pieces]], schema=CHUNKS)
@@ -119,7 +116,7 @@ def reader_task(shuffle: Shuffle, reports: Accumulator[list[Report]]) -> Task:
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = shuffle.plan
         with carrying_errors():
-            router = shuffle.router()
+            router = shuffle.plan.router()
             for number in (n for batch in numbers for n in batch.column(0).to_pylist()):
                 if number == 0:
                     yield shuffle.end_marks()
@@ -252,7 +249,7 @@ def read_split(shuffle: Shuffle, directory: str, number: int) -> tuple[list[Chun
     tally = Tally()
     if is_for_nothing(directory, number):
         return [], tally
-    router = shuffle.router()
+    router = shuffle.plan.router()
     chunks: list[Chunk] = []
     try:
         with ChunkFile(directory) as file:
