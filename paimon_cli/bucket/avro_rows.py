@@ -16,7 +16,7 @@ from paimon_cli.datatypes.data_type import BINARY_ROOTS, STRING_ROOTS, TIMESTAMP
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.avro_container import ContainerWriter, damage_errors, record_batches
-from paimon_cli.metadata.data_file_schema import KEY_PREFIX, data_file_fields
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -121,7 +121,7 @@ RECORD = "org.apache.paimon.avro.generated.record"
 
 def avro_batches(source: BinaryIO, columns: list[str], file_schema: TableSchema, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Batches with the named columns of the file, in the Arrow types that the file's schema declares."""
-    types = {field.name: arrow_type(field.type) for field in data_file_fields(file_schema)}
+    types = {field.name: arrow_type(field.type) for field in FileLayout.of(file_schema).fields}
     targets = {name: types[name] for name in columns}
     pending: list[Any] = []
     for records in _blocks(source):

@@ -27,8 +27,8 @@ from paimon_cli.datatypes.row_kind import INSERT
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_container import record_count, zstd_module
-from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, data_file_fields
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, FileLayout
 
 DECODE_ERRORS: tuple[type[Exception], ...] = (
     *(pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError),
@@ -153,7 +153,7 @@ def file_format(file_name: str) -> str:
 
 
 def read_data_file(
-    context: TableContext, partition: bytes, bucket: int, file: DataFileMeta, columns: Sequence[str], batch_rows: int
+    context: TableContext, bucket_id: BucketId, file: DataFileMeta, columns: Sequence[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Batches of at most `batch_rows` rows with `columns` (table columns, `_SEQUENCE_NUMBER`, `_VALUE_KIND`), file order.
 
@@ -161,7 +161,7 @@ def read_data_file(
     table column, with which it agrees by nature in files that have none.
     Raises `DamagedFile` when the file is missing, unreadable or holds another number of rows than its metadata says.
     """
-    path = context.data_file_path(partition, bucket, file)
+    path = context.data_file_path(*bucket_id, file)
     rows = 0
     try:
         for batch in _batches(context, path, file, columns, batch_rows):
@@ -189,14 +189,15 @@ def _batches(
     context: TableContext, path: str, file: DataFileMeta, columns: Sequence[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.get(file.schema_id)
-    system = [name for name in columns if name in SYSTEM_COLUMNS and context.schema.primary_keys]
+    layout = FileLayout.of(context.schema)
+    system = [name for name in columns if name in SYSTEM_COLUMNS and layout.keys]
     keys = [name for name in columns if name.startswith(KEY_PREFIX)]
     read_fields = context.schema.fields_of([name for name in columns if name not in SYSTEM_COLUMNS and name not in keys])
     sources = column_sources(read_fields, file_schema.fields)
     physical = [*system, *keys, *(s.file_field.name for s in sources if s.file_field is not None)]
     for stored in _stored_batches(context, path, file, physical, batch_rows):
         arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in system}
-        if not context.schema.primary_keys:
+        if not layout.keys:
             arrays[VALUE_KIND] = pa.array(np.full(stored.num_rows, INSERT, np.int8))
         for name in keys:
             own, field = name.removeprefix(KEY_PREFIX), file_schema.field(name.removeprefix(KEY_PREFIX))
@@ -236,7 +237,7 @@ def _stored_batches(
 
 def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) -> pa.Table:
     """ORC stores CHAR(n) padded with blanks; like Java's reader take them off, inside of nested values too."""
-    for field in data_file_fields(context.schemas.get(file.schema_id)):
+    for field in FileLayout.of(context.schemas.get(file.schema_id)).fields:
         position = rows.schema.get_field_index(field.name)
         if position >= 0 and holds_chars(field.type):
             chunks = [unpadded(chunk, field.type) for chunk in rows.column(position).chunks]
@@ -244,9 +245,9 @@ def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) 
     return rows
 
 
-def stored_row_count(context: TableContext, partition: bytes, bucket: int, file: DataFileMeta) -> int:
+def stored_row_count(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> int:
     """Rows of the file. `DamagedFile` if it is missing or cannot be opened."""
-    path, form = context.data_file_path(partition, bucket, file), file_format(file.file_name)
+    path, form = context.data_file_path(*bucket_id, file), file_format(file.file_name)
     try:
         with context.storage.open_input(path) as source:
             if form == "parquet":

@@ -20,16 +20,13 @@ from paimon_cli.bucket.file_encoders import (
     wants_differences,
 )
 from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, indexed_columns
-from paimon_cli.datatypes.arrow_types import without_hidden_nulls
-from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.partition_path import check_partition_types
-from paimon_cli.datatypes.values import values_from_arrow
 from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
-from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, data_file_schema
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
+from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.clock_and_names import local_wall_clock
@@ -110,12 +107,10 @@ class DataFileWriter:
     `close` returns the metadata of all files; `abort` removes them. Files are durable when `close` returns.
     """
 
-    def __init__(
-        self, context: TableContext, partition: bytes, bucket: int, *, level: int, source: int, names: DataFileNames
-    ) -> None:
+    def __init__(self, context: TableContext, bucket_id: BucketId, *, level: int, source: int, names: DataFileNames) -> None:
         self._context = context
-        self._partition = partition
-        self._bucket = bucket
+        self._layout = FileLayout.of(context.schema)
+        self._bucket_id = bucket_id
         self._level = level
         self._source = source
         self._names = names
@@ -144,11 +139,11 @@ class DataFileWriter:
             self._roll()
         if self._open is None:
             name = self._names.next(self._context.options.format_at(self._level))
-            path = self._context.data_file_path_of(self._partition, self._bucket, name)
+            path = self._context.data_file_path_of(*self._bucket_id, name)
             self._paths.append(path)
             if self._has_index:
                 self._paths.append(path + SUFFIX)
-            self._open = _OpenDataFile(self._context, name, path, self._level, batch)
+            self._open = _OpenDataFile(self._context, self._layout, name, path, self._level, batch)
         self._open.write(batch)
         if self._open.bytes_written >= self._target or self._room() == 0:
             self._roll()
@@ -175,9 +170,11 @@ class DataFileWriter:
 class _OpenDataFile:
     """One file in the making."""
 
-    def __init__(self, context: TableContext, name: str, path: str, level: int, sample: pa.RecordBatch) -> None:
+    def __init__(
+        self, context: TableContext, layout: FileLayout, name: str, path: str, level: int, sample: pa.RecordBatch
+    ) -> None:
         self._context = context
-        self._schema = data_file_schema(context.schema)
+        self._layout = layout
         self._name = name
         self._path = path
         self._sink: BinaryIO = context.storage.open_output(path)
@@ -220,18 +217,15 @@ class _OpenDataFile:
             self._first = batch.slice(0, 1)
         self._last = batch.slice(batch.num_rows - 1, 1)
         self._rows += batch.num_rows
-        sequences = batch.column(SEQUENCE_NUMBER).to_numpy()
-        self._sequences = (min(self._sequences[0], int(sequences.min())), max(self._sequences[1], int(sequences.max())))
+        least, greatest = self._layout.sequence_range(batch)
+        self._sequences = (min(self._sequences[0], least), max(self._sequences[1], greatest))
+        self._deletes += self._layout.retractions(batch)
         self._index.add(batch)
-        kinds = batch.column(VALUE_KIND).to_numpy()
-        self._deletes += int(np.count_nonzero(kinds & 1))  # -U is 1, -D is 3
 
     def _flush_row_group(self) -> None:
         if not self._pending:
             return
-        rows = pa.Table.from_batches(self._pending)
-        columns = [without_hidden_nulls(rows.column(name.removeprefix(KEY_PREFIX))) for name in self._schema.names]
-        self._encoder.write(pa.table(columns, schema=self._schema))
+        self._encoder.write(self._layout.stored(pa.Table.from_batches(self._pending)))
         self._pending, self._pending_bytes = [], 0
 
     def close(self, level: int, source: int) -> DataFileMeta:
@@ -259,8 +253,7 @@ class _OpenDataFile:
                 handle.close()
 
     def _meta(self, size: int, level: int, source: int) -> DataFileMeta:
-        schema, options = self._context.schema, self._context.options
-        keys = schema.fields_of(schema.trimmed_primary_keys)
+        schema, keys, options = self._layout.schema, self._layout.keys, self._context.options
         key_mode = f"truncate({KEY_STATS_LENGTH})"
         key_columns = [self._statistics(replace(f, name=KEY_PREFIX + f.name), key_mode) for f in keys]
         value_columns = [self._statistics(f, options.stats_mode(f.name, level)) for f in schema.fields]
@@ -268,8 +261,8 @@ class _OpenDataFile:
             file_name=self._name,
             file_size=size,
             row_count=self._rows,
-            min_key=self._key_of(self._first),
-            max_key=self._key_of(self._last),
+            min_key=EMPTY_ROW if self._first is None else self._layout.key_of(self._first),
+            max_key=EMPTY_ROW if self._last is None else self._layout.key_of(self._last),
             key_stats=simple_stats(key_columns, [f.type for f in keys]),
             value_stats=simple_stats(value_columns, [f.type for f in schema.fields]),
             min_sequence_number=self._sequences[0],
@@ -283,9 +276,3 @@ class _OpenDataFile:
 
     def _statistics(self, field: DataField, mode: str) -> ColumnStatistics:
         return truncated(self._encoder.statistics(field), mode)
-
-    def _key_of(self, row: pa.RecordBatch | None) -> bytes:
-        if row is None:
-            return EMPTY_ROW
-        keys = self._context.schema.fields_of(self._context.schema.trimmed_primary_keys)
-        return serialize_row([values_from_arrow(row.column(f.name), f.type)[0] for f in keys], [f.type for f in keys])

@@ -18,7 +18,7 @@ from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataField, DataType
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_container import CODECS as AVRO_CODECS
-from paimon_cli.metadata.data_file_schema import data_file_fields, data_file_schema
+from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import boolean, read_option
 from paimon_cli.options.table_options import TableOptions
@@ -77,7 +77,7 @@ def open_encoder(sink: BinaryIO, context: TableContext, level: int, sample: pa.R
         largest = min(context.options.target_file_size, context.options.file_block_size or ORC_STRIPE_BYTES)
         return _OrcEncoder(sink, context.schema, codec, largest, sample)
     if file_format == "avro":
-        return _AvroEncoder(sink, data_file_fields(context.schema), codec, context.options.zstd_level)
+        return _AvroEncoder(sink, FileLayout.of(context.schema).fields, codec, context.options.zstd_level)
     return _ParquetEncoder(sink, context, codec, sample)
 
 
@@ -85,7 +85,7 @@ class _ParquetEncoder:
     """Settings that every Paimon reader takes, with page checksums."""
 
     def __init__(self, sink: BinaryIO, context: TableContext, codec: str, sample: pa.RecordBatch) -> None:
-        schema = data_file_schema(context.schema)
+        schema = FileLayout.of(context.schema).physical
         self._with_nan: set[str] = set()
         self._leaves = leaf_numbers(schema)
         self._writer = pq.ParquetWriter(
@@ -142,7 +142,7 @@ class _OrcEncoder(_TalliedEncoder):
     """Through Arrow; a file with timestamps that Arrow does not write as Java reads them goes row by row through pyorc."""
 
     def __init__(self, sink: BinaryIO, schema: TableSchema, codec: str, target_bytes: int, sample: pa.RecordBatch) -> None:
-        super().__init__(data_file_fields(schema))
+        super().__init__(FileLayout.of(schema).fields)
         self._sink = sink
         self._finished = io.BytesIO()
         """What the library has written. An error of the store must not pass through it: both of them end the process then."""
@@ -151,7 +151,7 @@ class _OrcEncoder(_TalliedEncoder):
         if self._by_rows:
             from paimon_cli.bucket.orc_rows import OrcRows  # pyorc is seldom needed and takes long to import
 
-            columns = orc_schema(data_file_schema(schema))
+            columns = orc_schema(FileLayout.of(schema).physical)
             self._writer = OrcRows(self._finished, columns, codec, stripe, ORC_DICTIONARY_THRESHOLD)
         else:
             self._writer = orc.ORCWriter(

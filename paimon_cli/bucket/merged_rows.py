@@ -110,9 +110,7 @@ def _merged_rows(
     for section in key_sections(bucket.files, context.key_of):
         lone = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
         names = lone if len(section) == 1 else needed
-        for batch in merge_section(
-            context, *bucket.bucket_id, section, names, memory, oldest_first=bucket.files, vectors=vectors
-        ):
+        for batch in merge_section(context, bucket, section, names, memory, vectors=vectors):
             yield (batch if keep_kinds else without_retractions(batch)).select(list(columns))
 
 
@@ -128,30 +126,28 @@ def merge_columns(context: TableContext, columns: Iterable[str]) -> list[str]:
 
 def merge_section(
     context: TableContext,
-    partition: bytes,
-    bucket: int,
+    bucket: BucketFiles,
     section: Section,
     columns: Sequence[str],
     memory: int | None = None,
     expiry: RecordExpiry | None = None,
-    *,
-    oldest_first: Sequence[DataFileMeta],
     vectors: BucketVectors = NO_VECTORS,
 ) -> Iterator[pa.RecordBatch]:
-    """Merge the overlapping runs of one section; one row per key, retractions kept.
+    """Merge the overlapping runs of one section of the bucket; one row per key, retractions kept.
 
     A section of one run is passed through: `columns` then need not hold what a merge needs. `memory`: decoded bytes that
     all runs may hold together, None for `MERGE_BYTES`. `expiry`: rows that are too old are left out before they are merged.
-    `oldest_first`: the bucket's files, which decide between equal sequence numbers (of writers that did not know of each other).
-    `vectors`: rows that are marked deleted are left out before the merge.
+    `vectors`: rows that are marked deleted are left out before the merge. The order of the bucket's files decides between equal
+    sequence numbers, of writers that did not know of each other.
     """
-    ages = {file.file_name: age for age, file in enumerate(oldest_first)}
+    ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
     rows = batch_rows(runs, memory or MERGE_BYTES)
 
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
-        stream = _run_rows(context, BucketId(partition, bucket), run, columns, rows, vectors)
-        return stream if expiry is None else map(expiry.kept, stream)
+        for file in run.files:
+            for batch in _file_rows(context, bucket.bucket_id, file, columns, rows, vectors):
+                yield batch if expiry is None else expiry.kept(batch)
 
     opened = [functools.partial(open_run, run) for run in runs]
     most = most_runs(context, memory or MERGE_BYTES)
@@ -162,18 +158,6 @@ def most_runs(context: TableContext, memory: int) -> int:
     """Runs to read at a time: as many as `sort-spill-threshold` allows, and as memory has room for small batches of."""
     roomy = max(FEWEST_RUNS, memory // LEAST_RUN_BYTES)
     return min(roomy, context.options.sort_spill_threshold or roomy)
-
-
-def _run_rows(
-    context: TableContext,
-    bucket_id: BucketId,
-    run: SortedRun,
-    columns: Sequence[str],
-    batch_rows: int,
-    vectors: BucketVectors,
-) -> Iterator[pa.RecordBatch]:
-    for file in run.files:
-        yield from _file_rows(context, bucket_id, file, columns, batch_rows, vectors)
 
 
 def batch_rows(runs: Sequence[SortedRun], memory: int) -> int:
@@ -216,7 +200,7 @@ def _file_rows(
     """The file's rows that are not marked deleted."""
     deleted = vectors.of(file.file_name)
     position = 0
-    for batch in read_data_file(context, *bucket_id, file, columns, batch_rows):
+    for batch in read_data_file(context, bucket_id, file, columns, batch_rows):
         end = position + batch.num_rows
         yield batch if deleted is None else batch.filter(pa.array(deleted.live_mask(position, end)))
         position = end

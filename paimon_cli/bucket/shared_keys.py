@@ -16,7 +16,7 @@ from paimon_cli.errors import BadInput
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_rows import SortedRows
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 OURS = 0
@@ -51,7 +51,7 @@ class CommonKeys:
 
 
 def first_shared_key(
-    context: TableContext, partition: bytes, bucket: int, ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]
+    context: TableContext, bucket_id: BucketId, ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]
 ) -> SharedKey | None:
     """The smallest key that a file of either side holds, in the memory of a merge; None if there is none.
 
@@ -60,21 +60,19 @@ def first_shared_key(
     sides = {file.file_name: OURS for file in ours} | {file.file_name: number for number, file in enumerate(theirs, 1)}
     for section in key_sections([*ours, *theirs], context.key_of):
         if len({sides[file.file_name] == OURS for run in section for file in run.files}) == 2:
-            for batch in _common_rows(context, partition, bucket, section, sides):
+            for batch in _common_rows(context, bucket_id, section, sides):
                 if batch.num_rows:
                     return SharedKey(_key_text(batch), theirs[batch.column(SEQUENCE_NUMBER)[0].as_py() - 1].file_name)
     return None
 
 
-def _common_rows(
-    context: TableContext, partition: bytes, bucket: int, section: Section, sides: dict[str, int]
-) -> Iterator[pa.RecordBatch]:
+def _common_rows(context: TableContext, bucket_id: BucketId, section: Section, sides: dict[str, int]) -> Iterator[pa.RecordBatch]:
     keys = context.schema.trimmed_primary_keys
     rows = batch_rows(section, MERGE_BYTES)
 
     def keys_of(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
-            for batch in read_data_file(context, partition, bucket, file, keys, rows):
+            for batch in read_data_file(context, bucket_id, file, keys, rows):
                 side = pa.array(np.full(batch.num_rows, sides[file.file_name], dtype=np.int64))
                 kind = pa.array(np.zeros(batch.num_rows, dtype=np.int8))
                 columns = [*batch.columns, side, kind]

@@ -154,7 +154,7 @@ class WrittenKeys(WrittenRanges):
 
         theirs = {suspect.entry.file.file_name: suspect for suspect in suspects}
         try:
-            shared = first_shared_key(self._context, *bucket_id, self._files[bucket_id], [s.entry.file for s in theirs.values()])
+            shared = first_shared_key(self._context, bucket_id, self._files[bucket_id], [s.entry.file for s in theirs.values()])
         except DamagedFile as error:
             raise self._gone_or_damaged(error, theirs.values()) from error
         return None if shared is None else replace(theirs[shared.file_name], key=shared.key)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol
 
 import numpy as np
 
@@ -56,76 +58,103 @@ class WriterCompaction:
         return live is None or name not in {file.file_name for file in live.files}
 
 
+class Rewriter(Protocol):
+    """What a compaction makes of the files that it picked. Leaving the `with` block by an error removes what was made."""
+
+    def __enter__(self) -> Rewriter: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def upgrade(self, file: DataFileMeta) -> None:
+        """Take a file that overlaps no other to the output level."""
+        ...
+
+    def rewrite(self, step: Rewrite) -> None:
+        """Merge the sections of the step into new files."""
+        ...
+
+    def message(self) -> CommitMessage:
+        """What is to be committed."""
+        ...
+
+
+class MergeRewriter:
+    """Merges, and makes data files only: for tables without changelog and deletion vectors."""
+
+    def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
+        self._context = context
+        self._task = task
+        self._is_given_up = is_given_up
+        self._place = context.bucket_path(*task.bucket_id)
+        self._names = DataFileNames(context, task.file_stamp)
+        self._columns = merge_columns(context, context.schema.field_names)
+        self._expiry = RecordExpiry.of(context)
+        self._writers: list[DataFileWriter] = []
+        self._before: list[DataFileMeta] = []
+        self._after: list[DataFileMeta] = []
+
+    def __enter__(self) -> MergeRewriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            for writer in self._writers:
+                writer.abort()
+
+    def upgrade(self, file: DataFileMeta) -> None:
+        """Without rewriting it, unless deletes of it have to go."""
+        if self._must_lose_deletes(file):
+            self.rewrite(Rewrite(((SortedRun(file.level, (file,)),),)))
+            return
+        facts = {"bucket": self._place, "file": file.file_name, "from_level": file.level}
+        self._context.trace.step("upgrade", **facts, level=self._task.output_level)
+        self._before.append(file)
+        self._after.append(file.upgraded(self._task.output_level))
+
+    def _must_lose_deletes(self, file: DataFileMeta) -> bool:
+        """Whether a file to be moved to the top level holds retractions that its metadata does not count, as pypaimon's do."""
+        if self._task.output_level != self._task.max_level or file.level == self._task.max_level:
+            return False
+        kinds = read_data_file(self._context, self._task.bucket_id, file, [VALUE_KIND], KIND_BATCH_ROWS)
+        return any(bool(np.any(batch.column(VALUE_KIND).to_numpy() & 1)) for batch in kinds)
+
+    def rewrite(self, step: Rewrite) -> None:
+        context, task = self._context, self._task
+        writer = DataFileWriter(context, task.bucket_id, level=task.output_level, source=SOURCE_COMPACT, names=self._names)
+        self._writers.append(writer)
+        facts = {"bucket": self._place, "level": task.output_level, **file_facts("input_", step.files)}
+        with context.trace.timed("rewrite", **facts) as result:
+            for section in step.sections:
+                for batch in merge_section(context, task.picked, list(section), self._columns, task.memory, self._expiry):
+                    if self._is_given_up():
+                        raise CancelledError
+                    writer.write(without_retractions(batch) if task.drop_deletes else batch)
+            files = writer.close()
+            result |= file_facts("output_", files)
+        self._before += step.files
+        self._after += files
+
+    def message(self) -> CommitMessage:
+        return CommitMessage(
+            *self._task.bucket_id,
+            self._task.total_buckets,
+            compact_before=tuple(self._before),
+            compact_after=tuple(self._after),
+            read_snapshot_id=self._task.read_snapshot_id,
+        )
+
+
 def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool] = lambda: False) -> CommitMessage:
     """Carry out the task. Memory is bounded by the number of runs, not by the size of the bucket.
 
     If it fails or is cancelled (`CancelledError`), its new files are removed and the table is unchanged.
     """
     check_writable(context.schema, context.options)
-    names = DataFileNames(context, task.file_stamp)
-    written: list[DataFileWriter] = []
-    before: list[DataFileMeta] = []
-    after: list[DataFileMeta] = []
-    try:
+    rewriter: Rewriter
+    with MergeRewriter(context, task, is_given_up) as rewriter:
         for step in task_steps(context, task):
-            if isinstance(step, Upgrade) and not _must_lose_deletes(context, task, step.file):
-                place = context.bucket_path(task.partition, task.bucket)
-                context.trace.step(
-                    "upgrade", bucket=place, file=step.file.file_name, from_level=step.file.level, level=task.output_level
-                )
-                before.append(step.file)
-                after.append(step.file.upgraded(task.output_level))
+            if isinstance(step, Upgrade):
+                rewriter.upgrade(step.file)
             else:
-                rewrite = step if isinstance(step, Rewrite) else _alone(step.file)
-                writer = DataFileWriter(
-                    context, task.partition, task.bucket, level=task.output_level, source=SOURCE_COMPACT, names=names
-                )
-                written.append(writer)
-                before.extend(rewrite.files)
-                after.extend(_rewrite(context, task, rewrite, writer, is_given_up))
-    except BaseException:
-        for writer in written:
-            writer.abort()
-        raise
-    return CommitMessage(
-        partition=task.partition,
-        bucket=task.bucket,
-        total_buckets=task.total_buckets,
-        compact_before=tuple(before),
-        compact_after=tuple(after),
-        read_snapshot_id=task.read_snapshot_id,
-    )
-
-
-def _alone(file: DataFileMeta) -> Rewrite:
-    return Rewrite(((SortedRun(file.level, (file,)),),))
-
-
-def _rewrite(
-    context: TableContext, task: CompactionTask, rewrite: Rewrite, writer: DataFileWriter, is_given_up: Callable[[], bool]
-) -> tuple[DataFileMeta, ...]:
-    columns = merge_columns(context, context.schema.field_names)
-    expiry = RecordExpiry.of(context)
-    place = context.bucket_path(task.partition, task.bucket)
-    with context.trace.timed("rewrite", bucket=place, level=task.output_level, **file_facts("input_", rewrite.files)) as facts:
-        for section in rewrite.sections:
-            merged = merge_section(
-                context, task.partition, task.bucket, list(section), columns, task.memory, expiry, oldest_first=task.files
-            )
-            for batch in merged:
-                if is_given_up():
-                    raise CancelledError
-                writer.write(without_retractions(batch) if task.drop_deletes else batch)
-        files = writer.close()
-        facts |= file_facts("output_", files)
-    return files
-
-
-def _must_lose_deletes(context: TableContext, task: CompactionTask, file: DataFileMeta) -> bool:
-    """Whether a file to be moved to the top level holds retractions that its metadata does not count (pypaimon always writes
-    0).
-    """
-    if task.output_level != task.max_level or file.level == task.max_level:
-        return False
-    kinds = read_data_file(context, task.partition, task.bucket, file, [VALUE_KIND], KIND_BATCH_ROWS)
-    return any(bool(np.any(batch.column(VALUE_KIND).to_numpy() & 1)) for batch in kinds)
+                rewriter.rewrite(step)
+        return rewriter.message()

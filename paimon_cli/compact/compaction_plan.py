@@ -62,6 +62,11 @@ class CompactionTask:
     def bucket_id(self) -> BucketId:
         return BucketId(self.partition, self.bucket)
 
+    @property
+    def picked(self) -> BucketFiles:
+        """The bucket with the files that the task reads."""
+        return BucketFiles(self.partition, self.bucket, self.total_buckets, self.files)
+
     def with_memory(self, memory: int | None) -> CompactionTask:
         return self if memory is None else replace(self, memory=memory)
 

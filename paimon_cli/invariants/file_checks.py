@@ -71,7 +71,7 @@ def file_can_be_opened(context: TableContext, entry: ManifestEntry) -> Iterator[
     """PV031, by the file's own footer or blocks, without reading values."""
     path = context.data_file_path(entry.partition, entry.bucket, entry.file)
     try:
-        rows = stored_row_count(context, entry.partition, entry.bucket, entry.file)
+        rows = stored_row_count(context, entry.bucket_id, entry.file)
     except (DamagedFile, NotFound, NotSupported) as error:
         yield Violation("PV031", path, str(error))
         return

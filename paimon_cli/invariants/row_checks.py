@@ -65,7 +65,7 @@ class _RowsOfFile:
         entry, schema = self._entry, self._context.schema
         keys = [KEY_PREFIX + name for name in self._keys]
         columns = [*([SEQUENCE_NUMBER, VALUE_KIND] if self._keys else []), *keys, *schema.field_names]
-        for batch in read_data_file(self._context, entry.partition, entry.bucket, entry.file, columns, BATCH_ROWS):
+        for batch in read_data_file(self._context, entry.bucket_id, entry.file, columns, BATCH_ROWS):
             if batch.num_rows:
                 self._check(batch)
         if self._keys:
@@ -206,7 +206,7 @@ def _shown_rows(version: Version, bucket_id: BucketId) -> Iterator[pa.RecordBatc
     columns = [*version.context.schema.trimmed_primary_keys, VALUE_KIND]
     for file in bucket.files:
         vector, begin = vectors.of(file.file_name), 0
-        for batch in read_data_file(version.context, *bucket_id, file, columns, BATCH_ROWS):
+        for batch in read_data_file(version.context, bucket_id, file, columns, BATCH_ROWS):
             end = begin + batch.num_rows
             unmarked = batch if vector is None else batch.filter(pa.array(vector.live_mask(begin, end)))
             begin = end
@@ -228,7 +228,7 @@ def hash_index_holds_every_key(version: Version, bucket_id: BucketId) -> Iterato
     keys, types = list(context.schema.trimmed_primary_keys), context.key_types
     missing = 0
     for entry in version.at(bucket_id):
-        for batch in read_data_file(context, *bucket_id, entry.file, keys, BATCH_ROWS):
+        for batch in read_data_file(context, bucket_id, entry.file, keys, BATCH_ROWS):
             if batch.num_rows:
                 missing += int(np.count_nonzero(~np.isin(hash_rows(batch.columns, types), hashes)))
     if missing:

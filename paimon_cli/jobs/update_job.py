@@ -198,7 +198,7 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) ->
     """
     check_writable(context.schema, context.options)
     names = DataFileNames(context, task.file_stamp)
-    writer = DataFileWriter(context, task.partition, task.bucket, level=0, source=SOURCE_APPEND, names=names)
+    writer = DataFileWriter(context, BucketId(task.partition, task.bucket), level=0, source=SOURCE_APPEND, names=names)
     rows = 0
     try:
         with context.trace.timed("flush", bucket=context.bucket_path(task.partition, task.bucket), level=0) as facts:

@@ -7,13 +7,16 @@ once more in front as `_KEY_*`, which old readers need.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type
+from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type, without_hidden_nulls
+from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.values import values_from_arrow
 from paimon_cli.metadata.table_schema import TableSchema
 
 KEY_PREFIX = "_KEY_"
@@ -50,25 +53,53 @@ def read_schema(schema: TableSchema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([SYSTEM_FIELDS.get(name) or arrow_field(schema.field(name)) for name in columns])
 
 
-def data_file_schema(schema: TableSchema) -> pa.Schema:
-    """Physical columns of a data file with their Parquet field ids; append tables hold the table's columns only."""
-    values = [_identified(field, field.name, field.id) for field in schema.fields]
-    if not schema.primary_keys:
-        return pa.schema(values)
-    keys = [_identified(f, KEY_PREFIX + f.name, f.id + KEY_ID_OFFSET) for f in schema.fields_of(schema.trimmed_primary_keys)]
-    sequence = pa.field(SEQUENCE_NUMBER, pa.int64(), nullable=False, metadata=_field_id(SEQUENCE_NUMBER_ID))
-    kind = pa.field(VALUE_KIND, pa.int8(), nullable=False, metadata=_field_id(VALUE_KIND_ID))
-    return pa.schema([*keys, sequence, kind, *values])
+@dataclass(frozen=True)
+class FileLayout:
+    """What the data files of a table hold, and what their metadata says of it.
 
+    Files of a table with a primary key are sorted by `keys` and store a sequence number and a kind with each row. Files of an
+    append table, whose `keys` are empty, store the table's columns only: every row of them was inserted.
+    """
 
-def data_file_fields(schema: TableSchema) -> list[DataField]:
-    """The columns of a data file as fields, system columns with their reserved ids."""
-    if not schema.primary_keys:
-        return list(schema.fields)
-    keys = [replace(f, id=f.id + KEY_ID_OFFSET, name=KEY_PREFIX + f.name) for f in schema.fields_of(schema.trimmed_primary_keys)]
-    sequence = DataField(SEQUENCE_NUMBER_ID, SEQUENCE_NUMBER, DataType("BIGINT", nullable=False))
-    kind = DataField(VALUE_KIND_ID, VALUE_KIND, DataType("TINYINT", nullable=False))
-    return [*keys, sequence, kind, *schema.fields]
+    schema: TableSchema
+    keys: tuple[DataField, ...]
+
+    @staticmethod
+    def of(schema: TableSchema) -> FileLayout:
+        return FileLayout(schema, schema.fields_of(schema.trimmed_primary_keys) if schema.primary_keys else ())
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns of a file as fields, system columns with their reserved ids."""
+        if not self.keys:
+            return list(self.schema.fields)
+        sequence = DataField(SEQUENCE_NUMBER_ID, SEQUENCE_NUMBER, DataType("BIGINT", nullable=False))
+        kind = DataField(VALUE_KIND_ID, VALUE_KIND, DataType("TINYINT", nullable=False))
+        keys = [replace(f, id=f.id + KEY_ID_OFFSET, name=KEY_PREFIX + f.name) for f in self.keys]
+        return [*keys, sequence, kind, *self.schema.fields]
+
+    @cached_property
+    def physical(self) -> pa.Schema:
+        """The columns of a file with their Parquet field ids."""
+        return pa.schema([_identified(field, field.name, field.id) for field in self.fields])
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        """Rows in `merge_schema` as a file stores them."""
+        columns = [without_hidden_nulls(rows.column(name.removeprefix(KEY_PREFIX))) for name in self.physical.names]
+        return pa.table(columns, schema=self.physical)
+
+    def sequence_range(self, rows: pa.RecordBatch) -> tuple[int, int]:
+        """The least and the greatest sequence number of the rows, which they bear themselves."""
+        numbers = rows.column(SEQUENCE_NUMBER).to_numpy()
+        return int(numbers.min()), int(numbers.max())
+
+    def retractions(self, rows: pa.RecordBatch) -> int:
+        """How many of the rows are -U or -D."""
+        return int(np.count_nonzero(rows.column(VALUE_KIND).to_numpy() & 1))
+
+    def key_of(self, row: pa.RecordBatch) -> bytes:
+        """The serialised key of a batch of one row."""
+        return serialize_row([values_from_arrow(row.column(f.name), f.type)[0] for f in self.keys], [f.type for f in self.keys])
 
 
 def _field_id(number: int) -> dict[str, str]:

@@ -139,7 +139,7 @@ def _versions(
 def _rows(context: TableContext, predicate: Predicate, entry: ManifestEntry) -> Iterator[dict[str, Any]]:
     fields = context.schema.fields
     columns: Sequence[str] = [SEQUENCE_NUMBER, VALUE_KIND, *(field.name for field in fields)]
-    for batch in read_data_file(context, entry.partition, entry.bucket, entry.file, columns, BATCH_ROWS):
+    for batch in read_data_file(context, entry.bucket_id, entry.file, columns, BATCH_ROWS):
         found = predicate.filtered(batch)
         if found.num_rows:
             sequences, kinds = found.column(SEQUENCE_NUMBER).to_pylist(), found.column(VALUE_KIND).to_pylist()

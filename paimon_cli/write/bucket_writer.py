@@ -230,7 +230,7 @@ class BucketWriter:
     def _flush(self, reason: str) -> None:
         self._wait_for_room()
         with self._plan.context.trace.timed("flush", bucket=self._place, reason=reason, level=0) as facts:
-            writer = self._plan.level_0_writer(*self._key, self._names)
+            writer = self._plan.level_0_writer(self._key, self._names)
             self._writers.append(writer)
             self.buffer.flush(writer)
             files = writer.close()

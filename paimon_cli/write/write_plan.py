@@ -78,8 +78,8 @@ class WritePlan:
     def first_sequence(self, partition: bytes, bucket: int) -> int:
         return self.first_sequences.get(BucketId(partition, bucket), 0)
 
-    def level_0_writer(self, partition: bytes, bucket: int, names: DataFileNames) -> DataFileWriter:
-        return DataFileWriter(self.context, partition, bucket, level=0, source=SOURCE_APPEND, names=names)
+    def level_0_writer(self, bucket_id: BucketId, names: DataFileNames) -> DataFileWriter:
+        return DataFileWriter(self.context, bucket_id, level=0, source=SOURCE_APPEND, names=names)
 
     def message(self, partition: bytes, bucket: int, files: tuple[DataFileMeta, ...]) -> CommitMessage:
         return CommitMessage(partition, bucket, self.total_buckets, new_files=files, read_snapshot_id=self.read_snapshot_id)

@@ -19,7 +19,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_container import record_batches, record_count
-from paimon_cli.metadata.data_file_schema import data_file_fields
+from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from tests.goldens import golden_table
 
@@ -35,7 +35,7 @@ def test_our_files_have_the_schema_of_javas(writer: str, name: str, tmp_path: Pa
     context = TableContext.open(str(golden_table(writer, name, tmp_path)))
     (javas, *_) = sorted((tmp_path / name).glob("**/bucket-*/*.avro"))
     sink = io.BytesIO()
-    AvroRows(sink, data_file_fields(context.schemas.get(0)), "zstandard", 1).close()
+    AvroRows(sink, FileLayout.of(context.schemas.get(0)).fields, "zstandard", 1).close()
     assert schema_of(sink.getvalue()) == schema_of(javas.read_bytes())
 
 

@@ -16,7 +16,7 @@ from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
 from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, merge_schema
 from paimon_cli.storage.clock_and_names import local_wall_clock
 from paimon_cli.storage.local_storage import LocalStorage
@@ -41,7 +41,7 @@ def batch(context: TableContext, keys: Sequence[str], first: int = 0, kinds: Seq
 
 
 def writer_of(context: TableContext, level: int = 0, source: int = 0) -> DataFileWriter:
-    return DataFileWriter(context, EMPTY_ROW, 0, level=level, source=source, names=DataFileNames(context))
+    return DataFileWriter(context, BucketId(EMPTY_ROW, 0), level=level, source=source, names=DataFileNames(context))
 
 
 def on_disk(context: TableContext) -> set[str]:
@@ -49,7 +49,7 @@ def on_disk(context: TableContext) -> set[str]:
 
 
 def keys_of(context: TableContext, file: DataFileMeta) -> list[str]:
-    batches = list(read_data_file(context, EMPTY_ROW, 0, file, ["k"], 100_000))
+    batches = list(read_data_file(context, BucketId(EMPTY_ROW, 0), file, ["k"], 100_000))
     return [key for one in batches for key in one.column("k").to_pylist()]
 
 
@@ -74,8 +74,8 @@ def test_what_is_told_of_a_file(tmp_path: Path, file_format: str) -> None:
     assert file.file_size == Path(context.data_file_path(EMPTY_ROW, 0, file)).stat().st_size
     low, high = (deserialize_row(row, types) for row in (file.key_stats.min_values, file.key_stats.max_values))
     assert (tuple(low), tuple(high), file.key_stats.null_counts) == (("b",), ("z" * 127 + "{",), (0,))
-    assert stored_row_count(context, EMPTY_ROW, 0, file) == 5
-    rows = pa.Table.from_batches(read_data_file(context, EMPTY_ROW, 0, file, [VALUE_KIND, SEQUENCE_NUMBER, "k"], 100))
+    assert stored_row_count(context, BucketId(EMPTY_ROW, 0), file) == 5
+    rows = pa.Table.from_batches(read_data_file(context, BucketId(EMPTY_ROW, 0), file, [VALUE_KIND, SEQUENCE_NUMBER, "k"], 100))
     assert rows[VALUE_KIND].to_pylist() == [0, 1, 2, 3, 0] and rows[SEQUENCE_NUMBER].to_pylist() == [7, 8, 9, 3, 4]
     assert rows["k"].to_pylist() == ["b", "c", "d", "e", long]
 

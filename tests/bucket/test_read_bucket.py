@@ -173,9 +173,9 @@ def test_rows_that_are_too_old_do_not_take_part_in_the_merge(tmp_path: Path) -> 
     (section,) = key_sections(bucket.files, context.key_of)
     columns = [SEQUENCE_NUMBER, VALUE_KIND, "k", "w"]
     expiry = RecordExpiry("w", 10, 60)
-    merged = list(merge_section(context, *bucket.bucket_id, section, columns, expiry=expiry, oldest_first=bucket.files))
+    merged = list(merge_section(context, bucket, section, columns, expiry=expiry))
     assert pa.Table.from_batches(merged).select(["k", "w"]).to_pylist() == [{"k": 1, "w": 100}]
-    unchanged = list(merge_section(context, *bucket.bucket_id, section, columns, oldest_first=bucket.files))
+    unchanged = list(merge_section(context, bucket, section, columns))
     assert pa.Table.from_batches(unchanged)["w"].to_pylist() == [7, 6]
 
 

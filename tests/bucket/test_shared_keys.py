@@ -14,7 +14,7 @@ from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.shared_keys import first_shared_key
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from tests.tables import make_table, write
 
 Keys = set[tuple[int, str]]
@@ -48,7 +48,7 @@ def test_the_same_as_plain_sets(tmp_path: Path, file_format: str) -> None:
             continue
         theirs = [file for number in others for file in files[number]]
         shared = {key for n in mine for key in sets[n]} & {key for n in others for key in sets[n]}
-        found = first_shared_key(context, EMPTY_ROW, 0, [file for number in mine for file in files[number]], theirs)
+        found = first_shared_key(context, BucketId(EMPTY_ROW, 0), [file for number in mine for file in files[number]], theirs)
         clashes += bool(shared)
         assert (found is None) == (not shared)
         if found is not None:
@@ -63,8 +63,8 @@ def test_in_passes_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.Mon
     mine = written(context, {(2 * number + 1, "a") for number in range(60)})
     monkeypatch.setattr(shared_keys, "most_runs", lambda context, memory: 2)
     theirs = [file for group in files for file in group]
-    assert first_shared_key(context, EMPTY_ROW, 0, mine, theirs) is None
-    found = first_shared_key(context, EMPTY_ROW, 0, [*mine, *written(context, {(38, "a")})], theirs)
+    assert first_shared_key(context, BucketId(EMPTY_ROW, 0), mine, theirs) is None
+    found = first_shared_key(context, BucketId(EMPTY_ROW, 0), [*mine, *written(context, {(38, "a")})], theirs)
     assert found is not None and (found.key, found.file_name) == ("id=38, name=a", files[1][0].file_name)
 
 
@@ -74,9 +74,9 @@ def test_files_whose_ranges_do_not_meet_are_not_opened(tmp_path: Path) -> None:
     between = written(context, {(4, "a")})
     for file in (tmp_path / "t" / "bucket-0").iterdir():
         file.unlink()
-    assert first_shared_key(context, EMPTY_ROW, 0, low, high) is None
+    assert first_shared_key(context, BucketId(EMPTY_ROW, 0), low, high) is None
     with pytest.raises(DamagedFile, match="missing"):
-        first_shared_key(context, EMPTY_ROW, 0, low, between)
+        first_shared_key(context, BucketId(EMPTY_ROW, 0), low, between)
 
 
 def test_key_columns_alone_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,11 +84,11 @@ def test_key_columns_alone_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     asked: list[Sequence[str]] = []
 
     def watched(
-        context: TableContext, partition: bytes, bucket: int, file: DataFileMeta, columns: Sequence[str], batch_rows: int
+        context: TableContext, bucket_id: BucketId, file: DataFileMeta, columns: Sequence[str], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         asked.append(columns)
-        return read_data_file(context, partition, bucket, file, columns, batch_rows)
+        return read_data_file(context, bucket_id, file, columns, batch_rows)
 
     monkeypatch.setattr(shared_keys, "read_data_file", watched)
-    first_shared_key(context, EMPTY_ROW, 0, written(context, {(1, "a"), (5, "a")}), written(context, {(2, "a")}))
+    first_shared_key(context, BucketId(EMPTY_ROW, 0), written(context, {(1, "a"), (5, "a")}), written(context, {(2, "a")}))
     assert asked and set(map(tuple, asked)) == {("id", "name")}

@@ -51,27 +51,27 @@ def table_of(folder: Path, count: int = 5, **options: str) -> tuple[TableContext
 def test_files_know_how_many_rows_they_hold(tmp_path: Path, form: str) -> None:
     context, bucket = table_of(tmp_path, file_format=form)
     (stored,) = bucket.files
-    assert stored_row_count(context, *bucket.bucket_id, stored) == stored.row_count == 5
+    assert stored_row_count(context, bucket.bucket_id, stored) == stored.row_count == 5
     wrong = replace(stored, row_count=6)
     with pytest.raises(DamagedFile, match="it holds 5 rows, its manifest says 6"):
-        list(read_data_file(context, *bucket.bucket_id, wrong, ["k"], 100))
+        list(read_data_file(context, bucket.bucket_id, wrong, ["k"], 100))
     path = Path(context.data_file_path(*bucket.bucket_id, stored))
     path.write_bytes(b"no such format at all, though long enough for a footer")
     with pytest.raises(DamagedFile, match="cannot open data file"):
-        stored_row_count(context, *bucket.bucket_id, stored)
+        stored_row_count(context, bucket.bucket_id, stored)
     with pytest.raises(DamagedFile, match="cannot read data file"):
-        list(read_data_file(context, *bucket.bucket_id, stored, ["k"], 100))
+        list(read_data_file(context, bucket.bucket_id, stored, ["k"], 100))
     path.unlink()
     with pytest.raises(DamagedFile, match="the storage has no such file"):
-        stored_row_count(context, *bucket.bucket_id, stored)
+        stored_row_count(context, bucket.bucket_id, stored)
     with pytest.raises(DamagedFile, match="is missing"):
-        list(read_data_file(context, *bucket.bucket_id, stored, ["k"], 100))
+        list(read_data_file(context, bucket.bucket_id, stored, ["k"], 100))
     path.with_suffix(".lance").write_bytes(b"x")
     other = replace(stored, file_name=f"{path.stem}.lance")
     with pytest.raises(NotSupported, match="its format lance"):
-        stored_row_count(context, *bucket.bucket_id, other)
+        stored_row_count(context, bucket.bucket_id, other)
     with pytest.raises(NotSupported, match="its format lance"):
-        list(read_data_file(context, *bucket.bucket_id, other, ["k"], 100))
+        list(read_data_file(context, bucket.bucket_id, other, ["k"], 100))
 
 
 @pytest.mark.parametrize("form", CODECS)
@@ -79,15 +79,15 @@ def test_rows_are_counted_and_read_whatever_the_codec(tmp_path: Path, form: str)
     for codec in CODECS[form]:
         context, bucket = table_of(tmp_path / codec, file_format=form, file_compression=codec)
         (stored,) = bucket.files
-        assert stored_row_count(context, *bucket.bucket_id, stored) == 5, codec
-        assert sum(batch.num_rows for batch in read_data_file(context, *bucket.bucket_id, stored, ["v"], 100)) == 5, codec
+        assert stored_row_count(context, bucket.bucket_id, stored) == 5, codec
+        assert sum(batch.num_rows for batch in read_data_file(context, bucket.bucket_id, stored, ["v"], 100)) == 5, codec
 
 
 @pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize(("batch", "sizes"), [(1, [1] * 5), (2, [2, 2, 1]), (5, [5]), (9, [5])])
 def test_batches_are_no_longer_than_asked(tmp_path: Path, form: str, batch: int, sizes: list[int]) -> None:
     context, bucket = table_of(tmp_path, file_format=form)
-    found = list(read_data_file(context, *bucket.bucket_id, bucket.files[0], ["v", VALUE_KIND, "_KEY_k"], batch))
+    found = list(read_data_file(context, bucket.bucket_id, bucket.files[0], ["v", VALUE_KIND, "_KEY_k"], batch))
     assert [one.num_rows for one in found] == sizes and found[0].schema.names == ["v", VALUE_KIND, "_KEY_k"]
     whole = pa.Table.from_batches(found).to_pydict()
     assert whole == {"v": [f"v{number}" for number in range(5)], VALUE_KIND: [0] * 5, "_KEY_k": list(range(5))}
@@ -113,8 +113,8 @@ def test_timestamps_that_wrap_round_are_refused(tmp_path: Path) -> None:
     far_rows = stored.set_column(stored.schema.get_field_index("w"), "w", far)
     pq.write_table(far_rows, path, use_deprecated_int96_timestamps=True)
     with pytest.raises(NotSupported, match="column w holds a timestamp before 1677 or after 2262"):
-        list(read_data_file(context, *bucket.bucket_id, bucket.files[0], ["w"], 10))
-    assert [one.num_rows for one in read_data_file(context, *bucket.bucket_id, bucket.files[0], ["k"], 10)] == [1]
+        list(read_data_file(context, bucket.bucket_id, bucket.files[0], ["w"], 10))
+    assert [one.num_rows for one in read_data_file(context, bucket.bucket_id, bucket.files[0], ["k"], 10)] == [1]
 
 
 def test_blanks_at_the_end_of_orcs_chars_go_at_any_depth(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_blanks_at_the_end_of_orcs_chars_go_at_any_depth(tmp_path: Path) -> None
     (bucket,) = bucket_files(context, context.snapshots.latest()).values()
     expected = [dict.fromkeys(columns) | row for row in rows_of(False)]
     for most in (1, 3, 100):
-        batches = list(read_data_file(context, *bucket.bucket_id, bucket.files[0], list(columns), most))
+        batches = list(read_data_file(context, bucket.bucket_id, bucket.files[0], list(columns), most))
         found = [row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")]
         assert found == expected
 
@@ -153,9 +153,9 @@ def test_far_times_of_an_orc_file_are_refused_not_taken_for_damage(tmp_path: Pat
     far = pa.array([datetime.datetime(3000, 1, 1)], pa.timestamp("ms"))
     orc.write_table(stored.set_column(stored.schema.get_field_index("w"), "w", far), path)
     with pytest.raises(NotSupported, match=r"holds a timestamp before 1677 or after 2262") as refused:
-        list(read_data_file(context, *bucket.bucket_id, bucket.files[0], ["w"], 10))
+        list(read_data_file(context, bucket.bucket_id, bucket.files[0], ["w"], 10))
     assert refused.value.details["path"] == path
-    assert [one.num_rows for one in read_data_file(context, *bucket.bucket_id, bucket.files[0], ["k"], 10)] == [1]
+    assert [one.num_rows for one in read_data_file(context, bucket.bucket_id, bucket.files[0], ["k"], 10)] == [1]
 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "lz4", "none"])

@@ -18,7 +18,7 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.index_checks import hashes_of
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.manifest_file import decode_manifest
 from paimon_cli.metadata.manifest_list import decode_index_manifest, decode_manifest_list
@@ -202,7 +202,7 @@ def _data_decoder(context: TableContext, partition: bytes, file: DataFileMeta) -
     columns = [*names, *context.schema.field_names]
 
     def decode(data: bytes, path: str) -> Any:
-        batches = read_data_file(_reading(context, data), partition, 0, file, columns, 1024)
+        batches = read_data_file(_reading(context, data), BucketId(partition, 0), file, columns, 1024)
         return [batch.serialize().to_pybytes() for batch in batches]
 
     return decode

@@ -25,6 +25,7 @@ from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.write import Shuffle, gathered, unpacked
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, run_write
+from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
 from paimon_cli.storage.clock_and_names import SystemClock
 from paimon_cli.storage.trace import Step, StepTrace
@@ -163,10 +164,10 @@ def test_the_first_of_several_bad_rows_is_told_when_rows_go_through_files(spark_
 class PlanWithABrokenBucket(WritePlan):
     """Bucket 1 cannot be written."""
 
-    def level_0_writer(self, partition: bytes, bucket: int, names: DataFileNames) -> DataFileWriter:
-        if bucket == 1:
-            raise DamagedFile("bucket 1 is broken", "this test wants it", "", bucket=bucket)
-        return super().level_0_writer(partition, bucket, names)
+    def level_0_writer(self, bucket_id: BucketId, names: DataFileNames) -> DataFileWriter:
+        if bucket_id.bucket == 1:
+            raise DamagedFile("bucket 1 is broken", "this test wants it", "", bucket=bucket_id.bucket)
+        return super().level_0_writer(bucket_id, names)
 
 
 def test_a_writer_that_fails_takes_all_files_of_the_job_with_it(any_spark_engine: SparkEngine, tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def routed(tmp_path: Path) -> tuple[Shuffle, pa.RecordBatch]:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=4)
     shuffle = Shuffle(plan_write(context, json_sources(tmp_path, count=1, rows_each=50, keys=50)), 1, 2)
     (batch,) = shuffle.plan.incoming.read(shuffle.plan.splits[0], Tally())
-    return shuffle, shuffle.chunks(batch, shuffle.router())
+    return shuffle, shuffle.chunks(batch, shuffle.plan.router())
 
 
 def test_rows_that_break_off_before_the_end_mark_are_an_error(routed: tuple[Shuffle, pa.RecordBatch]) -> None:
@@ -204,7 +205,7 @@ def test_a_chunk_holds_all_rows_of_a_writers_buckets_as_they_arrived(routed: tup
     assert chunks.column("writer").to_pylist() == [0, 1]
     arrivals = []
     for writer, rows_of_writer in enumerate(unpacked([chunks, shuffle.end_marks()])):
-        _, buckets = shuffle.router().route(rows_of_writer)
+        buckets = shuffle.plan.router().route(rows_of_writer).buckets
         assert set(buckets.tolist()) == {writer, writer + 2}
         arrivals.append(rows_of_writer.column(SEQUENCE_NUMBER).to_pylist())
         assert arrivals[-1] == sorted(arrivals[-1])

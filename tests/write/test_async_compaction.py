@@ -14,12 +14,14 @@ import pytest
 
 from paimon_cli.commit.committer import Committer
 from paimon_cli.compact import bucket_compactor
+from paimon_cli.compact.bucket_compactor import MergeRewriter
 from paimon_cli.errors import BadInput, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.lab.lab_table import LabNames
+from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.write.table_writer import TableWriter, Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -178,7 +180,7 @@ def test_a_compaction_that_fails_stops_the_writer_and_is_what_is_told(tmp_path: 
     def failing(*args: object, **named: object) -> None:
         raise StorageUnavailable("the disk is full")
 
-    monkeypatch.setattr(bucket_compactor, "_rewrite", failing)
+    monkeypatch.setattr(MergeRewriter, "rewrite", failing)
     threads = set(threading.enumerate())
     bad: list[dict[str, Any]] = [*({"k": k, "v": "x" * 50} for k in range(300_000)), {"k": None, "v": "bad"}]
     with pytest.raises(StorageUnavailable, match="the disk is full"):
@@ -190,18 +192,18 @@ def test_a_compaction_that_fails_stops_the_writer_and_is_what_is_told(tmp_path: 
 def test_a_bad_row_gives_up_what_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compaction begins and then waits until the writer has failed; it must end, and leave no file."""
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options={**FLUSHES, "num-sorted-run.stop-trigger": "1000"})
-    real, ended = bucket_compactor._rewrite, []
+    real, ended = MergeRewriter.rewrite, []
 
-    def slow(context: TableContext, task: object, rewrite: object, writer: object, is_given_up: Callable[[], bool]) -> Any:
-        while not is_given_up():
+    def slow(self: MergeRewriter, step: Rewrite) -> None:
+        while not self._is_given_up():
             threading.Event().wait(0.001)
         try:
-            return real(context, task, rewrite, writer, is_given_up)  # type: ignore[arg-type]
+            real(self, step)
         except CancelledError:
             ended.append(True)
             raise
 
-    monkeypatch.setattr(bucket_compactor, "_rewrite", slow)
+    monkeypatch.setattr(MergeRewriter, "rewrite", slow)
     with pytest.raises(BadInput, match="a bad row"):
         write(context, [{"k": k, "v": "x" * 50} for k in range(2000)], compaction="async", engine=EndsBadly())
     assert ended == [True]
