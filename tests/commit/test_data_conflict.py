@@ -17,7 +17,7 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DataConflict, UsageError
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage, DataFileMeta, IndexFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, CommitMessage, DataFileMeta, IndexFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.commit.commit_tables import data_file, live_names, make_table, manifest_files, named_manifest_files, partition
@@ -169,7 +169,8 @@ def test_a_key_that_both_wrote_is_told_with_the_snapshot_that_has_it(
     """`holder`: the file with the key. Only files of others whose key ranges meet ours are asked about."""
     asked: dict[int, tuple[list[str], list[str]]] = {}
 
-    def found(_: TableContext, __: bytes, where: int, ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]) -> Any:
+    def found(_: TableContext, asked_of: BucketId, ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]) -> Any:
+        where = asked_of.bucket
         asked[where] = ([file.file_name for file in ours], [file.file_name for file in theirs])
         return SharedKey("k=7", holder) if holder is not None and where == bucket else None
 
