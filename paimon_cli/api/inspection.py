@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow
     from paimon_cli.inspect.index_report import IndexRow, VectorRow
     from paimon_cli.inspect.lsm_report import BucketRow, LsmRow, PartitionRow
-    from paimon_cli.inspect.manifest_report import ManifestRow
     from paimon_cli.inspect.schema_report import OptionRow, SchemaDetails, SchemaRow
     from paimon_cli.inspect.table_description import TableDescription
-    from paimon_cli.inspect.version_report import SnapshotDetails, SnapshotRow
+    from paimon_cli.inspect.version_report import ManifestRow, SnapshotDetails, SnapshotRow
     from paimon_cli.jobs.doctor_job import Fact
     from paimon_cli.lsm.compaction_simulation import OnCommit
     from paimon_cli.read.key_history import KeyVersion
@@ -91,7 +90,7 @@ class Inspection(OpenedTable):
 
     def manifests(self, *, snapshot: int | None = None, lists: Sequence[str] | None = None) -> list[ManifestRow]:
         """Manifests of a snapshot, list by list; `lists`: some of base, delta, changelog and index."""
-        from paimon_cli.inspect.manifest_report import LISTS, manifest_rows
+        from paimon_cli.inspect.version_report import LISTS, manifest_rows
 
         return manifest_rows(self.catalog_table, self._snapshot(snapshot), list(lists) if lists else LISTS)
 

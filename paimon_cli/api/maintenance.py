@@ -341,8 +341,7 @@ def compact_request(
     unknown_buckets_allowed: bool = False,
 ) -> CompactRequest:
     """The options of a compaction, checked. `unknown_buckets_allowed`: for a request to many tables."""
-    from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY
-    from paimon_cli.compact.round_limits import RoundLimits
+    from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, RoundLimits
     from paimon_cli.jobs.compact_job import FAIL, LEAST_MEMORY, RETRY, SKIP, CompactRequest
     from paimon_cli.options.size_and_duration import parse_duration, parse_size
 

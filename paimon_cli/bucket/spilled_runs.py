@@ -18,7 +18,7 @@ import pyarrow as pa
 from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
 from paimon_cli.lsm.sorted_rows import MergeEngine
-from paimon_cli.storage.scratch import ScratchDirectory
+from paimon_cli.storage.whole_file import ScratchDirectory
 
 CODEC = "lz4"
 """Cheap enough that spilling is bound by the disk."""

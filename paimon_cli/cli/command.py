@@ -39,8 +39,7 @@ from paimon_cli.cli.parameters import (
     split_pairs,
 )
 from paimon_cli.cli.results import Item, Listing, OutputFormat, View, warn
-from paimon_cli.cli.terminal import progress_on_stderr
-from paimon_cli.cli.trace_output import is_traced, trace_on_stderr
+from paimon_cli.cli.terminal import is_traced, progress_on_stderr, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
 from paimon_cli.storage.catalog_options import split_options

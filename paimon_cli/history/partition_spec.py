@@ -1,4 +1,4 @@
-"""Which partitions a user means by `k=v`: values as typed, compared with decoded partitions, never with paths."""
+"""Partitions as people name them: `dt=2026-11-21/hour=7`, with values in canonical form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_cli.datatypes.canonical_json import from_canonical
+from paimon_cli.datatypes.canonical_json import canonical_json, from_canonical
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
@@ -69,3 +69,17 @@ def _json_value(text: str, t: DataType) -> Any:
     if t.root == "BOOLEAN":
         return BOOLEAN_WORDS[text.lower()]
     return int(text) if t.root in ("TINYINT", "SMALLINT", "INT", "BIGINT") else text
+
+
+def partition_text(context: TableContext, partition: bytes) -> str:
+    """'' for a table without partitions; null is the table's default partition name."""
+    keys = context.schema.partition_keys
+    types = context.schema.types_of(keys)
+    default = context.options.partition_default_name
+    values = context.partition_values(partition)
+    texts = [default if v is None else _text(canonical_json(v, t)) for v, t in zip(values, types, strict=True)]
+    return "/".join(f"{key}={text}" for key, text in zip(keys, texts, strict=True))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

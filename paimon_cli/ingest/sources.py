@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.ingest.text_form import TEXT
-from paimon_cli.storage.scratch import ScratchDirectory
 from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.storage.whole_file import ScratchDirectory
 
 STDIN = "-"
 FORMAT_OF_EXTENSION = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from paimon_cli.compact.compaction_plan import CompactionTask, Decision, SkippedBucket, task_steps
 from paimon_cli.datatypes.partition_path import natural_order
+from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.partition_text import partition_text
 from paimon_cli.lsm.compaction_picker import Rewrite, Step
 from paimon_cli.lsm.compaction_simulation import RunModel, merged_run
 from paimon_cli.lsm.sorted_runs import SortedRun

@@ -11,9 +11,9 @@ from typing import Any
 from paimon_cli.catalog.option_values import refuse_unknown
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.lsm_report import LsmRow, lsm_rows
-from paimon_cli.inspect.partition_text import partition_text
 from paimon_cli.lsm.compaction_simulation import (
     Figures,
     OnCommit,

@@ -11,9 +11,8 @@ from paimon_cli.datatypes.canonical_json import canonical_json
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import DamagedFile, NotFound
-from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.partition_text import partition_text
 from paimon_cli.metadata.data_file import (
     ADD,
     DELETION_VECTORS,

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.live_files import BucketFiles
-from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.partition_text import partition_text
 from paimon_cli.metadata.data_file import DELETION_VECTORS, DataFileMeta, FileFilter, IndexManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 

@@ -13,11 +13,10 @@ from paimon_cli.datatypes.key_order import Key
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files, expect_buckets
-from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.compaction_report import percent_above
 from paimon_cli.inspect.file_report import key_values
-from paimon_cli.inspect.partition_text import partition_text
 from paimon_cli.lsm.sorted_runs import KeyOf, SortedRun, highest_level, sorted_runs
 from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, FileFilter
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot

@@ -16,14 +16,17 @@ from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import (
     FULL_STRATEGY,
+    UNLIMITED,
     CompactionTask,
     Decision,
+    RoundLimits,
     SkippedBucket,
+    apply_limits,
     check_compactable,
+    newest_data,
     plan_bucket,
     tasks_of,
 )
-from paimon_cli.compact.round_limits import UNLIMITED, RoundLimits, apply_limits, newest_data
 from paimon_cli.errors import Conflict, FilesConflict, PaimonError, PartialSuccess, UsageError, undone_on_failure
 from paimon_cli.history.live_files import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec

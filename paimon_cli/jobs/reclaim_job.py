@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.errors import UsageError
+from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.inspect.partition_text import partition_text
 from paimon_cli.jobs.engine import Engine, Work, phase
 from paimon_cli.jobs.engine_choice import LOCAL
 from paimon_cli.jobs.progress import Progress

@@ -18,10 +18,9 @@ from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.datatypes.row_kind import INSERT
 from paimon_cli.errors import Conflict, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
-from paimon_cli.history.partition_spec import PartitionSpec
+from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.inspect.partition_text import partition_text
 from paimon_cli.jobs.engine import Engine, Work, phase
 from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table

@@ -1,17 +1,22 @@
-"""merge-engine=aggregation: each column has a function (Java AggregateMergeFunction, FORMAT.md, section 11.3)."""
+"""The merge engines aggregation and partial-update: the rows of a key complete each other (FORMAT.md, section 11.3).
+
+Java: AggregateMergeFunction, PartialUpdateMergeFunction.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from paimon_cli.datatypes.key_order import null_first_words, stable_order
 from paimon_cli.datatypes.row_kind import DELETE, INSERT
 from paimon_cli.errors import BadInput
 from paimon_cli.lsm.aggregators.aggregator import Aggregator
-from paimon_cli.lsm.sorted_rows import ADD, RETRACT, SET, SKIP, SortedRows, column_history
+from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
+from paimon_cli.lsm.sorted_rows import ADD, RETRACT, REVERSED, SET, SKIP, ColumnHistory, SortedRows, column_history
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 
@@ -79,3 +84,243 @@ def no_retraction(column: str) -> BadInput:
         f"set fields.{column}.ignore-retract=true, or leave such rows out of the input",
         column=column,
     )
+
+
+ABSENT, OLDER, ACCEPTED = 0, 1, 2
+"""All sequence fields of the row are null | the group holds a newer row | the row is the group's newest so far."""
+
+
+@dataclass(frozen=True)
+class SequenceGroup:
+    """Columns that change together, when `fields` do not fall. `removes`: a -D that is accepted removes the whole row."""
+
+    fields: tuple[str, ...]
+    columns: tuple[str, ...]
+    removes: bool = False
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset((*self.fields, *self.columns))
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Per group one verdict per operation; `removed`: operations that remove their row."""
+
+    of_group: tuple[np.ndarray, ...]
+    removed: np.ndarray
+
+
+def judge(
+    groups: Sequence[SequenceGroup],
+    rows: pa.RecordBatch,
+    order: np.ndarray,
+    starts: np.ndarray,
+    kinds: np.ndarray,
+    heard: np.ndarray,
+) -> Verdicts:
+    """`order`: operations as row numbers, key by key from `starts` on; `heard`: operations that are not ignored."""
+    ranks = [np.where(heard, _ranks(rows, group, order), 0) for group in groups]
+    deletes = heard & (kinds == DELETE)
+    if any(group.removes for group in groups) and deletes.any():
+        return _judge_in_steps(groups, ranks, starts, deletes)
+    return Verdicts(tuple(_verdicts(rank, starts) for rank in ranks), np.zeros(len(order), dtype=bool))
+
+
+def _ranks(rows: pa.RecordBatch, group: SequenceGroup, order: np.ndarray) -> np.ndarray:
+    """Numbers from 1 on in the order of the group's fields; 0 where all are null."""
+    columns = [rows.column(name) for name in group.fields]
+    words = [word for column in columns for word in null_first_words(column)]
+    ascending = stable_order(words)
+    changed = np.zeros(rows.num_rows, dtype=bool)
+    for word in words:
+        changed[1:] |= word[ascending][1:] != word[ascending][:-1]
+    ranks = np.empty(rows.num_rows, dtype=np.int64)
+    ranks[ascending] = np.cumsum(changed) + 1
+    absent = np.ones(rows.num_rows, dtype=bool)
+    for column in columns:
+        absent &= column.is_null().to_numpy(zero_copy_only=False)
+    ranks[absent] = 0
+    return ranks[order]
+
+
+def _verdicts(ranks: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """A row is accepted when no row of its key before it ranks higher."""
+    key = np.zeros(len(ranks), dtype=np.int64)
+    key[starts[1:]] = 1
+    base = np.cumsum(key) * (int(ranks.max(initial=0)) + 1)
+    highest = np.maximum.accumulate(ranks + base) - base
+    return np.where(ranks == 0, ABSENT, np.where(ranks >= highest, ACCEPTED, OLDER)).astype(np.int8)
+
+
+def _judge_in_steps(
+    groups: Sequence[SequenceGroup], ranks: Sequence[np.ndarray], starts: np.ndarray, deletes: np.ndarray
+) -> Verdicts:
+    """A removal resets every group to its own row: all keys advance together, one operation of each key at a time."""
+    ends = np.append(starts[1:], len(deletes))
+    held = np.zeros((len(groups), len(starts)), dtype=np.int64)
+    verdicts = tuple(np.zeros(len(deletes), dtype=np.int8) for _ in groups)
+    removed = np.zeros(len(deletes), dtype=bool)
+    for step in range(int((ends - starts).max(initial=0))):
+        keys = np.flatnonzero(starts + step < ends)
+        at = starts[keys] + step
+        for number, group in enumerate(groups):
+            rank = ranks[number][at]
+            verdict = np.where(rank == 0, ABSENT, np.where(rank >= held[number, keys], ACCEPTED, OLDER))
+            verdicts[number][at] = verdict
+            if group.removes:
+                removed[at] |= (verdict == ACCEPTED) & deletes[at]
+        for number in range(len(groups)):
+            accepted = (verdicts[number][at] == ACCEPTED) | removed[at]
+            held[number, keys] = np.where(accepted, ranks[number][at], held[number, keys])
+    return Verdicts(verdicts, removed)
+
+
+@dataclass(frozen=True)
+class PartialUpdate:
+    """`functions`: aggregated columns; `deaf`: those that ignore retractions; `column_order`: all columns of the table."""
+
+    groups: tuple[SequenceGroup, ...] = ()
+    functions: Mapping[str, Aggregator] = field(default_factory=dict)
+    deaf: frozenset[str] = frozenset()
+    primary_keys: frozenset[str] = frozenset()
+    column_order: tuple[str, ...] = ()
+    ignore_delete: bool = False
+    remove_record_on_delete: bool = False
+    sequence_fields: tuple[str, ...] = ()
+    descending: bool = False
+
+    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
+        """Sequence fields of the groups that the columns are in, and of groups that may remove the row."""
+        wanted = [group for group in self.groups if group.removes or not group.names.isdisjoint(columns)]
+        return [name for group in wanted for name in group.fields]
+
+    def refusal(self, kind: int) -> BadInput | None:
+        if self.ignore_delete or self.remove_record_on_delete or self.groups:
+            return None
+        return BadInput(
+            "merge-engine=partial-update takes no rows of kind -D or -U",
+            "a row combines several writes, and it is unknown which of them to retract",
+            "set ignore-delete=true or partial-update.remove-record-on-delete=true, use sequence groups, or drop such rows",
+        )
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        work = Operations.of(rows)
+        names = frozenset(rows.rows.schema.names)
+        groups = [group for group in self.groups if names.issuperset(group.fields)]
+        refused = self.refusal(DELETE)
+        if refused is not None and work.retracts.any():
+            raise refused
+        heard = ~work.retracts if self.ignore_delete else np.ones(len(work.order), dtype=bool)
+        verdicts = judge(groups, rows.rows, work.order, work.starts, work.kinds, heard)
+        removed = verdicts.removed & work.retracts
+        if self.remove_record_on_delete:
+            removed = work.retracts & (work.kinds == DELETE)
+        columns = self._columns(rows, work, groups, verdicts, removed)
+        counted = heard & ~work.fills if self.ignore_delete else heard
+        columns[VALUE_KIND] = pa.array(_result_kinds(rows, work, removed), pa.int8())
+        columns[SEQUENCE_NUMBER] = _sequence_numbers(rows, work, counted)
+        return pa.RecordBatch.from_arrays([columns[name] for name in rows.rows.schema.names], schema=rows.rows.schema)
+
+    def _columns(
+        self, rows: SortedRows, work: Operations, groups: Sequence[SequenceGroup], verdicts: Verdicts, removed: np.ndarray
+    ) -> dict[str, pa.Array]:
+        """The table's columns, merged."""
+        replaced = removed | work.replaces
+        plain = work.history(np.where(work.retracts, SKIP, ADD), replaced)
+        newest = pa.array(rows.last_of_each_key)
+        columns: dict[str, pa.Array] = {}
+        for name in rows.rows.schema.names:
+            if name in self.primary_keys:
+                columns[name] = rows.rows.column(name).take(newest)
+            elif name not in (VALUE_KIND, SEQUENCE_NUMBER) and not any(name in group.names for group in groups):
+                columns[name] = self.functions.get(name, LastNonNullValue()).merge(rows.rows.column(name), plain)
+        for group, verdict in zip(groups, verdicts.of_group, strict=True):
+            verdict = np.where(work.retracts & self.ignore_delete, ABSENT, verdict)
+            taken = np.where(verdict == ACCEPTED, ADD, SKIP)
+            follows = work.history(taken, replaced)
+            cleared = work.history(np.where((verdict == ACCEPTED) & work.retracts, RETRACT, taken), replaced)
+            for name in group.names.intersection(rows.rows.schema.names):
+                column = rows.rows.column(name)
+                if name in group.fields:
+                    columns[name] = LastValue().merge(column, follows)
+                elif name not in self.functions:
+                    columns[name] = LastValue().merge(column, cleared)
+                else:
+                    columns[name] = self._aggregated(name, column, work, verdict, removed)
+        return columns
+
+    def _aggregated(self, name: str, column: pa.Array, work: Operations, verdict: np.ndarray, removed: np.ndarray) -> pa.Array:
+        """A column of a group with a function: older rows are aggregated as such, retractions are taken back, also older ones."""
+        codes = np.select([verdict == ABSENT, verdict == OLDER], [SKIP, REVERSED], ADD)
+        codes = np.where(work.retracts & (verdict != ABSENT), SKIP if name in self.deaf else RETRACT, codes)
+        function = self.functions[name]
+        if not function.retracts:
+            refused = (codes == RETRACT) & ~work.replaces
+            if (refused & ~(removed & ~self._stands_before_removal(name))).any():
+                raise no_retraction(name)
+        return function.merge(column, work.history(codes, removed | work.replaces))
+
+    def _stands_before_removal(self, name: str) -> bool:
+        """Java walks the columns in order: what stands before the field that removes the row has been retracted by then."""
+        place = {column: number for number, column in enumerate(self.column_order)}
+        ends = [min(place[field] for field in group.fields) for group in self.groups if group.removes]
+        return place[name] < min(ends, default=0)
+
+
+@dataclass(frozen=True)
+class Operations:
+    """What the rows of each key do, oldest first. A key that begins with a retraction gets one more operation in front.
+
+    `fills`: those operations, which are no retractions: the row is filled with the values of the retraction that follows.
+    `replaces`: operations that replace the whole row: these, and the lone row of an untouched key.
+    """
+
+    order: np.ndarray
+    starts: np.ndarray
+    kinds: np.ndarray
+    retracts: np.ndarray
+    fills: np.ndarray
+    replaces: np.ndarray
+
+    @staticmethod
+    def of(rows: SortedRows) -> Operations:
+        kinds = rows.rows.column(VALUE_KIND).to_numpy()[rows.order]
+        retracts = (kinds & 1) == 1
+        lone = rows.starts[rows.untouched]
+        retracts[lone] = False
+        replaces = np.zeros(len(kinds), dtype=bool)
+        replaces[lone] = True
+        filled = retracts[rows.starts]
+        if not filled.any():
+            return Operations(rows.order, rows.starts, kinds, retracts, np.zeros(len(kinds), dtype=bool), replaces)
+        at = rows.starts[filled]
+        starts = rows.starts + np.cumsum(filled) - filled
+        fills = np.insert(np.zeros(len(kinds), dtype=bool), at, True)
+        return Operations(
+            np.insert(rows.order, at, rows.order[at]),
+            starts,
+            np.insert(kinds, at, kinds[at]),
+            np.insert(retracts, at, False),
+            fills,
+            np.insert(replaces, at, True),
+        )
+
+    def history(self, codes: np.ndarray, replaced: np.ndarray) -> ColumnHistory:
+        return column_history(self.order, self.starts, np.where(replaced, SET, codes).astype(np.int8))
+
+
+def _result_kinds(rows: SortedRows, work: Operations, removed: np.ndarray) -> np.ndarray:
+    """-D when the last row removes, or nothing was ever added."""
+    last = np.append(work.starts[1:], len(work.order)) - 1
+    added = np.logical_or.reduceat(~work.retracts & ~work.fills, work.starts) if len(work.starts) else removed
+    merged = np.where(removed[last] | ~added, DELETE, INSERT)
+    return np.where(rows.untouched, work.kinds[last], merged).astype(np.int8)
+
+
+def _sequence_numbers(rows: SortedRows, work: Operations, counted: np.ndarray) -> pa.Array:
+    """The number of the last row that was not ignored; 0 without any."""
+    positions = np.where(counted, np.arange(len(counted)), -1)
+    last = np.maximum.reduceat(positions, work.starts) if len(work.starts) else positions
+    numbers = rows.rows.column(SEQUENCE_NUMBER).to_numpy()
+    return pa.array(np.where(last >= 0, numbers[work.order[last]], 0), pa.int64())

@@ -5,12 +5,11 @@ from __future__ import annotations
 from paimon_cli.datatypes.data_type import NESTED_ROOTS, NEWER_ROOTS
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.lsm.aggregation import Aggregation
+from paimon_cli.lsm.aggregation import Aggregation, PartialUpdate, SequenceGroup
 from paimon_cli.lsm.aggregators.aggregator import Aggregator
 from paimon_cli.lsm.aggregators.catalog import aggregator_of, ignores_retractions
 from paimon_cli.lsm.aggregators.chosen_values import LastValue
 from paimon_cli.lsm.deduplicate import Deduplicate, FirstRow
-from paimon_cli.lsm.partial_update import PartialUpdate, SequenceGroup
 from paimon_cli.lsm.sorted_rows import MergeEngine
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions

@@ -8,8 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.compact.compaction_plan import CompactionTask, Decision, SkippedBucket, plan_bucket, task_steps, tasks_of
-from paimon_cli.compact.round_limits import UNLIMITED, RoundLimits, apply_limits, newest_data
+from paimon_cli.compact.compaction_plan import (
+    UNLIMITED,
+    CompactionTask,
+    Decision,
+    RoundLimits,
+    SkippedBucket,
+    apply_limits,
+    newest_data,
+    plan_bucket,
+    task_steps,
+    tasks_of,
+)
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext

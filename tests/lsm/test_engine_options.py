@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
-from paimon_cli.lsm.aggregation import Aggregation
+from paimon_cli.lsm.aggregation import Aggregation, PartialUpdate, SequenceGroup
 from paimon_cli.lsm.aggregators.arithmetic import Sum
 from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
 from paimon_cli.lsm.deduplicate import Deduplicate, FirstRow
-from paimon_cli.lsm.partial_update import PartialUpdate, SequenceGroup
 from paimon_cli.lsm.sort_merge import merge_piece
 from paimon_cli.lsm.sorted_rows import MergeEngine
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND

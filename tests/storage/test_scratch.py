@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.storage import scratch
-from paimon_cli.storage.scratch import LOCK, ScratchDirectory
+from paimon_cli.storage import whole_file
+from paimon_cli.storage.whole_file import LOCK, ScratchDirectory
 
 HOLDER = """
 import sys
-from paimon_cli.storage.scratch import ScratchDirectory
+from paimon_cli.storage.whole_file import ScratchDirectory
 held = ScratchDirectory("held", sys.argv[1])
 (held.path / "deep").mkdir()
 (held.path / "deep" / "file").write_text("x")
@@ -72,7 +72,7 @@ def test_a_fork_removes_nothing(tmp_path: Path) -> None:
     with ScratchDirectory("trial", str(tmp_path)) as directory:
         child = os.fork()
         if not child:
-            scratch._remove(directory, None, os.getppid())
+            whole_file._remove(directory, None, os.getppid())
             os._exit(0)
         os.waitpid(child, 0)
         assert directory.exists()

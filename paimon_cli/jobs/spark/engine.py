@@ -16,7 +16,7 @@ from paimon_cli.jobs.progress import Progress
 from paimon_cli.jobs.spark.job import Reports, SparkJob
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
 from paimon_cli.jobs.spark.write import WRITTEN, Report, Shuffle, check_places, shuffle_of, write_on_spark, write_through_files
-from paimon_cli.storage.scratch import ScratchDirectory
+from paimon_cli.storage.whole_file import ScratchDirectory
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 

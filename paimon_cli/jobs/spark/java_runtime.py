@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paimon_cli.errors import UsageError
-from paimon_cli.storage.scratch import ScratchDirectory
+from paimon_cli.storage.whole_file import ScratchDirectory
 
 OLDEST_JAVA = 17
 PROBE_SECONDS = 30

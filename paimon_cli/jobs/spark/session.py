@@ -30,7 +30,7 @@ import paimon_cli
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java, user_cache
 from paimon_cli.storage.clock_and_names import RandomNames
-from paimon_cli.storage.scratch import ScratchDirectory
+from paimon_cli.storage.whole_file import ScratchDirectory
 
 PREFIX, SUFFIX = "spark-classes-", ".jsa"
 MOST_ARCHIVES = 3
