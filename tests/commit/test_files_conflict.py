@@ -172,6 +172,18 @@ def test_an_append_onto_the_snapshot_that_its_writer_saw_reads_no_manifest(tmp_p
     assert context.snapshots.latest_id() == 3
 
 
+def test_files_of_dynamic_buckets_are_compared_with_nothing(tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t")
+    commit(context, new_files=(data_file("a"),))
+    for path in (tmp_path / "t" / "manifest").glob("manifest-*-0"):
+        if not path.name.startswith("manifest-list"):
+            path.write_bytes(b"")
+    with pytest.raises(DamagedFile):
+        commit(context, new_files=(data_file("b"),))
+    commit(context, new_files=(data_file("b"),), count=-1)
+    assert context.snapshots.latest_id() == 2
+
+
 def test_a_partition_that_was_emptied_may_get_another_bucket_count(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", partitioned=True)
     one = partition("2024-01-01")

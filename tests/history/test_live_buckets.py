@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history import live_files, manifest_cache
 from paimon_cli.history.live_files import LiveBuckets, live_files_of_buckets
-from paimon_cli.history.manifest_reader import SnapshotGone
+from paimon_cli.history.manifest_reader import ManifestReader, SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, ManifestEntry, ManifestFileMeta
@@ -95,13 +96,21 @@ def test_the_live_files_of_some_buckets(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_of_very_many_partitions_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_files, "_MOST_PARTITIONS", 1)
+    asked: list[set[bytes]] = []
+    tables = ManifestReader.tables
+
+    def noted(self: ManifestReader, manifests: Any, partitions: Any = None) -> Any:
+        asked.append(set(partitions))
+        return tables(self, manifests, partitions)
+
+    monkeypatch.setattr(ManifestReader, "tables", noted)
     context = make_table(tmp_path, partitioned=True)
     for snapshot in History(context, random.Random(5)).snapshots(10):
         places = [BucketId(day, bucket) for bucket in (1, 0) for day in DAYS]
         found, expected = live_files_of_buckets(context, snapshot, places), plainly(context, snapshot, places)
         assert found.entries == expected.entries, "bucket by bucket, the files of each oldest first"
         assert_counts(found, expected)
-        assert not context.manifest_cache._cached
+        assert not context.manifest_cache._cached and asked[-1] == set(DAYS), "others are not decoded"
 
 
 @pytest.mark.parametrize("few", [10**9, 0])
