@@ -123,3 +123,12 @@ def test_schemas_are_read_once_and_named_when_they_cannot_be(tmp_path: Path) -> 
         past.get(3)
     assert damaged.value.details["path"] == past.layout.schema(3)
     assert past.newest_readable() is None
+
+
+def test_a_damaged_schema_is_told_with_its_path(tmp_path: Path) -> None:
+    history = SchemaHistory(LocalStorage(), TableLayout(str(tmp_path)))
+    path = tmp_path / "schema" / "schema-3"
+    path.parent.mkdir()
+    path.write_text("{")
+    with pytest.raises(DamagedFile, match=str(path)):
+        history.get(3)
