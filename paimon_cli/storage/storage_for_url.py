@@ -11,8 +11,8 @@ from paimon_cli.storage.catalog_options import file_system_options, without_user
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import Storage
 
-_LOCAL, _S3, _HDFS = {"", "file", "local"}, {"s3", "s3a"}, {"hdfs", "webhdfs"}
-_TRUSTED = _LOCAL | {"memory"}
+LOCAL, S3, _HDFS = {"", "file", "local"}, {"s3", "s3a"}, {"hdfs", "webhdfs"}
+_TRUSTED = LOCAL | {"memory"}
 """Where exclusive creation is certain, without a trial."""
 
 
@@ -27,7 +27,7 @@ def storage_for_url(
     """
     options = options or {}
     scheme, root = _scheme(url), _root(url)
-    storage = ConfinedStorage(root) if confined and scheme in _LOCAL else _storage(scheme, url, options)
+    storage = ConfinedStorage(root) if confined and scheme in LOCAL else _storage(scheme, url, options)
     has_lock = "lock.enabled" in options or "metastore" in options
     if scheme in _TRUSTED and not has_lock and not allow_unsafe_commit:
         return storage, root
@@ -44,13 +44,13 @@ def storage_for_url(
 
 def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:
     """Local tables, the usual case, are opened without loading the libraries of the others."""
-    if scheme in _LOCAL:
+    if scheme in LOCAL:
         return LocalStorage()
     if scheme == "memory":
         from paimon_cli.storage.memory_storage import MemoryStorage
 
         return MemoryStorage()
-    if scheme in _S3:
+    if scheme in S3:
         from paimon_cli.storage.s3_client import S3Settings
         from paimon_cli.storage.s3_storage import S3Storage
 
@@ -71,7 +71,7 @@ def _scheme(url: str) -> str:
 
 def _root(url: str) -> str:
     scheme = _scheme(url)
-    if scheme not in _LOCAL:
+    if scheme not in LOCAL:
         return without_user_info(url).rstrip("/")
     path = unquote(urlsplit(url).path) if scheme else url
     return os.path.abspath(os.path.expanduser(path))

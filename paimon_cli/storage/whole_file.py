@@ -21,7 +21,7 @@ from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.storage.clock_and_names import Names
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import Storage
-from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.storage.storage_for_url import S3, storage_for_url
 
 PREFIX = "paimon-cli-"
 LOCK = ".in-use"
@@ -158,12 +158,15 @@ def _check_place(url: str, path: str, replace: bool) -> None:
 
 
 def _send(spool: BinaryIO, storage: Storage, path: str, replace: bool) -> None:
-    """An upload replaces the old file when it is complete: a failed one leaves the old file as it was."""
+    """An upload to S3 replaces the old object when it is complete; elsewhere the old file is deleted first."""
+    replaced_as_a_whole = replace and path.split("://")[0] in S3
+    if replace and not replaced_as_a_whole:
+        storage.delete(path)
     try:
         with storage.open_output(path) as sink:
             shutil.copyfileobj(spool, sink, 1 << 20)
     except BaseException:
-        if not replace:
+        if not replaced_as_a_whole:
             storage.delete(path)
         raise
 
