@@ -1,4 +1,4 @@
-"""`python -m paimon_cli` and the `paimon-cli` script: the application, with a quiet end for who interrupts its loading."""
+"""`python -m paimon_cli` and the `paimon-cli` script: the application, and a quiet exit if its loading is interrupted."""
 
 from __future__ import annotations
 

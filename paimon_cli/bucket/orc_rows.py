@@ -48,7 +48,7 @@ class OrcRows:
     """What pyarrow's `ORCWriter` offers, with the same file for it but for the timestamps. The sink stays open; it must not
     fail, since pyorc flushes in a destructor, where an error ends the process.
 
-    Tables come with `schema`, all of it nullable and without hidden nulls (`orc_columns`).
+    Tables come with `schema`, all of it nullable and without hidden nulls (`orc_file.orc_column`).
     """
 
     def __init__(self, sink: BinaryIO, schema: pa.Schema, codec: str, stripe_bytes: int, dictionary_threshold: float) -> None:

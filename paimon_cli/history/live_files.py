@@ -44,7 +44,7 @@ class BucketFiles:
 
 @dataclass(frozen=True, eq=False)
 class LazyBuckets(Mapping[BucketId, BucketFiles]):
-    """Buckets whose files become objects when a bucket is asked for, each time anew. Picklable."""
+    """Buckets whose files become objects when a bucket is looked up, every time again. Picklable."""
 
     table: FileTable
     index_files: Mapping[BucketId, tuple[IndexFileMeta, ...]]
@@ -67,10 +67,7 @@ class LazyBuckets(Mapping[BucketId, BucketFiles]):
 
 def bucket_files(context: TableContext, snapshot: Snapshot | None, wanted: FileFilter = ALL_FILES) -> LazyBuckets:
     """Buckets with at least one live file; none for `snapshot` None, a table that nothing was committed to."""
-
     if snapshot is None:
-        from paimon_cli.history.file_table import FileTable  # loads numpy, which commands on snapshots do without
-
         return LazyBuckets(FileTable.of([]), {})
     return LazyBuckets(context.manifests.live_files(snapshot, wanted), _index_files(context, snapshot))
 

@@ -238,8 +238,18 @@ class TableContext(TableHistory):
 
     def bucket_directory(self, partition: bytes, bucket: int) -> str:
         """Where the data files of a bucket lie: below `data-file.path-directory`, if the table has one."""
+        return self.layout.bucket_directory(self._data_prefix + self.partition_path_of(partition), bucket)
+
+    @property
+    def data_root(self) -> str:
+        """The directory that holds the directories of partitions or buckets: the table's own, or one below it."""
+        return f"{self.layout.root}/{self._data_prefix}".rstrip("/")
+
+    @property
+    def _data_prefix(self) -> str:
+        """'' or 'directory/', by `data-file.path-directory`."""
         directory = (self.options.data_file_path_directory or "").strip("/")
-        return self.layout.bucket_directory(f"{directory}/" * bool(directory) + self.partition_path_of(partition), bucket)
+        return f"{directory}/" * bool(directory)
 
     def _decoded(self, row: bytes, types: tuple[DataType, ...], what: str) -> tuple[Any, ...]:
         try:

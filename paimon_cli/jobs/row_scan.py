@@ -21,7 +21,7 @@ from paimon_cli.read.split_reader import count_split, read_side_by_side, read_sp
 from paimon_cli.read.splits import Split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.sql.predicate import Predicate, parse_predicate
-from paimon_cli.storage.parallel_calls import usable_cores
+from paimon_cli.storage.threads import usable_cores
 
 if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable

@@ -79,7 +79,7 @@ def stage_write(
 ) -> tuple[StagedCommit, Tally]:
     """Write the data files of a write and keep the commit in `file`; also what was found in the input.
 
-    When it fails, no data file stays behind.
+    When it fails, no data file remains.
     """
     check_writable_table(context)
     if file.exists():

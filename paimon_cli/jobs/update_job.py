@@ -61,7 +61,7 @@ class UpdateRequest:
 
 @dataclass(frozen=True)
 class UpdateSummary:
-    """What was done. `rows`: how many matched; `attempts`: how often they were read; `conflicts`: how often in vain."""
+    """What was done. `rows`: how many matched; `attempts`: how often they were read; `conflicts`: how many attempts failed."""
 
     rows: int = 0
     files: int = 0
@@ -77,7 +77,7 @@ class UpdateSummary:
 
 
 def run_update(context: TableContext, request: UpdateRequest, engine: Engine, progress: Progress) -> UpdateSummary:
-    """Change all rows that match at one snapshot, as one commit on top of it. When it fails, no file stays behind.
+    """Change all rows that match at one snapshot, as one commit on top of it. When it fails, no file remains.
 
     Raises `Conflict` when all attempts were overtaken.
     """

@@ -106,7 +106,7 @@ class WriteSummary:
 
 
 def run_write(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
-    """Write the sources as one commit. When it fails before the commit, the table is as it was and no file stays behind."""
+    """Write the sources as one commit. When it fails before the commit, the table is as it was and no file remains."""
     started = context.clock.now_millis()
     check_writable_table(context)
     identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
@@ -285,7 +285,7 @@ def with_all_faults(error: BadInput, plan: WritePlan, engine: Engine, progress: 
 
 
 def write_rejects(file: RejectFile, plan: WritePlan, tallies: Tallies) -> None:
-    """All bad cells in the order of the input. Their splits are read once more, so that nobody holds all of them at once."""
+    """All bad cells in the order of the input. Their splits are read once more, so they are never all in memory."""
     assert isinstance(plan.incoming, IncomingRows)
     with file:
         for number, split in enumerate(plan.splits):

@@ -143,9 +143,9 @@ def _crash(table: LabTable, call: int, story: Story, whole: list[bool]) -> bool:
     commits = [snapshot.commit_user for snapshot in table.context.snapshots.newest_first()].count("job")
     whole.append(commits == 1 and [row["v"] for row in table.rows()] == ["new"])
     last = writer.storage.calls[-1] if call else "nothing done yet"
-    what = f"dies behind call {call}: {last}" if has_crashed else "lives"
+    what = f"dies after call {call}: {last}" if has_crashed else "lives"
     after = "is recognised as made" if result.already_committed else f"makes snapshot {result.snapshots[0].id}"
-    story.tell("writer", what, f"readers see {seen}, {orphans} files are nobody's; the job, repeated, {after}")
+    story.tell("writer", what, f"readers see {seen}, {orphans} files are orphans; the job, repeated, {after}")
     return has_crashed
 
 

@@ -20,7 +20,7 @@ from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
 COLUMNS = {"p": "INT NOT NULL", "k": "INT NOT NULL", "v": "INT"}
 PARTITIONS, BUCKETS = 2, 2
 NEARBY = 3
-"""The keys of a commit lie in a window of so many times their number: ranges meet more often than keys."""
+"""The keys of a commit lie in a window this many times their number: ranges meet more often than keys."""
 
 
 @dataclass(frozen=True)

@@ -216,13 +216,13 @@ class Actor:
                 result = Committer(self.context).commit(self.messages, CommitIdentity(self.name))
         except Conflict as conflict:
             if conflict.details.get("published_snapshots"):
-                self.tell("committed its rows; the compaction behind them is lost", str(conflict))
+                self.tell("committed its rows; the compaction that followed is lost", str(conflict))
                 return True
             self.tell(f"aborts, exit {conflict.exit_code} {conflict.code}", str(conflict))
             return False
         self.attempts += result.attempts
         if result.attempts > len(result.snapshots):
-            self.tell("had to try again", f"{result.attempts} attempts; data files untouched, metadata written anew")
+            self.tell("had to try again", f"{result.attempts} attempts; data files untouched, metadata rewritten")
         return True
 
 
@@ -254,7 +254,7 @@ class Writer(Actor):
             inputs.delete(source)
         files = [file for message in self.messages for file in message.new_files]
         numbers = ", ".join(f"{file.min_sequence_number} to {file.max_sequence_number}" for file in files)
-        self.tell(f"wrote {row_texts(rows)}", f"numbered {numbers}; nobody can see it yet")
+        self.tell(f"wrote {row_texts(rows)}", f"numbered {numbers}; no reader sees it yet")
 
     def change(self, key: str, value: Any, column: str, new_value: Callable[[Any], Any]) -> None:
         """The write phase of a read-modify-write: the row as it was read, with one column changed; partial-update needs only that

@@ -173,7 +173,9 @@ def list_candidates(context: TableContext, older_than: int) -> Candidates:
     for name in (MAIN_BRANCH, *BranchList(storage, layout).directories()):
         found += _temporary_files(context, layout.of_branch(name))
     empty: list[str] = []
-    buckets = list(_bucket_directories(context, layout.root, len(context.schema.partition_keys), older_than, empty))
+    depth = len(context.schema.partition_keys)
+    roots = dict.fromkeys((layout.root, context.data_root))  # the option may be younger than the first files
+    buckets = [bucket for root in roots for bucket in _bucket_directories(context, root, depth, older_than, empty)]
     for bucket, statuses in zip(buckets, side_by_side(context, storage.list_directory, (b.path for b in buckets)), strict=True):
         found += _of_kind(statuses, DATA)
         if not statuses and bucket.modified_millis < older_than:

@@ -16,7 +16,7 @@ from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.read.difference_reader import read_difference
 from paimon_cli.read.splits import Split
 from paimon_cli.sql.predicate import Predicate
-from paimon_cli.storage.parallel_calls import ReadAhead
+from paimon_cli.storage.threads import ReadAhead
 
 
 def read_split(

@@ -311,10 +311,22 @@ class Related:
 
 
 @dataclass(frozen=True)
-class And:
-    """AND. Parts that can fail are evaluated only for rows that the other parts accept."""
+class Joined:
+    """Conditions joined by AND or OR."""
 
     parts: tuple[Condition, ...]
+
+    def columns(self) -> Iterator[str]:
+        for part in self.parts:
+            yield from part.columns()
+
+    @property
+    def can_fail(self) -> bool:
+        return any(part.can_fail for part in self.parts)
+
+
+class And(Joined):
+    """AND. Parts that can fail are evaluated only for rows that the other parts accept."""
 
     def matches(self, batch: pa.RecordBatch) -> pa.Array:
         return _joined(self.parts, batch, pc.and_kleene, neutral=True)
@@ -322,34 +334,15 @@ class And:
     def may_match(self, bounds_of: BoundsOf) -> bool:
         return all(part.may_match(bounds_of) for part in self.parts)
 
-    def columns(self) -> Iterator[str]:
-        for part in self.parts:
-            yield from part.columns()
 
-    @property
-    def can_fail(self) -> bool:
-        return any(part.can_fail for part in self.parts)
-
-
-@dataclass(frozen=True)
-class Or:
+class Or(Joined):
     """OR. Parts that can fail are evaluated only for rows that the other parts have not accepted."""
-
-    parts: tuple[Condition, ...]
 
     def matches(self, batch: pa.RecordBatch) -> pa.Array:
         return _joined(self.parts, batch, pc.or_kleene, neutral=False)
 
     def may_match(self, bounds_of: BoundsOf) -> bool:
         return any(part.may_match(bounds_of) for part in self.parts)
-
-    def columns(self) -> Iterator[str]:
-        for part in self.parts:
-            yield from part.columns()
-
-    @property
-    def can_fail(self) -> bool:
-        return any(part.can_fail for part in self.parts)
 
 
 def _joined(parts: Sequence[Condition], batch: pa.RecordBatch, join: Callable[..., pa.Array], neutral: bool) -> pa.Array:

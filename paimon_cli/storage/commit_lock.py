@@ -76,10 +76,11 @@ class CommitLock:
                 if table.insert(connection, self._id, owner, self._life_seconds):
                     return Lease(self._settings, table, connection, self._clock, self._id, owner, since, self._life_seconds * 500)
                 left = table.seconds_left(connection, self._id)
-            if self._clock.now_millis() - begin > self._settings.acquire_timeout + _GRACE:
+            waited = self._clock.now_millis() - begin
+            if waited > self._settings.acquire_timeout + _GRACE:
                 raise StorageUnavailable(
                     f"could not acquire the commit lock {self._id}",
-                    f"other writers held it for the {self._settings.acquire_timeout / 1000:g} s of waiting",
+                    f"other writers held it for the {waited / 1000:.0f} s of waiting",
                     "try again, or raise lock-acquire-timeout",
                     lock_id=self._id,
                 )

@@ -94,7 +94,7 @@ class LocalStorage:
             shutil.rmtree(path)
 
     def remove_empty_directory(self, path: str) -> bool:
-        """See `directories`."""
+        """See `storage.remove_empty_directory`."""
         try:
             os.rmdir(path)
         except OSError as error:
@@ -102,7 +102,7 @@ class LocalStorage:
         return True
 
     def sync_directory(self, path: str) -> None:
-        """See `directories`."""
+        """See `storage.remove_empty_directory`."""
         with contextlib.suppress(FileNotFoundError), errors_of(path):
             _sync_directory(path)
 
@@ -221,7 +221,7 @@ def _status(entry: os.DirEntry[str]) -> FileStatus:
 
 
 class ConfinedStorage(LocalStorage):
-    """`LocalStorage` that refuses (`DamagedFile`) paths below `root` which lie elsewhere in truth. Other paths are as ever.
+    """`LocalStorage` that refuses (`DamagedFile`) paths below `root` that links lead out of it. Other paths are unaffected.
 
     The root itself may be reached through links: where the user keeps the table is not the table's matter.
     """

@@ -80,7 +80,7 @@ class S3Settings:
         return {name: value for name, value in known.items() if value}
 
     def client(self, attempts: int = _ATTEMPTS) -> Any:
-        """A client of this process that sends a request up to so many times; safe for threads."""
+        """A client of this process that sends a request at most `attempts` times; safe for threads."""
         with _making_clients:
             return _client(self, attempts, os.getpid())
 

@@ -26,7 +26,7 @@ _NO_CLEAR_ANSWER = (HTTPClientError, SSLError, ResponseParserError)
 class S3Storage:
     """`Storage` over `s3://bucket/key` (or `s3a://`) URLs. Equal settings make equal storages; picklable.
 
-    Whether the store behind the endpoint honours a conditional PUT is not known here: see `capability_probe`.
+    Whether the store behind the endpoint honours a conditional PUT is not known here: see `guarded_storage`.
     """
 
     settings: S3Settings = field(default_factory=S3Settings)
@@ -81,7 +81,7 @@ class S3Storage:
         return [entry for page in self._pages(path, Delimiter="/") for entry in _entries(path, page)]
 
     def first_entries(self, path: str, limit: int) -> list[FileStatus]:
-        """See `directories`: one request."""
+        """See `storage.first_entries`: one request."""
         bucket, prefix = _prefix(path)
         with self._errors_of(path):
             page = self.settings.client().list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=limit)

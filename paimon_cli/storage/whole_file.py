@@ -53,7 +53,7 @@ class ScratchDirectory:
 
 
 def _locked(path: Path) -> int | None:
-    """The descriptor that holds the lock; None on a file system without locks: then there is no file, and nobody else removes."""
+    """The descriptor that holds the lock. None on a file system without locks: no other process then removes the directory."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,7 +67,7 @@ def _locked(path: Path) -> int | None:
 def _remove(path: Path, lock: int | None, owner: int) -> None:
     if os.getpid() != owner:  # a fork of the owner
         return
-    shutil.rmtree(path, ignore_errors=True)  # temporary files: nobody misses them, or finds them
+    shutil.rmtree(path, ignore_errors=True)  # what cannot be removed is temporary
     if lock is not None:
         os.close(lock)
 

@@ -16,7 +16,7 @@ from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.options.option_catalog import WRITE
-from paimon_cli.storage.parallel_calls import ReadAhead
+from paimon_cli.storage.threads import ReadAhead
 from paimon_cli.storage.trace import Step
 from paimon_cli.write.bucket_writer import BucketWriter, Compactions, InThisThread, WrittenBucket
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer

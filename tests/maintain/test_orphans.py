@@ -69,6 +69,24 @@ def test_a_whole_table_has_none(tmp_path: Path) -> None:
     check_versions(context)
 
 
+def test_files_below_a_data_directory_are_candidates(tmp_path: Path) -> None:
+    """Tables of `data-file.path-directory` keep their buckets one directory deeper; older ones may lie where they were."""
+    context = table_of_five(tmp_path)
+    root = Path(context.url)
+    (root / "data").mkdir()
+    for bucket in root.glob("bucket-*"):
+        bucket.rename(root / "data" / bucket.name)
+    (root / "data" / "bucket-0" / "data-stray-0.parquet").write_bytes(b"x")
+    (root / "bucket-0").mkdir()
+    (root / "bucket-0" / "data-stray-1.parquet").write_bytes(b"x")
+    moved = TableContext.open(context.url, {"data-file.path-directory": "data"})
+    make_old(moved)
+    orphans = found(moved)
+    assert sorted(file.name for file in orphans.files) == ["data-stray-0.parquet", "data-stray-1.parquet"]
+    assert remove(moved, orphans) == 2 and not found(moved).files
+    check_versions(moved)
+
+
 def test_a_lost_commit_is_told_and_taken(tmp_path: Path) -> None:
     context = table_of_five(tmp_path)
     write(context, [{"k": 1, "v": "lost"}, {"k": 2, "v": "lost"}], commit_user="etl")

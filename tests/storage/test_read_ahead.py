@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from paimon_cli.storage.parallel_calls import MOST_CORES, ReadAhead, usable_cores
+from paimon_cli.storage.threads import MOST_CORES, ReadAhead, usable_cores
 
 ROWS = 1000
 BYTES = ROWS * 8

@@ -26,7 +26,7 @@ Outcome = tuple[int, R | PaimonError]
 """Number of a task and what became of it."""
 
 MOST_PARTITIONS = 1000
-"""Up to so many tasks each get a Spark task of their own (about 30 ms each)."""
+"""Up to this number of tasks, each gets a Spark task of its own (about 30 ms each)."""
 
 EXECUTOR_END_SECONDS = 1.0
 """Executors of a cluster are told to stop, but nobody hears when they have."""
@@ -110,7 +110,7 @@ class SparkEngine:
         return self._running
 
     def _abandon(self) -> None:
-        """Leave nothing running behind a failed job: with the session Spark ends the Python processes of its tasks."""
+        """Leave nothing running after a failed job: when its session ends, Spark ends the Python processes of the tasks."""
         self.stop()
         if not self._request.is_local:
             time.sleep(EXECUTOR_END_SECONDS)
@@ -171,7 +171,7 @@ def _partition_task(
     """A task's `PaimonError` is an outcome, so that Spark does not repeat what would fail again; other exceptions are Spark's."""
 
     def run(numbered: Iterable[tuple[int, T]]) -> None:
-        gc.freeze()  # Spark collects garbage behind each task: going through all imported modules took most of a small one
+        gc.freeze()  # Spark collects garbage after each task: going through all imported modules took most of a small one
         for number, task in numbered:
             reports.add([(number, outcome_of(function, task))])
 

@@ -52,7 +52,7 @@ def archive_options(java: JavaRuntime, cache: Path | None, only_use: bool = Fals
     usable = [path for path in archives if path.name.startswith(key) and _is_whole(path)]
     # JVMs that started at the same time have each written one; what others are still writing is not whole yet.
     for path in {*archives[MOST_ARCHIVES:], *usable[1:]} - {*usable[:1]}:
-        with contextlib.suppress(OSError):  # somebody else cleans up too, or it is not ours to delete
+        with contextlib.suppress(OSError):  # another process removes it too, or it belongs to another user
             path.unlink()
     if usable:
         return [f"-XX:SharedArchiveFile={usable[0]}"]

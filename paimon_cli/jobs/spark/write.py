@@ -43,7 +43,7 @@ Report = tuple[int, Tally] | None
 CHUNKS = pa.schema([pa.field("writer", pa.int32()), pa.field("arrival", pa.int64()), pa.field("rows", pa.binary())])
 CHUNKS_SQL = "writer int, arrival long, rows binary"
 END_OF_ROWS = 2**63 - 1
-"""`arrival` of the mark behind the last chunk of a writer."""
+"""`arrival` of the mark after the last chunk of a writer."""
 
 ROUTED_BYTES = 16 << 20
 """Arrow bytes that a reader task collects before it cuts them into one chunk per writer."""
@@ -82,7 +82,7 @@ class Shuffle:
         return pa.record_batch([numbers, arrivals, [_packed(piece) for piece in pieces]], schema=CHUNKS)
 
     def end_marks(self) -> pa.RecordBatch:
-        """One mark for each writer task, which sorts behind its chunks."""
+        """One mark for each writer task, which sorts after its chunks."""
         count = self.writer_tasks
         return pa.record_batch([range(count), [END_OF_ROWS] * count, [b""] * count], schema=CHUNKS)
 
@@ -223,7 +223,7 @@ class ChunkFile(AbstractContextManager["ChunkFile"]):
 
 
 def mark_failed(directory: str, task: int) -> None:
-    """Let reader tasks behind this one know that what they read is for nothing."""
+    """Tell the reader tasks that feed this task to stop."""
     (Path(directory) / f"{FAILED}{task}").touch()
 
 

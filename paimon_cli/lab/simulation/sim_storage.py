@@ -117,7 +117,7 @@ class DiskStorage:
 
 
 OUTAGE_CALLS = 9
-"""So many calls fail behind the put that began an outage: all tries of a publication, so that its clean-up finds the storage."""
+"""Calls that fail after the put that began an outage: all tries of a publication, so that its clean-up finds the storage."""
 
 _CHANGES = frozenset({"write_new", "put_if_absent", "overwrite", "delete"})
 

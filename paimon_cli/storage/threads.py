@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 MOST_CORES = 8
-"""Each core at work holds batches in memory; who has more cores and memory asks for more."""
+"""The default limit, because each core at work holds batches in memory."""
 
 
 def usable_cores() -> int:
