@@ -120,6 +120,11 @@ class BoundedGroup(HelpfulGroup):
         settings["standalone_mode"] = False
         try:
             code = super().main(arguments, prog_name or "paimon-cli", *positional, **settings)
+        except SystemExit as end:  # rich ends the process when the reader of its output has gone
+            if not isinstance(end.__context__, BrokenPipeError):
+                raise
+            discard_stdout()
+            code = 0
         except Exception as error:
             code = report_failure(error, arguments)
         if code == INTERRUPTED:

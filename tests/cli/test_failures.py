@@ -119,6 +119,12 @@ def test_a_closed_pipe_is_no_failure(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+def test_help_into_a_closed_pipe_is_no_failure() -> None:
+    command = f"{sys.executable} -m paimon_cli read --help | true"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize(
     ("redirected", "code", "out", "err"),
     [
