@@ -34,7 +34,7 @@ HIDDEN = {"measure", "program", "at", "seconds", "seed", "exit_code", "result"}
 
 @dataclass(frozen=True)
 class Program:
-    """`size` is what `--scale` shrinks, the number behind the option `size_option`; `cores` how many it keeps busy."""
+    """`size` is what `--scale` shrinks, the value of the option `size_option`; `cores` how many it keeps busy."""
 
     name: str
     module: str
@@ -72,13 +72,7 @@ PROGRAMS = (
     Program("system-faults", "scripts.nightly.system_faults", (), "--faults", 1000, minutes=45),
     Program("manifest-bombs", "scripts.nightly.manifest_bombs"),
     Program("soak-compaction", "scripts.nightly.soak_compaction", ("--writers", "2"), "--seconds", 600, cores=2),
-    Program(
-        "pytest",
-        "pytest",
-        tuple(["-q", "-m", "nightly", "-n", "2", "--dist", "loadgroup", "--timeout", "3600"]),
-        cores=2,
-        minutes=45,
-    ),
+    Program("pytest", "pytest", TESTS, cores=2, minutes=45),
 )
 
 
