@@ -35,6 +35,14 @@ class DeletionVector:
             mask[np.array(window.to_array(), dtype=np.int64) - start] = False
         return mask
 
+    def marks(self, rows: np.ndarray) -> np.ndarray:
+        """Whether each of the rows is deleted, in any order; False for negative numbers."""
+        deleted = np.array(self.positions.to_array(), dtype=np.int64)
+        places = np.searchsorted(deleted, rows)
+        marked = places < len(deleted)
+        marked[marked] = deleted[places[marked]] == rows[marked]
+        return marked
+
 
 def decode_deletion_vector(content: bytes, offset: int, length: int, path: str) -> DeletionVector:
     """One entry of an index file; `offset` and `length` come from the index manifest. Raises `DamagedFile`."""

@@ -1,0 +1,111 @@
+"""Where sorted keys stand among sorted rows: binary searches of many keys at once, whatever the types of the key columns.
+
+Key columns are those of `datatypes.key_order.comparable`, whose natural order is Paimon's. A search costs one comparison per key
+and halving, so that a few keys are found in many rows without looking at most of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from paimon_cli.datatypes.key_order import comparable
+
+Places = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+_Column = Any
+"""Integers as a NumPy array, which is searched and taken from faster, or else an Arrow array."""
+
+
+@dataclass(frozen=True)
+class SortedKeys:
+    """Distinct keys in ascending order, one Arrow column (without chunks or nulls) for each key column."""
+
+    columns: tuple[pa.Array, ...]
+
+    @staticmethod
+    def of(rows: pa.RecordBatch | pa.Table, names: Sequence[str]) -> SortedKeys:
+        """The key columns of sorted rows. `ValueError` where a key is null."""
+        columns = tuple(_whole(rows.column(name)) for name in names)
+        if any(column.null_count for column in columns):
+            raise ValueError("a key is null")
+        return SortedKeys(tuple(comparable(column) for column in columns))
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def slice(self, start: int, end: int) -> SortedKeys:
+        return SortedKeys(tuple(column.slice(start, end - start) for column in self.columns))
+
+    def take(self, rows: Places) -> SortedKeys:
+        chosen = pa.array(rows)
+        return SortedKeys(tuple(column.take(chosen) for column in self.columns))
+
+    def below(self, keys: SortedKeys) -> Places:
+        """How many of these keys are less than each of `keys`."""
+        return self._count(keys, or_equal=False)
+
+    def up_to(self, keys: SortedKeys) -> Places:
+        """How many of these keys are less than or equal to each of `keys`."""
+        return self._count(keys, or_equal=True)
+
+    def equal_at(self, places: Places, keys: SortedKeys) -> Flags:
+        """Whether the key at each place is the one in `keys`; False for places after the last."""
+        found = places < len(self)
+        if len(self) == 0:
+            return found
+        inside = np.minimum(places, len(self) - 1)
+        for own, other in zip(self._searched, keys._searched, strict=True):
+            found &= _holds("equal", _at(own, inside), other)
+        return found
+
+    def _count(self, keys: SortedKeys, *, or_equal: bool) -> Places:
+        """The keys asked for need not be sorted, nor distinct."""
+        if len(self._searched) == 1 and isinstance(self._searched[0], np.ndarray):
+            return np.asarray(np.searchsorted(self._searched[0], keys._searched[0], "right" if or_equal else "left"), np.int64)
+        low = np.zeros(len(keys), np.int64)
+        high = np.full(len(keys), len(self), np.int64)
+        while (unsettled := low < high).any():
+            middle = (low + high) // 2
+            before = unsettled & self._before(np.minimum(middle, len(self) - 1), keys, or_equal)
+            low = np.where(before, middle + 1, low)
+            high = np.where(unsettled & ~before, middle, high)
+        return low
+
+    def _before(self, places: Places, keys: SortedKeys, or_equal: bool) -> Flags:
+        """Whether the key at each place comes before (or is) the one in `keys`."""
+        before = np.zeros(len(places), bool)
+        equal = np.ones(len(places), bool)
+        for own, other in zip(self._searched, keys._searched, strict=True):
+            value = _at(own, places)
+            before |= equal & _holds("less", value, other)
+            equal &= _holds("equal", value, other)
+        return before | equal if or_equal else before
+
+    @cached_property
+    def _searched(self) -> tuple[_Column, ...]:
+        return tuple(
+            column.to_numpy().astype(np.int64, copy=False) if pa.types.is_integer(column.type) else column
+            for column in self.columns
+        )
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _at(column: _Column, places: Places) -> _Column:
+    return column[places] if isinstance(column, np.ndarray) else column.take(pa.array(places))
+
+
+def _holds(comparison: str, left: _Column, right: _Column) -> Flags:
+    if isinstance(left, np.ndarray):
+        return np.asarray(left < right if comparison == "less" else left == right)
+    return np.asarray(pc.call_function(comparison, [left, right]).to_numpy(zero_copy_only=False), bool)
