@@ -20,6 +20,7 @@ from paimon_cli.bucket.file_encoders import (
     wants_differences,
 )
 from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, indexed_columns
+from paimon_cli.bucket.stamped_files import stamped_uuid
 from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.partition_path import check_partition_types
@@ -89,8 +90,7 @@ class DataFileNames:
     """
 
     def __init__(self, context: TableContext, stamp: str = "") -> None:
-        own = context.names.uuid()
-        self._uuid = f"{stamp[:8]}-{stamp[8:12]}-{stamp[12:16]}{own[18:]}" if stamp else own
+        self._uuid = stamped_uuid(context, stamp)
         self._prefix = context.options.data_file_prefix
         self._count = 0
 

@@ -1,22 +1,29 @@
-"""The deletion vectors of one bucket at one snapshot, read from its index files (FORMAT.md, section 8)."""
+"""The deletion vectors of one bucket: read from its index files one by one, and written anew when a compaction changes them.
+
+See FORMAT.md, section 8.
+"""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
+import numpy as np
+
+from paimon_cli.bucket.stamped_files import INDEX_PREFIX, stamped_uuid
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import DELETION_VECTORS
-from paimon_cli.metadata.index_files import DeletionVector, decode_deletion_vector
+from paimon_cli.metadata.data_file import DELETION_VECTORS, BucketId, IndexFileMeta
+from paimon_cli.metadata.index_files import DeletionVector, decode_deletion_vector, encode_deletion_vectors
 
 
 @dataclass(frozen=True)
 class BucketVectors:
     """Data file name -> its deletion vector; a file without an entry has no deleted rows."""
 
-    by_file: dict[str, DeletionVector]
+    by_file: Mapping[str, DeletionVector]
 
     def of(self, file_name: str) -> DeletionVector | None:
         return self.by_file.get(file_name)
@@ -25,29 +32,117 @@ class BucketVectors:
 NO_VECTORS = BucketVectors({})
 
 
+def vector_files(bucket: BucketFiles) -> tuple[IndexFileMeta, ...]:
+    """The index files of the bucket that hold deletion vectors."""
+    return tuple(index for index in bucket.index_files if index.index_type == DELETION_VECTORS)
+
+
 def load_vectors(context: TableContext, bucket: BucketFiles) -> BucketVectors:
-    """Every vector of the bucket's index files; one that several splits need is read once by a context."""
-    vectors: dict[str, DeletionVector] = {}
-    for index in bucket.index_files:
-        if index.index_type != DELETION_VECTORS:
-            continue
+    """The vectors that the bucket's index files list. An index file is read when the first of its vectors is asked for, once
+    by a context, and a vector is decoded when it is asked for.
+    """
+    stored: dict[str, _StoredVector] = {}
+    for index in vector_files(bucket):
         if index.external_path is not None:
             why = "external paths are not supported"
             raise NotSupported(f"index file {index.file_name} of {context.url} lies outside of the table", why)
-        path = context.layout.index(index.file_name)
-        ranges = index.deletion_vector_ranges or ()
-        place = context.bucket_path(bucket.partition, bucket.bucket)
-        content = context.known_index_files.content(path, functools.partial(_read, context, place, path, len(ranges)))
-        for listed in ranges:
-            vectors[listed.data_file_name] = decode_deletion_vector(content, listed.offset, listed.length, path)
-    return BucketVectors(vectors)
+        for listed in index.deletion_vector_ranges or ():
+            stored[listed.data_file_name] = _StoredVector(index, listed.offset, listed.length)
+    return BucketVectors(_StoredVectors(context, bucket.bucket_id, stored)) if stored else NO_VECTORS
 
 
-def _read(context: TableContext, place: str, path: str, vectors: int) -> bytes:
-    with context.trace.timed("deletion_vectors", bucket=place, file=path.rpartition("/")[2], vectors=vectors) as facts:
-        try:
-            content = context.storage.read_bytes(path)
-        except FileNotFoundError as error:
-            raise DamagedFile(f"index file {path} is missing", "the snapshot's index manifest names it", path=path) from error
-        facts["bytes"] = len(content)
-    return content
+@dataclass(frozen=True)
+class _StoredVector:
+    index: IndexFileMeta
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, eq=False)
+class _StoredVectors(Mapping[str, DeletionVector]):
+    context: TableContext
+    bucket_id: BucketId
+    stored: dict[str, _StoredVector]
+    decoded: dict[str, DeletionVector] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> DeletionVector:
+        if name not in self.decoded:
+            wanted = self.stored[name]
+            path = self.context.layout.index(wanted.index.file_name)
+            content = self.context.known_index_files.content(path, functools.partial(self._read, wanted.index, path))
+            self.decoded[name] = decode_deletion_vector(content, wanted.offset, wanted.length, path)
+        return self.decoded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.stored
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.stored)
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+    def _read(self, index: IndexFileMeta, path: str) -> bytes:
+        place, listed = self.context.bucket_path(*self.bucket_id), len(index.deletion_vector_ranges or ())
+        with self.context.trace.timed("deletion_vectors", bucket=place, file=index.file_name, vectors=listed) as facts:
+            try:
+                content = self.context.storage.read_bytes(path)
+            except FileNotFoundError as error:
+                raise DamagedFile(f"index file {path} is missing", "the snapshot's index manifest names it", path=path) from error
+            facts["bytes"] = len(content)
+        return content
+
+
+class ChangedVectors:
+    """The vectors of a bucket while a compaction changes them. Nothing is written before `write`: index files are copied, never
+    changed in place.
+    """
+
+    def __init__(self, context: TableContext, bucket: BucketFiles, file_stamp: str) -> None:
+        self._context = context
+        self._bucket = bucket
+        self._stamp = file_stamp
+        self.before = load_vectors(context, bucket)
+        self._marked: dict[str, DeletionVector] = {}
+        self._dropped: set[str] = set()
+
+    def mark(self, file_name: str, positions: np.ndarray) -> None:
+        """Mark rows of a data file as deleted; marking one twice is no harm."""
+        if not len(positions):
+            return
+        known = self._marked.get(file_name) or self.before.of(file_name)
+        if known is None:
+            self._marked[file_name] = DeletionVector.marking(positions, bitmap64=self._context.options.deletion_vectors_bitmap64)
+        else:
+            self._marked[file_name] = known.with_deleted(positions)
+
+    def drop(self, file_name: str) -> None:
+        """Forget the vector of a data file that is no longer there."""
+        if file_name in self.before.by_file or file_name in self._marked:
+            self._dropped.add(file_name)
+
+    def write(self, live: frozenset[str]) -> tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]:
+        """The index files that go, and those that come; none if nothing has changed. `live`: the data files of the bucket before
+        the compaction; vectors of others, left behind by another engine, go as well.
+
+        All vectors of a bucket are in one file: engines that know of one only would lose the others at their next commit.
+        """
+        if not (self._marked or self._dropped):
+            return (), ()
+        names = [*self.before.by_file, *(name for name in self._marked if name not in self.before.by_file)]
+        kept = {
+            name: self._marked.get(name) or self.before.by_file[name]
+            for name in names
+            if name not in self._dropped and name in live
+        }
+        return vector_files(self._bucket), (self._written(kept),) if kept else ()
+
+    def _written(self, vectors: Mapping[str, DeletionVector]) -> IndexFileMeta:
+        context, bucket = self._context, self._bucket
+        name = f"{INDEX_PREFIX}{stamped_uuid(context, self._stamp)}-0"
+        ((content, ranges),) = encode_deletion_vectors(vectors)
+        marked = sum(len(vector.positions) for vector in vectors.values())
+        facts = {"bucket": context.bucket_path(*bucket.bucket_id), "file": name, "vectors": len(ranges), "marked": marked}
+        with context.trace.timed("write_deletion_vectors", **facts, bytes=len(content)):
+            context.storage.write_new(context.layout.index(name), content)
+        return IndexFileMeta(DELETION_VECTORS, name, len(content), len(ranges), ranges)

@@ -1,4 +1,4 @@
-"""Data files of one write job, found again by the stamp in their names when the job has failed."""
+"""Data files and index files of one job, found again by the stamp in their names when the job has failed."""
 
 from __future__ import annotations
 
@@ -8,21 +8,35 @@ from paimon_cli.bucket.file_indexes import SUFFIX
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.storage.storage import delete_all
 
+INDEX_PREFIX = "index-"
+
 
 def new_stamp(context: TableContext) -> str:
-    """16 hexadecimal digits that the names of all data files of one job have in common."""
+    """16 hexadecimal digits that the names of all files of one job have in common."""
     return context.names.uuid().replace("-", "")[:16]
 
 
+def stamped_uuid(context: TableContext, stamp: str) -> str:
+    """A new UUID that begins with the stamp, if there is one."""
+    own = context.names.uuid()
+    return f"{_beginning(stamp)}{own[19:]}" if stamp else own
+
+
+def _beginning(stamp: str) -> str:
+    return f"{stamp[:8]}-{stamp[8:12]}-{stamp[12:16]}-"
+
+
 def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ()) -> int:
-    """Delete every data file of the job except the names in `keep`; returns how many there were.
+    """Delete every data and index file of the job except the names in `keep`; returns how many there were.
 
     Only for a job whose tasks have all ended: a task still running could write more.
     """
-    begin = stamped_prefix(context, stamp)
+    places = [(directory, stamped_prefix(context, stamp)) for directory in _bucket_directories(context)]
+    if context.mode.deletion_vectors:
+        places.append((context.layout.index_directory, INDEX_PREFIX + _beginning(stamp)))
     files = [
         file.path
-        for directory in _bucket_directories(context)
+        for directory, begin in places
         for file in context.storage.list_directory(directory)
         if file.name.startswith(begin) and file.name.removesuffix(SUFFIX) not in keep
     ]
@@ -32,7 +46,7 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
 
 def stamped_prefix(context: TableContext, stamp: str) -> str:
     """What the names of all data files of the job begin with."""
-    return f"{context.options.data_file_prefix}{stamp[:8]}-{stamp[8:12]}-{stamp[12:16]}-"
+    return context.options.data_file_prefix + _beginning(stamp)
 
 
 def _bucket_directories(context: TableContext) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,12 @@ import numpy as np
 from pyroaring import BitMap, BitMap64
 
 from paimon_cli.errors import DamagedFile
+from paimon_cli.metadata.data_file import DeletionVectorRange
 
 MAGIC_32 = 1581511376
 MAGIC_64 = 1681511377
+VECTORS_VERSION = b"\x01"
+"""First byte of a file of deletion vectors."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,15 @@ class DeletionVector:
     """Positions (0-based row numbers) of the deleted rows of one data file."""
 
     positions: Any  # BitMap or BitMap64: the same methods, no common type
+
+    @staticmethod
+    def marking(positions: np.ndarray, *, bitmap64: bool) -> DeletionVector:
+        """A vector with these positions."""
+        return DeletionVector((BitMap64 if bitmap64 else BitMap)(positions))
+
+    def with_deleted(self, positions: np.ndarray) -> DeletionVector:
+        """A vector of the same kind that marks these rows, too."""
+        return DeletionVector(self.positions | type(self.positions)(positions))
 
     def live_mask(self, start: int, end: int) -> np.ndarray:
         """For rows [start, end): True where the row is not deleted."""
@@ -67,6 +79,54 @@ def decode_deletion_vector(content: bytes, offset: int, length: int, path: str) 
         return DeletionVector(kind.deserialize(content[bitmap_start:end]))
     except ValueError as error:
         raise DamagedFile(f"index file {path} is damaged", f"the bitmap at byte {offset} cannot be read", path=path) from error
+
+
+def encode_deletion_vectors(
+    vectors: Mapping[str, DeletionVector], target_size: int | None = None
+) -> Iterator[tuple[bytes, tuple[DeletionVectorRange, ...]]]:
+    """Index files with these vectors (data file -> vector), byte for byte as Java writes them, and where each lies.
+
+    A file with more than `target_size` bytes is followed by another; None: one file holds all, also if there are none.
+    """
+    content, ranges, rolled = bytearray(VECTORS_VERSION), list[DeletionVectorRange](), False
+    for name, vector in vectors.items():
+        entry, length = _vector_entry(vector.positions)
+        ranges.append(DeletionVectorRange(name, len(content), length, len(vector.positions)))
+        content += entry
+        if target_size is not None and len(content) > target_size:
+            yield bytes(content), tuple(ranges)
+            content, ranges, rolled = bytearray(VECTORS_VERSION), [], True
+    if ranges or not rolled:
+        yield bytes(content), tuple(ranges)
+
+
+def _vector_entry(positions: Any) -> tuple[bytes, int]:
+    """Size, magic, bitmap and checksum; and the length that the index manifest lists, which differs between the two forms."""
+    is_wide = isinstance(positions, BitMap64)
+    if is_wide:
+        body = struct.pack("<i", MAGIC_64) + _wide_bitmap(positions)
+    else:
+        body = struct.pack(">i", MAGIC_32) + _bitmap(positions)
+    entry = struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+    return entry, len(entry) if is_wide else len(body)
+
+
+def _bitmap(positions: BitMap) -> bytes:
+    shortest = positions.copy()
+    shortest.run_optimize()
+    return bytes(shortest.serialize())
+
+
+def _wide_bitmap(positions: BitMap64) -> bytes:
+    """One bitmap for each upper half from 0 up to the greatest, also for those without a position."""
+    values = np.array(positions.to_array(), dtype=np.uint64)
+    uppers = int(values[-1] >> np.uint64(32)) + 1 if len(values) else 0
+    bounds = np.searchsorted(values, np.arange(uppers + 1, dtype=np.uint64) << np.uint64(32))
+    halves = (values & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    encoded = struct.pack("<q", uppers)
+    for upper in range(uppers):
+        encoded += struct.pack("<i", upper) + _bitmap(BitMap(halves[bounds[upper] : bounds[upper + 1]]))
+    return encoded
 
 
 MAGIC, VERSION = 1493475289347502, 1

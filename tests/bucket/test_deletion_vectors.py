@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from paimon_cli.bucket.deletion_vectors import NO_VECTORS, load_vectors
+from paimon_cli.bucket.deletion_vectors import NO_VECTORS, ChangedVectors, load_vectors
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -72,12 +73,63 @@ def test_an_index_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = Path(context.layout.index(index.file_name))
     content = path.read_bytes()
     path.write_bytes(content[:10])
+    (listed, *_) = index.deletion_vector_ranges or ()
     with pytest.raises(DamagedFile, match=path.name):
-        load_vectors(context, bucket)
+        load_vectors(context, bucket).of(listed.data_file_name)
     path.unlink()
     again = TableContext.open(context.url)
     with pytest.raises(DamagedFile, match=f"index file {path} is missing") as refused:
-        load_vectors(again, bucket)
+        load_vectors(again, bucket).of(listed.data_file_name)
     assert refused.value.details["path"] == str(path)
     path.write_bytes(content)
-    assert load_vectors(again, bucket).by_file, "a failed attempt is not remembered"
+    assert load_vectors(again, bucket).of(listed.data_file_name), "a failed attempt is not remembered"
+
+
+def test_an_index_file_is_read_only_for_a_file_that_it_marks(tmp_path: Path) -> None:
+    context, bucket, steps = marked(tmp_path)
+    vectors = load_vectors(context, bucket)
+    assert vectors.of("data-none-0.parquet") is None and len(vectors.by_file) and not steps
+    for name in vectors.by_file:
+        assert vectors.of(name) is vectors.of(name)
+    assert [step.name for step in steps] == ["deletion_vectors"]
+
+
+def changed_vectors(context: TableContext, bucket: BucketFiles, stamp: str = "") -> tuple[ChangedVectors, frozenset[str]]:
+    return ChangedVectors(context, bucket, stamp), frozenset(file.file_name for file in bucket.files)
+
+
+def test_vectors_are_copied_with_what_is_marked_and_dropped(tmp_path: Path) -> None:
+    context, bucket, _ = marked(tmp_path)
+    changes, live = changed_vectors(context, bucket, "0123456789abcdef")
+    (first, *others) = changes.before.by_file
+    fresh = next(name for name in live if name not in changes.before.by_file)
+    before = {name: set(vector.positions) for name, vector in changes.before.by_file.items()}
+    assert changes.write(live) == ((), ())
+    changes.mark(fresh, np.array([3, 1]))
+    changes.mark(fresh, np.array([2]))
+    changes.mark(first, np.array([0]))
+    gone, (made,) = changes.write(live)
+    assert gone == bucket.index_files and made.file_name.startswith("index-01234567-89ab-cdef-")
+    assert made.row_count == len(before) + 1 == len(made.deletion_vector_ranges or ())
+    assert made.file_size == Path(context.layout.index(made.file_name)).stat().st_size
+    found = load_vectors(context, replace(bucket, index_files=(made,)))
+    assert {name: set(vector.positions) for name, vector in found.by_file.items()} == {
+        **before,
+        fresh: {1, 2, 3},
+        first: before[first] | {0},
+    }
+    assert {r.data_file_name: r.cardinality for r in made.deletion_vector_ranges or ()}[fresh] == 3
+    again, _ = changed_vectors(context, replace(bucket, index_files=(made,)))
+    for name in (first, *others, fresh):
+        again.drop(name)
+    assert again.write(live) == ((made,), ()), "no vectors, no file"
+
+
+def test_vectors_of_files_that_are_gone_are_not_copied(tmp_path: Path) -> None:
+    context, bucket, _ = marked(tmp_path)
+    changes, live = changed_vectors(context, bucket)
+    (first, *_) = changes.before.by_file
+    fresh = next(name for name in live if name not in changes.before.by_file)
+    changes.mark(fresh, np.array([0]))
+    _, (made,) = changes.write(live - {first})
+    assert first not in {listed.data_file_name for listed in made.deletion_vector_ranges or ()}
