@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from paimon_cli.catalog.table import CatalogTable
     from paimon_cli.history.partition_spec import PartitionSpec
     from paimon_cli.history.table_context import TableContext
-    from paimon_cli.jobs.engine import Engine
-    from paimon_cli.jobs.progress import Progress
+    from paimon_cli.jobs.engine import Engine, Progress
     from paimon_cli.metadata.snapshot import Snapshot
 
 Partitions = Mapping[str, str] | Sequence[Mapping[str, str]]
@@ -47,7 +46,7 @@ class Runtime:
     def new_progress(self) -> Progress:
         if self.progress is not None:
             return self.progress()
-        from paimon_cli.jobs.progress import NoProgress
+        from paimon_cli.jobs.engine import NoProgress
 
         return NoProgress()
 

@@ -20,7 +20,7 @@ from paimon_cli.bucket.file_encoders import (
     wants_differences,
 )
 from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, indexed_columns
-from paimon_cli.bucket.stamped_files import stamped_uuid
+from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.partition_path import check_partition_types
@@ -81,23 +81,6 @@ ROW_GROUP_BYTES = 32 << 20
 def group_bytes(options: TableOptions) -> int:
     """Arrow bytes of a row group: no more than `file.block-size` where the table has it."""
     return min(ROW_GROUP_BYTES, options.file_block_size or ROW_GROUP_BYTES)
-
-
-class DataFileNames:
-    """Names of one writer's data files: one UUID, a counter from 0.
-
-    With a `stamp` (16 hex digits) the UUID begins with it, so that the files of a failed job can be found again.
-    """
-
-    def __init__(self, context: TableContext, stamp: str = "") -> None:
-        self._uuid = stamped_uuid(context, stamp)
-        self._prefix = context.options.data_file_prefix
-        self._count = 0
-
-    def next(self, file_format: str) -> str:
-        name = f"{self._prefix}{self._uuid}-{self._count}.{file_format}"
-        self._count += 1
-        return name
 
 
 class DataFileWriter:

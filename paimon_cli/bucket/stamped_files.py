@@ -1,4 +1,4 @@
-"""Data files and index files of one job, found again by the stamp in their names when the job has failed."""
+"""Names of the files that one job creates: they share a stamp, by which they are found again when the job has failed."""
 
 from __future__ import annotations
 
@@ -24,6 +24,23 @@ def stamped_uuid(context: TableContext, stamp: str) -> str:
 
 def _beginning(stamp: str) -> str:
     return f"{stamp[:8]}-{stamp[8:12]}-{stamp[12:16]}-"
+
+
+class DataFileNames:
+    """Names of one writer's data files: one UUID, a counter from 0.
+
+    With a `stamp` (16 hex digits) the UUID begins with it, so that the files of a failed job can be found again.
+    """
+
+    def __init__(self, context: TableContext, stamp: str = "") -> None:
+        self._uuid = stamped_uuid(context, stamp)
+        self._prefix = context.options.data_file_prefix
+        self._count = 0
+
+    def next(self, file_format: str) -> str:
+        name = f"{self._prefix}{self._uuid}-{self._count}.{file_format}"
+        self._count += 1
+        return name
 
 
 def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ()) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.jobs.compact_job import CompactRequest
     from paimon_cli.jobs.compaction_service import ServedTable, ServiceRound, TableRound
-    from paimon_cli.jobs.progress import Progress
+    from paimon_cli.jobs.engine import Progress
 
 
 class RoundLines:
@@ -53,7 +53,7 @@ class ServiceLog:
         pass
 
     def table_begins(self, number: int, table: str) -> Progress:
-        from paimon_cli.jobs.progress import NoProgress
+        from paimon_cli.jobs.engine import NoProgress
 
         return NoProgress()
 

@@ -14,7 +14,7 @@ from paimon_cli.cli.results import COUNT, ID, JSON, SIZE, Column, Listing, count
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from paimon_cli.jobs.progress import Progress
+    from paimon_cli.jobs.engine import Progress
     from paimon_cli.lsm.compaction_simulation import OnCommit, SimulatedWorkload
     from paimon_cli.options.table_options import TableOptions
 

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paimon_cli.cli.results import OutputFormat, note, rfc3339
-from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.storage.clock_and_names import Clock, SystemClock
 from paimon_cli.storage.trace import NoTrace, Step, StepTrace, Trace
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from paimon_cli.jobs.progress import Progress
+    from paimon_cli.jobs.engine import Progress
 
 STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 

@@ -150,7 +150,7 @@ class WrittenKeys(WrittenRanges):
         return next((foreign for foreign in found if foreign is not None), None)
 
     def _sharing(self, bucket_id: BucketId, suspects: Sequence[Foreign]) -> Foreign | None:
-        from paimon_cli.bucket.shared_keys import first_shared_key  # loads Arrow
+        from paimon_cli.bucket.merged_rows import first_shared_key  # loads Arrow
 
         theirs = {suspect.entry.file.file_name: suspect for suspect in suspects}
         try:

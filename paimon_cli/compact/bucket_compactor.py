@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
+from paimon_cli.bucket.data_file_writer import DataFileWriter, check_writable
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_columns, merge_section, without_retractions
-from paimon_cli.bucket.stamped_files import stamped_prefix
+from paimon_cli.bucket.stamped_files import DataFileNames, stamped_prefix
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket, task_steps
 from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.live_files import BucketFiles, bucket_files

@@ -31,8 +31,7 @@ from paimon_cli.errors import Conflict, FilesConflict, PaimonError, PartialSucce
 from paimon_cli.history.live_files import BucketFiles, bucket_files, expect_buckets
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Engine, Work, phase, run_traced
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.table_change import NewFiles, Shield
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter

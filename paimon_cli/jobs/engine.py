@@ -1,4 +1,4 @@
-"""The interface between a job and the engine that runs its work: Spark or this process."""
+"""The interfaces between a job and what runs it: the engine, Spark or this process, and the display of its progress."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from paimon_cli.errors import PaimonError
-from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.progress import Progress
-from paimon_cli.storage.trace import Step
 
 if TYPE_CHECKING:
+    from paimon_cli.history.table_context import TableContext
     from paimon_cli.metadata.data_file import DataFileMeta
+    from paimon_cli.storage.trace import Step
     from paimon_cli.write.table_writer import Written
     from paimon_cli.write.write_plan import Tallies, WritePlan
-
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,6 +48,28 @@ class TasksFailed(Exception):
         super().__init__(str(error))
         self.finished = finished
         self.error = error
+
+
+class Progress(Protocol):
+    """One job's phases, one after the other. Called from one thread only."""
+
+    def start(self, description: str, total: int | None) -> None:
+        """A new phase of `total` steps (None: unknown); ends the one before."""
+        ...
+
+    def advance(self, n: int = 1) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class NoProgress:
+    """Says nothing."""
+
+    def start(self, description: str, total: int | None) -> None: ...
+
+    def advance(self, n: int = 1) -> None: ...
+
+    def finish(self) -> None: ...
 
 
 class Engine(Protocol):

@@ -17,8 +17,7 @@ from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import UsageError, undone_on_failure
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Engine, Work, phase
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded

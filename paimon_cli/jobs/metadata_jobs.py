@@ -16,7 +16,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.lost_commits import LostCommit, set_aside
 from paimon_cli.invariants.repair_plan import RepairPlan
 from paimon_cli.invariants.version import Version
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.reclaim_job import deletion
 from paimon_cli.jobs.table_change import again_on_conflict
 from paimon_cli.maintain.restore_as_new import BucketDifference, differences, restore_as_new

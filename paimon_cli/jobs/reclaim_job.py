@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from paimon_cli.errors import UsageError
 from paimon_cli.history.partition_spec import partition_text
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Engine, Work, phase
+from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.engine_choice import LOCAL
-from paimon_cli.jobs.progress import Progress
 from paimon_cli.maintain.expire_changelogs import (
     changelog_retention,
     expire_changelogs,

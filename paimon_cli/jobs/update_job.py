@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter, check_writable
-from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.bucket.data_file_writer import DataFileWriter, check_writable
+from paimon_cli.bucket.stamped_files import DataFileNames, new_stamp
 from paimon_cli.casts.column_cast import with_default
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import BUCKET, OFF
@@ -25,8 +25,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.bad_cells import BadCells, shown
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
-from paimon_cli.jobs.engine import Engine, Work, phase, run_traced
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.table_change import MAX_ATTEMPTS, NewFiles, again_on_conflict, check_writable_table, identity_of
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows

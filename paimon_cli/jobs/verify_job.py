@@ -14,8 +14,7 @@ from paimon_cli.invariants.file_checks import StoredFiles
 from paimon_cli.invariants.history_walk import WalkedVersion, walk
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import BY_CODE, CHECKS, FILES, FULL, MERGE_DISORDER, META, WARNING, Violation
-from paimon_cli.jobs.engine import Engine, Work, phase
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.metadata.data_file import BucketId, IndexManifestEntry, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 

@@ -20,8 +20,7 @@ from paimon_cli.ingest.rejects import FAIL, SKIP, RejectFile, RejectingTally, Ta
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
 from paimon_cli.ingest.splits import SourceSplit
-from paimon_cli.jobs.engine import Engine, TasksFailed, Work, phase
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot

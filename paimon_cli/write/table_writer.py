@@ -1,4 +1,8 @@
-"""Rows -> level-0 files of all buckets of one task, compacted as they grow: a local write, or a writer task on Spark."""
+"""Rows -> level-0 files of all buckets of one task, compacted as they become many: a local write, or a writer task on Spark.
+
+`write_rows` reads the splits; a `TableWriter` routes their rows to a `BucketWriter` per bucket, whose rows lie in the common
+`WriteBuffer` until they are flushed into a file of its `BucketTree`.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,37 @@ from functools import reduce
 from types import TracebackType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from paimon_cli.bucket.data_file_writer import check_writable
-from paimon_cli.datatypes.key_order import order_words, stable_order
+from paimon_cli.bucket.data_file_writer import DataFileWriter, check_writable
+from paimon_cli.bucket.stamped_files import DataFileNames
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.metadata.data_file import BucketId, CommitMessage
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, file_facts
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.storage.threads import ReadAhead
 from paimon_cli.storage.trace import Step
-from paimon_cli.write.bucket_writer import BucketWriter, Compactions, InThisThread, WrittenBucket
+from paimon_cli.write.bucket_tree import BucketTree, Compactions, InThisThread
 from paimon_cli.write.write_buffer import BufferUse, WriteBuffer
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
 READ_AHEAD_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class WrittenBucket:
+    """What a write did to one bucket.
+
+    `stalls`: how often the write had to wait for a compaction, `stall_millis` in all; `wait_millis`: how long it waited for
+    compactions at the end, before the commit. `compaction_lost`: why its compaction was dropped.
+    """
+
+    message: CommitMessage
+    stalls: int = 0
+    stall_millis: int = 0
+    wait_millis: int = 0
+    compaction_lost: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,8 +101,7 @@ class TableWriter:
         self._plan = plan
         self._threads = threads
         self._router = plan.router()
-        self._keys = plan.context.schema.trimmed_primary_keys
-        self._buffer = WriteBuffer(plan.context)
+        self._memory = WriteBuffer(plan.context)
         self._compactions = None
         if plan.compact_bucket is not None:
             self._compactions = Compactions(plan.context, plan.compact_bucket, executor or self._executor())
@@ -98,7 +119,7 @@ class TableWriter:
             if kind is not None:
                 self._compactions.give_up()
             self._compactions.close()
-        self._buffer.close()
+        self._memory.close()
         if kind is not None:
             for bucket in self._buckets.values():
                 bucket.abort()
@@ -112,18 +133,16 @@ class TableWriter:
             self._write(batch.slice(start, step))
 
     def _write(self, batch: pa.RecordBatch) -> None:
-        # Sorted while they are in the processor's cache: the flush then merges runs instead of gathering rows from everywhere.
-        order = stable_order(order_words([batch.column(name) for name in self._keys]))
-        for bucket_id, rows in self._router.route(batch).pieces(batch, order):
+        for bucket_id, rows in self._router.route(batch).pieces(batch, self._memory.order_of(batch)):
             if bucket_id not in self._buckets:
                 self._plan.check_total(bucket_id.partition)
-                self._buckets[bucket_id] = BucketWriter(self._plan, bucket_id, self._buffer, self._compactions)
+                self._buckets[bucket_id] = BucketWriter(self._plan, bucket_id, self._memory, self._compactions)
             self._buckets[bucket_id].write(rows)
 
     def finish(self) -> Written:
         """Flush what is left and compact; one result per bucket that got rows."""
         written = tuple(self._finished(list(self._buckets.values())))
-        return Written(written, self._buffer.use, self._plan.context.trace.taken())
+        return Written(written, self._memory.use, self._plan.context.trace.taken())
 
     def _finished(self, buckets: list[BucketWriter]) -> list[WrittenBucket]:
         if self._threads == 1 or len(buckets) == 1:
@@ -137,3 +156,87 @@ class TableWriter:
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+class BucketWriter:
+    """One bucket of a task: its part of the write buffer, its tree, and the files of this task in it."""
+
+    def __init__(self, plan: WritePlan, bucket_id: BucketId, memory: WriteBuffer, compactions: Compactions | None) -> None:
+        self._plan = plan
+        self._bucket_id = bucket_id
+        self.path = plan.context.bucket_path(*bucket_id)
+        self._first_sequence = plan.first_sequence(bucket_id)
+        before = plan.existing.get(bucket_id, BucketFiles(*bucket_id, plan.total_buckets, ()))
+        self._tree = BucketTree(plan.context, before, compactions)
+        self._names = DataFileNames(plan.context, plan.file_stamp)
+        self._writers: list[DataFileWriter] = []
+        self._stalls = self._stall_millis = 0
+        self._memory = memory
+        self.buffer = memory.row_buffer(self.path)
+        memory.join(self)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take rows in the order of the buffer; as sequence numbers they bear their places in the order of arrival."""
+        self._memory.add(self, _numbered(rows, self._first_sequence))
+
+    def flush(self) -> None:
+        self._flush("the write buffer is full")
+        if self._plan.compacts_beside:
+            self._tree.begin_compaction()
+
+    def finish(self) -> WrittenBucket:
+        """Flush what is left, and compact: a commit waits for that."""
+        if not self.buffer.is_empty:
+            self._flush("no more rows")
+        clock = self._plan.context.clock
+        started = clock.now_millis()
+        self._tree.take_result(wait=True)
+        if self._tree.begin_compaction():
+            self._tree.take_result(wait=True)
+        waited = clock.now_millis() - started
+        message = self._tree.message(self._plan.read_snapshot_id)
+        return WrittenBucket(message, self._stalls, self._stall_millis, waited, self._tree.compaction_lost)
+
+    def _flush(self, reason: str) -> None:
+        self._wait_for_room()
+        with self._plan.context.trace.timed("flush", bucket=self.path, reason=reason, level=0) as facts:
+            writer = self._plan.level_0_writer(self._bucket_id, self._names)
+            self._writers.append(writer)
+            self.buffer.flush(writer)
+            files = writer.close()
+            facts |= file_facts("", files)
+        self._tree.flushed(files)
+
+    def _wait_for_room(self) -> None:
+        """Back pressure: more runs would make every read, and the compaction itself, slower than this write is worth."""
+        self._tree.take_result(wait=False)
+        context, runs = self._plan.context, self._tree.run_count
+        if not self._tree.is_compacted or runs < context.options.stop_trigger:
+            return
+        started = context.clock.now_millis()
+        with context.trace.timed("stall", bucket=self.path, runs=runs, stop_trigger=context.options.stop_trigger) as facts:
+            self._compact_until_there_is_room()
+            facts["runs_left"] = self._tree.run_count
+        self._stalls += 1
+        self._stall_millis += context.clock.now_millis() - started
+
+    def _compact_until_there_is_room(self) -> None:
+        """Or until nothing is left that the triggers ask for."""
+        while self._tree.is_compacted and self._tree.run_count >= self._plan.context.options.stop_trigger:
+            self._tree.begin_compaction()
+            if not self._tree.take_result(wait=True) and not self._tree.has_unseen_runs:
+                return
+
+    def abort(self) -> None:
+        """Remove the level-0 files; compacted ones bear the job's stamp and go with it."""
+        for writer in self._writers:
+            writer.abort()
+
+
+def _numbered(batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
+    """The batch with `first_sequence` added to each row's place (FORMAT.md, section 7.3)."""
+    if first_sequence == 0:
+        return batch
+    index = batch.schema.get_field_index(SEQUENCE_NUMBER)
+    sequence = pc.add(batch.column(index), pa.scalar(first_sequence, pa.int64()))
+    return batch.set_column(index, batch.schema.field(index), sequence)

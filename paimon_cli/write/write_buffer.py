@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, OpenRun, SpillDirectory, SpilledRun, merge_in_passes
+from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -83,18 +85,32 @@ class WriteBuffer:
 
     def __init__(self, context: TableContext) -> None:
         self.context = context
+        self.keys = context.schema.trimmed_primary_keys
+        self.engine = merge_engine(context.schema, context.options)
         self.spill = SpillDirectory()
         self._options = context.options
         self._owners: list[BufferOwner] = []
         self._lock = threading.Lock()  # buckets are flushed side by side in the end
         self._held = self._peak = self._flushes = self._spills = self._spilled_size = self._preemptions = 0
 
+    def row_buffer(self, bucket_path: str) -> RowBuffer:
+        """A buffer for the rows of one bucket, which come in the order of `order_of`."""
+        return SortBuffer(self, bucket_path)
+
+    def order_of(self, rows: pa.RecordBatch) -> np.ndarray:
+        """The order in which buffers take the rows of a batch of all buckets: by key.
+
+        They are sorted while they are in the processor's cache, so that a flush merges runs instead of gathering rows from
+        everywhere.
+        """
+        return stable_order(order_words([rows.column(name) for name in self.keys]))
+
     def join(self, owner: BufferOwner) -> None:
         """From now on the owner may have to give up its memory."""
         self._owners.append(owner)
 
     def add(self, owner: BufferOwner, rows: pa.RecordBatch) -> None:
-        """Put rows in key order into the owner's buffer."""
+        """Put rows into the owner's buffer, after others have made room for them."""
         for piece in self._fitting(rows):
             self._make_room(piece.nbytes, owner)
             owner.buffer.add(piece)
@@ -148,12 +164,10 @@ class SortBuffer:
     """One bucket's part: collects batches in `merge_schema`, each sorted by key, in the order of arrival and flushes them as
     one sorted run (Java SortBufferWriteBuffer, FORMAT.md, section 7.3)."""
 
-    def __init__(self, pool: WriteBuffer, place: str) -> None:
-        self._pool = pool
-        self._place = place
-        self._context = pool.context
-        self._engine = merge_engine(self._context.schema, self._context.options)
-        self._keys = self._context.schema.trimmed_primary_keys
+    def __init__(self, memory: WriteBuffer, bucket_path: str) -> None:
+        self._memory = memory
+        self._bucket_path = bucket_path
+        self._keys, self._engine = memory.keys, memory.engine
         self._batches: list[pa.RecordBatch] = []
         self._runs: list[SpilledRun] = []
         self.size = 0
@@ -169,13 +183,13 @@ class SortBuffer:
 
     def spill(self) -> None:
         """Move the rows in memory to disk, all of them: merging is for the flush, which sees every row of a key."""
-        with self._context.trace.timed("spill", bucket=self._place, bytes=self.size) as facts:
+        with self._memory.context.trace.timed("spill", bucket=self._bucket_path, bytes=self.size) as facts:
             batches, size = self._taken()
             pieces = merge_in_memory(batches, self._keys, KeepAllVersions(), rows_of(batches, SPILLED_BATCH_BYTES))
-            run = self._pool.spill.write(pieces, batches[0].schema)
+            run = self._memory.spill.write(pieces, batches[0].schema)
             self._runs.append(run)
             facts["spilled_bytes"] = run.size
-        self._pool.given_back(size, spilled_size=run.size)
+        self._memory.given_back(size, spilled_size=run.size)
 
     def flush(self, writer: DataFileWriter) -> None:
         """Merge all rows by key and write them; empty afterwards."""
@@ -183,7 +197,7 @@ class SortBuffer:
             batches, size = self._taken()
             for batch in merge_in_memory(batches, self._keys, self._engine, rows_of(batches, PIECE_BYTES)):
                 writer.write(batch)
-            self._pool.given_back(size, flushed=True)
+            self._memory.given_back(size, flushed=True)
             return
         if self._batches:
             self.spill()
@@ -191,12 +205,12 @@ class SortBuffer:
         pa.default_memory_pool().release_unused()
         runs, self._runs = self._runs, []
         opened: list[OpenRun] = [run.read for run in runs]
-        most = self._context.options.local_sort_max_file_handles
+        most = self._memory.context.options.local_sort_max_file_handles
         for batch in merge_in_passes(opened, self._keys, self._engine, most, keys_repeat=True):
             writer.write(batch)
         for run in runs:
-            self._pool.spill.remove(run)
-        self._pool.given_back(0, flushed=True)
+            self._memory.spill.remove(run)
+        self._memory.given_back(0, flushed=True)
 
     def _taken(self) -> tuple[list[pa.RecordBatch], int]:
         taken = self._batches, self.size

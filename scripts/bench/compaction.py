@@ -29,8 +29,8 @@ from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write
 from paimon_cli.metadata.table_schema import TableSchema
 from scripts.bench.measure import FEWEST_ROUNDS, MACHINE, Comparison, peak_megabytes, report

@@ -27,8 +27,8 @@ import paimon_cli
 from paimon_cli.commit.committer import Committer
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write
 
 PACKAGE = str(Path(paimon_cli.__file__).parent)

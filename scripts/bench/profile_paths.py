@@ -23,7 +23,7 @@ from pathlib import Path
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
-from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import WriteRequest, run_write
@@ -42,7 +42,7 @@ SHARES: dict[str, tuple[str, ...]] = {
         *("/lsm/", "compute.py:take", "key_order.py:", "stable_order.py:", "write_buffer.py:", "merged_rows.py:"),
         *("sort' of", "argsort", "nonzero", "merge_passes.py:"),
     ),
-    "route": ("bucket_hash.py:", "column_words.py:", "bucket_router.py:"),
+    "route": ("bucket_hash.py:", "key_order.py:", "write_plan.py:"),
     "storage": ("fsync", "_DurableFile", "/storage/", "spilled_runs.py:", "posix."),
     "commit and metadata": ("/commit/", "/metadata/", "/history/", "/json/"),
 }

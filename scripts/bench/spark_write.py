@@ -30,7 +30,7 @@ from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
-from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
 from paimon_cli.jobs.write_job import WriteRequest, run_write

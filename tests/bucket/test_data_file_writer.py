@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from paimon_cli.bucket.data_file_reader import read_data_file, stored_row_count
-from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
+from paimon_cli.bucket.data_file_writer import DataFileWriter
+from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.table_context import TableContext

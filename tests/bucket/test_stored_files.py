@@ -18,11 +18,11 @@ from pyarrow import orc
 from paimon_cli.bucket import merged_rows
 from paimon_cli.bucket.column_statistics import ColumnTally
 from paimon_cli.bucket.data_file_reader import file_format, read_data_file, stored_row_count
-from paimon_cli.bucket.data_file_writer import ROW_GROUP_BYTES, DataFileNames, group_bytes
+from paimon_cli.bucket.data_file_writer import ROW_GROUP_BYTES, group_bytes
 from paimon_cli.bucket.file_encoders import CODECS, codec_of
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, RecordExpiry, batch_rows, most_runs, without_retractions
 from paimon_cli.bucket.spilled_runs import SpillDirectory, merge_in_passes
-from paimon_cli.bucket.stamped_files import delete_stamped_files
+from paimon_cli.bucket.stamped_files import DataFileNames, delete_stamped_files
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files

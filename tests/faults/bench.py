@@ -14,8 +14,8 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, CompactSummary, run_compact
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_schema import TableSchema

@@ -10,8 +10,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, run_write
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.parallel_calls import delete_files

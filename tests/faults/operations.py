@@ -23,10 +23,9 @@ from paimon_cli.history.schema_history import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction
-from paimon_cli.jobs.engine import TasksFailed
+from paimon_cli.jobs.engine import NoProgress, TasksFailed
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.metadata_jobs import run_restore
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.stage_job import StageFile, commit_stage, stage_write
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, write_files

@@ -15,9 +15,9 @@ from paimon_cli.history.snapshot_history import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.repair_plan import BY_HAND, RepairPlan, plan_repair
 from paimon_cli.invariants.violation import ERROR
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.metadata_jobs import apply_repair
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
 from tests import tables
 from tests.cli.calling import Run

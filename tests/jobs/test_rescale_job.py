@@ -13,9 +13,8 @@ from paimon_cli.catalog.table_location import locate_table
 from paimon_cli.errors import DataConflict, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
-from paimon_cli.jobs.engine import Engine
+from paimon_cli.jobs.engine import Engine, NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.rescale_job import RescaleSummary, plan_rescale, run_rescale
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.metadata.snapshot import OVERWRITE

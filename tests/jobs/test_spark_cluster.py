@@ -11,7 +11,7 @@ import pytest
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
-from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.session import SparkRequest
 from paimon_cli.jobs.write_job import WriteRequest, run_write

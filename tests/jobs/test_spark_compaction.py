@@ -10,7 +10,7 @@ import pytest
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
-from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from tests.tables import Row, compact, live_files, make_table, rows, write
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.errors import BadInput
-from paimon_cli.jobs.progress import NoProgress
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from tests.rivals import beside

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli.bucket.data_file_writer import DataFileNames, DataFileWriter
-from paimon_cli.bucket.stamped_files import delete_stamped_files
+from paimon_cli.bucket.data_file_writer import DataFileWriter
+from paimon_cli.bucket.stamped_files import DataFileNames, delete_stamped_files
 from paimon_cli.errors import BadInput, DamagedFile
 from paimon_cli.ingest.rejects import Tally
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.spark.engine import SparkEngine
 from paimon_cli.jobs.spark.write import Shuffle, gathered, unpacked
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, run_write

@@ -13,8 +13,8 @@ from paimon_cli.datatypes.row_kind import UPDATE_AFTER
 from paimon_cli.errors import DataConflict
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, UpdateSummary, run_update
 from paimon_cli.metadata.data_file import FileFilter
 from tests.rivals import beside, files_of

@@ -17,8 +17,8 @@ from paimon_cli.ingest import row_sources
 from paimon_cli.ingest.row_sources import ArrowRows, FileRows
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import PLAIN
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write
 from tests.tables import data_files, make_table, rows
 

@@ -9,8 +9,8 @@ import pytest
 
 from paimon_cli.errors import Conflict, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.metadata_jobs import RolledBack, find_target, run_restore, run_rollback
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.needed_files import measured

@@ -11,8 +11,8 @@ from pathlib import Path
 from paimon_cli.datatypes.canonical_json import canonical_rows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention

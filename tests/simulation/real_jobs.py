@@ -7,8 +7,8 @@ import json
 
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.jobs.progress import NoProgress
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest, run_write
 from paimon_cli.lab.simulation.actor import Actor, Job, end_of, settled

@@ -11,7 +11,7 @@ from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.write.bucket_router import FixedRouter
+from paimon_cli.write.write_plan import FixedRouter
 from tests.ingest.input_files import schema_of
 
 COLUMNS = {"dt": "STRING NOT NULL", "h": "INT NOT NULL", "k": "STRING NOT NULL", "v": "INT"}

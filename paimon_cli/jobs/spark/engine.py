@@ -11,8 +11,7 @@ from typing import Generic, TypeVar
 from pyspark.accumulators import Accumulator
 
 from paimon_cli.errors import PaimonError
-from paimon_cli.jobs.engine import TasksFailed, Work, phase
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.spark.job import Reports, SparkJob
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
 from paimon_cli.jobs.spark.write import WRITTEN, Report, Shuffle, check_places, shuffle_of, write_on_spark, write_through_files

@@ -28,13 +28,11 @@ from pyspark.sql import DataFrame, SparkSession
 from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.errors import PaimonError
 from paimon_cli.ingest.rejects import Tally
-from paimon_cli.jobs.engine import Engine, phase
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Engine, Progress, phase
 from paimon_cli.jobs.spark.job import carrying_errors
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
-from paimon_cli.write.bucket_router import Routed, Router
 from paimon_cli.write.table_writer import TableWriter, Written
-from paimon_cli.write.write_plan import Tallies, WritePlan
+from paimon_cli.write.write_plan import Routed, Router, Tallies, WritePlan
 
 WRITTEN = None
 Report = tuple[int, Tally] | None

@@ -15,13 +15,19 @@ from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.jobs.engine import Work
-from paimon_cli.jobs.progress import Progress
+from paimon_cli.jobs.engine import Progress, Work
 from paimon_cli.lsm.compaction_picker import Upgrade, compaction_steps
 from paimon_cli.lsm.sorted_runs import key_sections
-from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, SOURCE_COMPACT, CommitMessage, DataFileMeta, SimpleStats
-from paimon_cli.write.bucket_writer import WrittenBucket
-from paimon_cli.write.table_writer import Written
+from paimon_cli.metadata.data_file import (
+    EMPTY_ROW,
+    SOURCE_APPEND,
+    SOURCE_COMPACT,
+    BucketId,
+    CommitMessage,
+    DataFileMeta,
+    SimpleStats,
+)
+from paimon_cli.write.table_writer import Written, WrittenBucket
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
 INT = parse_type("INT NOT NULL")
@@ -144,11 +150,12 @@ class PaperEngine:
         stamp = f"{plan.file_stamp[:8]}-{plan.file_stamp[8:12]}-{plan.file_stamp[12:]}"
         written = []
         for bucket, arrived in self._rows.items():
-            first = plan.first_sequence(EMPTY_ROW, bucket)
+            first = plan.first_sequence(BucketId(EMPTY_ROW, bucket))
             rows = {key: (key, first + place, kind, value) for place, (key, kind, value) in enumerate(arrived)}
             name = f"data-{stamp}-b{bucket}.paper"
             file = write_paper_file(plan.context, bucket, name, 0, SOURCE_APPEND, [rows[key] for key in sorted(rows)])
-            written.append(WrittenBucket(plan.message(EMPTY_ROW, bucket, (file,))))
+            message = CommitMessage(EMPTY_ROW, bucket, plan.total_buckets, (file,), read_snapshot_id=plan.read_snapshot_id)
+            written.append(WrittenBucket(message))
         return Written(tuple(written))
 
     def stop(self) -> None:
