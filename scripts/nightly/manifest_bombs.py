@@ -20,7 +20,7 @@ from tests.hostile.bombs import COMMANDS, bombs, meet
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="bombs whose name holds this")
-    parser.add_argument("--commands", type=int, default=len(COMMANDS), help="only so many commands")
+    parser.add_argument("--commands", type=int, default=len(COMMANDS), help="number of commands")
     arguments = parser.parse_args()
     begun, met = time.monotonic(), []
     with tempfile.TemporaryDirectory(prefix="bombs-") as folder:
