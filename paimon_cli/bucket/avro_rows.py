@@ -15,7 +15,8 @@ from paimon_cli.datatypes.arrow_types import arrow_type, retyped
 from paimon_cli.datatypes.data_type import BINARY_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataField, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
-from paimon_cli.metadata.avro_container import ContainerWriter, damage_errors, record_batches
+from paimon_cli.metadata.avro_reader import damage_errors, record_batches
+from paimon_cli.metadata.avro_writer import ContainerWriter, RecordSchema
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -188,7 +189,7 @@ class AvroRows:
         listed = [avro_record_field(field.name, field.type, name) for field in fields]
         schema = {"type": "record", "name": name, "namespace": namespace, "fields": listed}
         self._fields = fields
-        self._blocks = ContainerWriter(sink, schema, codec, zstd_level)
+        self._blocks = ContainerWriter(sink, RecordSchema(schema), codec, zstd_level)
 
     def write(self, rows: pa.Table) -> None:
         for batch in rows.to_batches(max_chunksize=BLOCK_ROWS):

@@ -26,7 +26,8 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.row_kind import INSERT
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.avro_container import record_count, zstd_module
+from paimon_cli.metadata.avro_reader import record_count
+from paimon_cli.metadata.avro_writer import zstd_module
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, FileLayout
 

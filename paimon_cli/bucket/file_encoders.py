@@ -17,7 +17,7 @@ from paimon_cli.bucket.orc_file import orc_column, orc_schema
 from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataField, DataType
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.avro_container import CODECS as AVRO_CODECS
+from paimon_cli.metadata.avro_writer import CODECS as AVRO_CODECS
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import boolean, read_option

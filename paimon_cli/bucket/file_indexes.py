@@ -17,9 +17,8 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.bloom_filter import BloomFilter
 from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.metadata.index_files import decode_file_index, encode_file_index
+from paimon_cli.metadata.index_files import BloomFilter, decode_file_index, encode_file_index
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import read_option, share, whole_number
 from paimon_cli.options.table_options import TableOptions

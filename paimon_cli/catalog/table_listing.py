@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import TableLocation, Warehouse, find_warehouse
 from paimon_cli.errors import NotFound, PaimonError
-from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshots_and_schemas import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url

@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.commit.abort import discard, discarded_on
-from paimon_cli.commit.data_conflict import OFF, CheckData, check_of_messages, check_of_partitions, unchecked
-from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
-from paimon_cli.commit.files_conflict import check_files
-from paimon_cli.commit.prepared_snapshot import DeltaManifests, MetadataWriter, prepare_snapshot
-from paimon_cli.commit.snapshot_changes import (
+from paimon_cli.commit.commit_messages import (
     ChangesOn,
     SnapshotChanges,
     append_changes,
@@ -22,6 +17,10 @@ from paimon_cli.commit.snapshot_changes import (
     oldest_read,
     overwrite_changes,
 )
+from paimon_cli.commit.data_conflict import OFF, CheckData, check_of_messages, check_of_partitions, unchecked
+from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
+from paimon_cli.commit.files_conflict import check_files
+from paimon_cli.commit.prepared_snapshot import DeltaManifests, MetadataWriter, discard, discarded_on, prepare_snapshot
 from paimon_cli.commit.snapshot_publish import RetryPolicy, announce, publish
 from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable, Unpublished, unpublished
 from paimon_cli.history.manifest_reader import SnapshotGone

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from paimon_cli.commit.snapshot_changes import SnapshotChanges
+from paimon_cli.commit.commit_messages import SnapshotChanges
 from paimon_cli.errors import DamagedFile, FilesConflict, NotFound
 from paimon_cli.history.live_files import BucketCounts, LiveBuckets, live_files_of_buckets
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, DELETE, FileFilter, FileIdentity, ManifestEntry
-from paimon_cli.metadata.manifest_list import may_hold_any
+from paimon_cli.metadata.manifests import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
 
 PartitionCount = tuple[bytes, int]

@@ -6,20 +6,27 @@ in Java's ManifestFileMerger this is a full compaction when much would change by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from paimon_cli.commit.deduplication import CommitIdentity, users_behind
-from paimon_cli.commit.snapshot_changes import SnapshotChanges, apply_index_changes
+from paimon_cli.commit.commit_messages import SnapshotChanges, apply_index_changes
+from paimon_cli.commit.deduplication import PROPERTY as USERS_PROPERTY
+from paimon_cli.commit.deduplication import CommitIdentity, CommitUsers, users_behind
 from paimon_cli.commit.snapshot_publish import RetryPolicy
+from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.commit_users import PROPERTY as USERS_PROPERTY
-from paimon_cli.metadata.commit_users import CommitUsers
 from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
-from paimon_cli.metadata.manifest_file import copied_manifests, encode_manifests
-from paimon_cli.metadata.manifest_list import encode_index_manifest, encode_manifest_list, may_hold_any, partition_stats
 from paimon_cli.metadata.manifest_table import ManifestTable
+from paimon_cli.metadata.manifests import (
+    copied_manifests,
+    encode_index_manifest,
+    encode_manifest_list,
+    encode_manifests,
+    may_hold_any,
+    partition_stats,
+)
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot
 
 
@@ -86,6 +93,24 @@ class MetadataWriter:
         with self._context.trace.timed(kind.replace("-", "_"), file=name, bytes=len(content), **facts):
             self._context.storage.write_new(path, content)
         return name
+
+
+def discard(context: TableContext, paths: Iterable[str]) -> None:
+    """Delete metadata files; whatever the storage does not let go is found as an orphan later."""
+
+    for path in paths:
+        with contextlib.suppress(StorageUnavailable), context.trace.timed("discard", file=path.rpartition("/")[2]):
+            context.storage.delete(path)
+
+
+@contextlib.contextmanager
+def discarded_on(context: TableContext, writer: MetadataWriter, *failures: type[BaseException]) -> Iterator[None]:
+    """Delete all files of `writer` if the block raises one of these errors, which mean that no snapshot was published."""
+    try:
+        yield
+    except failures:
+        discard(context, writer.written)
+        raise
 
 
 _OUTWEIGHS = 2

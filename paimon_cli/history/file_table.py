@@ -13,9 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from paimon_cli.metadata.byte_ranges import ByteRanges
 from paimon_cli.metadata.data_file import ADD, ALL_FILES, DELETE, BucketId, FileFilter, FileIdentity, ManifestEntry
-from paimon_cli.metadata.manifest_table import ManifestTable
+from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable
 
 _FEW_ROWS = 4096
 """The names of this many files are hashed in one go rather than piece by piece."""

@@ -20,7 +20,7 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
     ManifestFileMeta,
 )
-from paimon_cli.metadata.manifest_list import may_hold_any
+from paimon_cli.metadata.manifests import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.metadata.data_file import ALL_FILES, FileFilter, IndexManifestEntry, ManifestEntry, ManifestFileMeta
-from paimon_cli.metadata.manifest_file import decode_manifest
-from paimon_cli.metadata.manifest_list import decode_index_manifest, decode_manifest_list
+from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage

@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
-from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshots_and_schemas import SchemaHistory
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_layout import (
     BRANCH_PREFIX,

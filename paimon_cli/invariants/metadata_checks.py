@@ -9,7 +9,7 @@ from paimon_cli.invariants.history_walk import ReadManifest, WalkedVersion
 from paimon_cli.invariants.version import Version
 from paimon_cli.invariants.violation import Violation
 from paimon_cli.metadata.data_file import ADD, DataFileMeta, ManifestEntry
-from paimon_cli.metadata.manifest_list import PartitionRange
+from paimon_cli.metadata.manifests import PartitionRange
 from paimon_cli.metadata.snapshot import OVERWRITE
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 

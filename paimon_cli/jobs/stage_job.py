@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from paimon_cli.commit.abort import created_files, delete_created_files, files_named_since
+from paimon_cli.commit.commit_messages import created_files, delete_created_files, files_named_since
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.errors import (

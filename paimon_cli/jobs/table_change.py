@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from paimon_cli.bucket.stamped_files import delete_stamped_files
-from paimon_cli.commit.abort import delete_created_files, removed_on_refusal
+from paimon_cli.commit.commit_messages import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
 from paimon_cli.errors import Conflict, DataConflict, FilesConflict, PaimonError, UsageError, cleaning_up, undone_on_failure

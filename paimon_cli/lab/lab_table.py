@@ -15,7 +15,7 @@ import pyarrow as pa
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.catalog.option_values import check_option_values
-from paimon_cli.commit.abort import removed_on_refusal
+from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.commit.deduplication import CommitIdentity

@@ -11,7 +11,7 @@ from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.orphans import DATA, INDEX, MANIFEST, TEMPORARY, Candidate, UsedNames, stamp_of
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
-from paimon_cli.metadata.manifest_file import decode_manifest
+from paimon_cli.metadata.manifests import decode_manifest
 from paimon_cli.metadata.snapshot import Snapshot
 
 _COMMIT = re.compile(r"(?:index-)?manifest-(?:list-)?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-\d+)?")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from paimon_cli.commit.abort import removed_on_refusal
+from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.errors import DamagedFile

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from paimon_cli.metadata.avro_schema import AvroSchema
+from paimon_cli.metadata.avro_writer import AvroSchema
 
 LONGEST = 8
 """Bytes that a number may take here; Avro's own limit is ten, which no count, size or time needs."""

@@ -1,6 +1,7 @@
 """Entries of manifests as columns, decoded side by side: for more files than objects could be made of in time.
 
-The entries that are asked for become `ManifestEntry` objects again.
+The entries that are asked for become `ManifestEntry` objects again. Byte strings stay in the buffer in which they were read;
+they are compared and numbered there, without making an object of each.
 """
 
 from __future__ import annotations
@@ -15,11 +16,97 @@ from typing import Any
 import numpy as np
 
 from paimon_cli.metadata.avro_columns import ABSENT, BEGIN, END, PADDING, NotColumnar, decode_columns
-from paimon_cli.metadata.avro_container import damage_errors, open_container
-from paimon_cli.metadata.avro_schema import AvroSchema, checked_schema, plain_times
-from paimon_cli.metadata.byte_ranges import ByteRanges
+from paimon_cli.metadata.avro_reader import checked_schema, damage_errors, open_container
+from paimon_cli.metadata.avro_writer import RecordSchema
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry
-from paimon_cli.metadata.manifest_file import ENTRY, VERSION, decode_manifest, entries_of, entry_of
+from paimon_cli.metadata.manifests import ENTRY, VERSION, decode_manifest, entries_of, entry_of
+
+_AT_ONCE = 4096
+_FEW = 64
+
+
+@dataclass(frozen=True)
+class ByteRanges:
+    """Byte strings that lie somewhere in a buffer (uint8)."""
+
+    data: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, row: int) -> bytes:
+        return self.data[self.begins[row] : self.ends[row]].tobytes()
+
+    def take(self, rows: np.ndarray) -> ByteRanges:
+        return replace(self, begins=self.begins[rows], ends=self.ends[rows])
+
+    def words(self, offsets: np.ndarray | int) -> np.ndarray:
+        """The eight bytes at `offsets` of each string, little-endian, as int64, with zeros after its end."""
+        places = self.begins.astype(np.int64) + offsets
+        left = self.ends - places
+        view = np.ndarray((max(len(self.data) - 7, 0),), dtype="<u8", buffer=self.data.data, strides=(1,))
+        if np.minimum.reduce(left, initial=8) >= 8:
+            return view[places].view(np.int64)
+        left = np.clip(left, 0, 8)
+        words = view[np.where(left > 0, places, 0)]
+        masks = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)
+        return (words & masks[left]).view(np.int64)
+
+    def _runs(self) -> np.ndarray:
+        """Rows whose string is not that of the row before; some rows at a time, whose bytes then stay in the cache."""
+        lengths = self.ends - self.begins
+        other = np.ones(len(self), dtype=bool)
+        other[1:] = lengths[1:] != lengths[:-1]
+        for start in range(0, len(self) - 1, _AT_ONCE):
+            rows = slice(start, start + _AT_ONCE + 1)
+            some = ByteRanges(self.data, self.begins[rows], self.ends[rows])
+            changed = other[start + 1 : start + _AT_ONCE + 1]
+            for offset in range(0, int(lengths[rows].max()), 8):
+                words = some.words(offset)
+                changed |= words[1:] != words[:-1]
+        return np.flatnonzero(other)
+
+    def hashes(self) -> np.ndarray:
+        """One int64 each; equal strings have equal ones."""
+        lengths = self.ends - self.begins
+        hashed = (lengths.astype(np.uint64) + np.uint64(1)) * np.uint64(0xD6E8FEB86659FD93)
+        for offset in range(0, int(lengths.max(initial=0)), 8):
+            hashed = (hashed ^ self.words(offset).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+            hashed ^= hashed >> np.uint64(29)
+        return hashed.view(np.int64)
+
+    def coded(self) -> tuple[np.ndarray, list[bytes]]:
+        """For each string the place of its value in the list of distinct ones. Fast where equal ones are neighbours."""
+        if len(self) <= _FEW:
+            return self._coded_one_by_one()
+        begins = self._runs()
+        if 2 * len(begins) < len(self):
+            codes, values = self.take(begins).coded()
+            return np.repeat(codes, np.diff(begins, append=len(self))), values
+        _, firsts, codes = np.unique(self.hashes(), return_index=True, return_inverse=True)
+        values = [self[int(row)] for row in firsts]
+        same = self.take(firsts[codes])
+        longest = int((self.ends - self.begins).max(initial=0))
+        if all((self.words(offset) == same.words(offset)).all() for offset in range(0, longest, 8)):
+            return codes, values
+        return self._coded_one_by_one()  # two values have one hash
+
+    def _coded_one_by_one(self) -> tuple[np.ndarray, list[bytes]]:
+        values = list(self)
+        codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
+        return np.array([codes[value] for value in values], dtype=np.int64), list(codes)
+
+    @staticmethod
+    def of(values: Sequence[bytes]) -> ByteRanges:
+        sizes = np.array([len(value) for value in values], dtype=np.int64)
+        ends = np.cumsum(sizes)
+        return ByteRanges(np.frombuffer(b"".join(values) + bytes(8), dtype=np.uint8), ends - sizes, ends)
+
 
 _FEWEST_BLOCKS = 16
 """With fewer blocks side by side than this, one record after the other is as fast."""
@@ -125,7 +212,7 @@ class Records:
     """
 
     bytes: ByteRanges
-    schema: object = None
+    schema: RecordSchema = ENTRY
     paths: tuple[str, ...] = ()
     path_of: np.ndarray | None = None
     decoded: Sequence[ManifestEntry] = ()
@@ -195,15 +282,15 @@ def open_manifests(
 class OpenManifests:
     """Manifests of one schema, decompressed."""
 
-    def __init__(self, schema: AvroSchema) -> None:
+    def __init__(self, schema: RecordSchema) -> None:
         self._schema = schema
         self._paths: list[str] = []
         self._counts: list[list[int]] = []
         self._blocks: list[bytes] = []
         self._joined = b""
 
-    def is_of(self, schema: AvroSchema) -> bool:
-        return self._schema is schema or json.dumps(self._schema) == json.dumps(schema)
+    def is_of(self, schema: RecordSchema) -> bool:
+        return self._schema is schema or json.dumps(self._schema.plain) == json.dumps(schema.plain)
 
     def add(self, path: str, blocks: Iterable[tuple[int, bytes]], partitions: Collection[bytes] | None) -> None:
         self._paths.append(path)
@@ -238,12 +325,10 @@ class OpenManifests:
         return ManifestTable.of(entries)
 
     def _side_by_side(self) -> ManifestTable:
-        from fastavro.schema import parse_schema
-
         counts = np.array([count for counts in self._counts for count in counts], dtype=np.int64)
         sizes = np.array([len(block) for block in self._blocks], dtype=np.int64)
         data = np.frombuffer(self.joined()._joined, dtype=np.uint8)
-        found = decode_columns(data, self._schema, counts, sizes, _WANTED)
+        found = decode_columns(data, self._schema.plain, counts, sizes, _WANTED)
         nothing = np.full(int(counts.sum()), ABSENT)
         if (found.get("_VERSION", nothing) != VERSION).any():
             raise NotColumnar
@@ -255,9 +340,8 @@ class OpenManifests:
         seldom = [(found.get(f"{path}.{BEGIN}", nothing), found.get(f"{path}.{END}", nothing)) for path in _SELDOM]
         plain = (seldom[0][1] - seldom[0][0] <= 1) & (seldom[1][0] == ABSENT) & (seldom[2][0] == ABSENT)
         path_of = np.repeat(np.arange(len(self._paths), dtype=np.int32), [sum(counts) for counts in self._counts])
-        schema = parse_schema(self._schema)  # once: it is given with every record
-        is_ours = bool(self._schema == plain_times(ENTRY))
-        records = Records(_range(data, found, "", nothing), schema, tuple(self._paths), path_of, is_ours=is_ours)
+        is_ours = bool(self._schema.plain == ENTRY.plain)
+        records = Records(_range(data, found, "", nothing), self._schema, tuple(self._paths), path_of, is_ours=is_ours)
         columns: dict[str, Any] = {**{name: _narrow(column) for name, column in numbers.items()}, **ranges}
         return ManifestTable(**columns, plain=plain, records=records)
 

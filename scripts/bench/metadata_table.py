@@ -18,8 +18,7 @@ from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, DataFileMeta, ManifestEntry, ManifestFileMeta, SimpleStats
-from paimon_cli.metadata.manifest_file import encode_manifest
-from paimon_cli.metadata.manifest_list import encode_manifest_list
+from paimon_cli.metadata.manifests import encode_manifest, encode_manifest_list
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema

@@ -18,7 +18,7 @@ from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.avro_container import record_batches, record_count
+from paimon_cli.metadata.avro_reader import record_batches, record_count
 from paimon_cli.metadata.data_file_schema import FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from tests.goldens import golden_table

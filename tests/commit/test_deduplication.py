@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.commit.committer import CommitResult, Committer
-from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
+from paimon_cli.commit.deduplication import CommitIdentity, CommitUsers, Deduplication
 from paimon_cli.errors import Conflict, FilesConflict, Refused
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
@@ -21,7 +21,6 @@ from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag
-from paimon_cli.metadata.commit_users import CommitUsers
 from paimon_cli.metadata.data_file import EMPTY_ROW, CommitMessage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome

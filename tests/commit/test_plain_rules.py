@@ -10,22 +10,36 @@ from typing import Any
 import pytest
 
 from paimon_cli.commit import prepared_snapshot
-from paimon_cli.commit.abort import created_files, delete_created_files, files_named_since
+from paimon_cli.commit.commit_messages import (
+    SnapshotChanges,
+    append_changes,
+    compact_changes,
+    created_files,
+    delete_created_files,
+    files_named_since,
+    overwrite_changes,
+)
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.data_conflict import WrittenRanges
-from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, Deduplication, users_behind
+from paimon_cli.commit.deduplication import (
+    BATCH_IDENTIFIER,
+    MOST_USERS,
+    PROPERTY,
+    CommitIdentity,
+    CommitUsers,
+    Deduplication,
+    users_behind,
+)
 from paimon_cli.commit.files_conflict import check_bucket_counts, check_files, who_removed
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
-from paimon_cli.commit.snapshot_changes import SnapshotChanges, append_changes, compact_changes, overwrite_changes
 from paimon_cli.commit.snapshot_publish import RetryPolicy, publish
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import CommitUnknown, Conflict, FilesConflict, Refused, UsageError
 from paimon_cli.history.manifest_reader import SnapshotGone
-from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshots_and_schemas import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table
-from paimon_cli.metadata.commit_users import MOST_USERS, PROPERTY, CommitUsers
 from paimon_cli.metadata.data_file import (
     ADD,
     DELETE,
@@ -36,7 +50,7 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
     ManifestFileMeta,
 )
-from paimon_cli.metadata.manifest_list import encode_manifest_list
+from paimon_cli.metadata.manifests import encode_manifest_list
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from paimon_cli.commit.abort import discard, discarded_on
+from paimon_cli.commit.commit_messages import SnapshotChanges, apply_index_changes
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
-from paimon_cli.commit.prepared_snapshot import MetadataWriter
-from paimon_cli.commit.snapshot_changes import SnapshotChanges, apply_index_changes
+from paimon_cli.commit.prepared_snapshot import MetadataWriter, discard, discarded_on
 from paimon_cli.errors import Conflict, DamagedFile, DataConflict, FilesConflict, Refused, StorageUnavailable
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, IndexFileMeta, IndexManifestEntry
 from paimon_cli.storage.local_storage import LocalStorage

@@ -17,7 +17,7 @@ from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported
-from paimon_cli.metadata.java_json import dump_java_json
+from paimon_cli.metadata.snapshot import dump_java_json
 from paimon_cli.metadata.table_schema import TableSchema
 from tests.vectors import load
 

@@ -12,14 +12,14 @@ from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.catalog.create_table import create_table
 from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.catalog.table_location import TableLocation
-from paimon_cli.commit.abort import removed_on_refusal
+from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.history.schema_history import SchemaHistory
+from paimon_cli.history.snapshots_and_schemas import SchemaHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, plan_compaction

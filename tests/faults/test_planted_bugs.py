@@ -9,9 +9,9 @@ from unittest import mock
 
 import pytest
 
-from paimon_cli.commit import abort, committer, snapshot_publish
+from paimon_cli.commit import commit_messages, committer, snapshot_publish
 from paimon_cli.commit.deduplication import Deduplication
-from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain import expire_snapshots, needed_files, orphans, rollback
 from paimon_cli.metadata.data_file import ADD
@@ -65,7 +65,7 @@ EXPIRE = expire_snapshots.expire_snapshots
 BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object]]]] = {
     "files go although the outcome is unknown": (
         "write",  # with the second guard, files that a snapshot names, out of the way
-        lambda: mock.patch.multiple(abort, CommitUnknown=NeverRaised, files_named_since=lambda *_: set()),
+        lambda: mock.patch.multiple(commit_messages, CommitUnknown=NeverRaised, files_named_since=lambda *_: set()),
     ),
     "nobody asks whether the commit was made before": (
         "write",
@@ -76,7 +76,7 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
     ),
     "the hint is believed": ("write", lambda: mock.patch.object(SnapshotHistory, "latest_id", hint_alone)),
     "a snapshot is written in place": ("write", lambda: mock.patch.object(FaultStorage, "put_if_absent", put_as_a_plain_write)),
-    "files of a refused commit stay": ("write", lambda: mock.patch.object(abort, "delete_created_files", lambda *_: 0)),
+    "files of a refused commit stay": ("write", lambda: mock.patch.object(commit_messages, "delete_created_files", lambda *_: 0)),
     "manifests of a failed commit stay": ("write", lambda: mock.patch.object(committer, "discarded_on", without_discarding)),
     "a failing hint fails the commit": (
         "write", lambda: mock.patch.object(committer, "announce", hint_is_part_of_the_commit),
@@ -157,5 +157,5 @@ def test_a_clean_up_that_hides_the_error_is_found(tmp_path: Path) -> None:
 
     assert failures() == []
     bare = lambda failure=None: contextlib.nullcontext()  # noqa: E731
-    with mock.patch("paimon_cli.errors.cleaning_up", bare), mock.patch("paimon_cli.commit.abort.cleaning_up", bare):
+    with mock.patch("paimon_cli.errors.cleaning_up", bare), mock.patch("paimon_cli.commit.commit_messages.cleaning_up", bare):
         assert "DamagedFile was hidden by StorageUnavailable" in failures()[0]

@@ -14,8 +14,8 @@ from paimon_cli.history.live_files import bucket_files, committed_state, live_fi
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, DataFileMeta, FileFilter, ManifestEntry, SimpleStats
-from paimon_cli.metadata.manifest_file import encode_manifest
 from paimon_cli.metadata.manifest_table import ManifestTable, decode_manifests
+from paimon_cli.metadata.manifests import encode_manifest
 from tests.history.plain_fold import plain_live, plain_net
 from tests.tables import make_table, write
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import fastavro
 
-from paimon_cli.metadata.avro_container import zstd_module
+from paimon_cli.metadata.avro_writer import zstd_module
 from tests.tables import compact, make_table, write
 
 HUGE = 1 << 61

@@ -20,8 +20,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.index_checks import hashes_of
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
-from paimon_cli.metadata.manifest_file import decode_manifest
-from paimon_cli.metadata.manifest_list import decode_index_manifest, decode_manifest_list
+from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest, decode_manifest_list
 from paimon_cli.metadata.snapshot import Snapshot, Tag
 from paimon_cli.metadata.table_schema import TableSchema
 

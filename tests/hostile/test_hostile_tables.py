@@ -16,9 +16,9 @@ import pytest
 
 from paimon_cli.errors import DamagedFile, NotSupported
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.avro_container import decode_container
-from paimon_cli.metadata.avro_schema import refuse_endless
-from paimon_cli.metadata.manifest_list import decode_manifest_list
+from paimon_cli.metadata.avro_reader import decode_container, refuse_endless
+from paimon_cli.metadata.avro_writer import RecordSchema
+from paimon_cli.metadata.manifests import decode_manifest_list
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.local_storage import ConfinedStorage
@@ -171,7 +171,7 @@ def test_arrays_of_nothing(schema: Any, endless: bool) -> None:
 
 def _bomb(size: int) -> bytes:
     """A manifest list whose one block unfolds to `size` zeros."""
-    from paimon_cli.metadata.avro_container import zstd_module
+    from paimon_cli.metadata.avro_writer import zstd_module
 
     schema = {"type": "record", "name": "record", "fields": [{"name": "x", "type": "int"}]}
     header = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"zstandard"}
@@ -188,7 +188,7 @@ def _bomb(size: int) -> bytes:
 
 
 def test_a_block_that_unfolds_without_end() -> None:
-    expected = {"type": "record", "name": "record", "fields": [{"name": "x", "type": "int"}]}
+    expected = RecordSchema({"type": "record", "name": "record", "fields": [{"name": "x", "type": "int"}]})
     data = _bomb(1 << 28)
     assert len(data) < 20_000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

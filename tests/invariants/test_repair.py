@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from paimon_cli.errors import Conflict
-from paimon_cli.history.snapshot_history import SnapshotHistory
+from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.repair_plan import BY_HAND, RepairPlan, plan_repair
 from paimon_cli.invariants.violation import ERROR

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.errors import DamagedFile, PaimonError
-from paimon_cli.metadata.avro_container import ContainerWriter, decode_container, encode_container, record_batches
-from paimon_cli.metadata.avro_schema import array, nullable, record
+from paimon_cli.metadata.avro_reader import decode_container, record_batches
+from paimon_cli.metadata.avro_writer import ContainerWriter, RecordSchema, array, encode_container, nullable, record
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, DataFileMeta, ManifestEntry, SimpleStats
-from paimon_cli.metadata.manifest_file import decode_manifest, encode_manifest
+from paimon_cli.metadata.manifests import decode_manifest, encode_manifest
 
-SCHEMA = record(
-    "record", [("_NAME", "string"), ("_SIZE", "long"), ("_NOTE", nullable("string")), ("_EXTRA_FILES", array("string"))]
-)
+FIELDS = [("_NAME", "string"), ("_SIZE", "long"), ("_NOTE", nullable("string")), ("_EXTRA_FILES", array("string"))]
+SCHEMA = RecordSchema(record("record", FIELDS))
 RECORDS = [{"_NAME": f"n{i}", "_SIZE": i, "_NOTE": None if i % 2 else "x", "_EXTRA_FILES": ["e"] * (i % 3)} for i in range(2500)]
 
 
@@ -60,12 +59,12 @@ def test_the_size_of_a_container_can_be_watched() -> None:
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "zstandard"])
 def test_every_codec_is_read_by_the_header(codec: str) -> None:
-    assert decode_container(fastavro_container(SCHEMA, RECORDS, codec), "f", SCHEMA) == RECORDS
+    assert decode_container(fastavro_container(SCHEMA.declared, RECORDS, codec), "f", SCHEMA) == RECORDS
 
 
 def test_snappy_blocks_are_read() -> None:
     """As Java 0.9 writes them for any other name in manifest.compression."""
-    plain = fastavro_container(SCHEMA, RECORDS[:100])
+    plain = fastavro_container(SCHEMA.declared, RECORDS[:100])
     marker = plain[-16:]
     header_end = plain.index(marker) + 16
     source = io.BytesIO(plain[header_end:])
@@ -98,7 +97,7 @@ def test_unions_field_order_and_unknown_fields_do_not_matter() -> None:
 
 def test_times_stay_whole_numbers() -> None:
     timed = {"type": "long", "logicalType": "timestamp-millis"}
-    schema = record("record", [("_CREATION_TIME", nullable(timed))])
+    schema = RecordSchema(record("record", [("_CREATION_TIME", nullable(timed))]))
     data = encode_container(schema, [{"_CREATION_TIME": 1_700_000_000_123}])
     assert decode_container(data, "f", schema) == [{"_CREATION_TIME": 1_700_000_000_123}]
     (with_zone,) = fastavro.reader(io.BytesIO(data))
@@ -116,7 +115,7 @@ def test_times_stay_whole_numbers() -> None:
 )
 def test_other_types_are_damage(fields: list[tuple[str, Any]], why: str) -> None:
     with pytest.raises(DamagedFile, match=why) as failure:
-        decode_container(encode_container(record("record", fields), []), "manifest-x", SCHEMA)
+        decode_container(encode_container(RecordSchema(record("record", fields)), []), "manifest-x", SCHEMA)
     assert "manifest-x" in failure.value.what and failure.value.exit_code == 10
 
 
@@ -166,7 +165,7 @@ def test_the_header_is_plain_json_with_javas_names() -> None:
     assert (schema["type"], schema["name"], schema["namespace"]) == ("record", "record", "org.apache.paimon.avro.generated")
 
 
-TEXT = {"type": "record", "name": "r", "fields": [{"name": "text", "type": "string"}]}
+TEXT = RecordSchema({"type": "record", "name": "r", "fields": [{"name": "text", "type": "string"}]})
 BLOCKS = [[{"text": "x" * 90} for _ in range(100)], [{"text": "y"}]]
 
 

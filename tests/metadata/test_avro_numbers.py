@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paimon_cli.metadata.avro_columns import LONGEST, NotColumnar, NumberBuffer, numbers_in
-from paimon_cli.metadata.avro_container import encode_value
+from paimon_cli.metadata.avro_writer import encode_value
 
 SHORT, LONG = st.integers(-64, 63), st.integers(-(2**55), 2**55 - 1)
 

@@ -11,8 +11,7 @@ from paimon_cli.datatypes.canonical_json import from_canonical
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported
-from paimon_cli.metadata.bloom_filter import BloomFilter
-from paimon_cli.metadata.index_files import decode_file_index, encode_file_index
+from paimon_cli.metadata.index_files import BloomFilter, decode_file_index, encode_file_index
 from tests.vectors import load
 
 BLOOM = load("bloom_filter")

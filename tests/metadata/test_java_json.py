@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from paimon_cli.metadata.java_json import dump_java_json
+from paimon_cli.metadata.snapshot import dump_java_json
 
 
 def test_layout() -> None:

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from paimon_cli.errors import DamagedFile, PaimonError
 from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.avro_columns import ABSENT, PADDING, NotColumnar, decode_columns
-from paimon_cli.metadata.avro_container import SYNC_SIZE, ContainerWriter, encode_container, encode_value, zstd_module
-from paimon_cli.metadata.byte_ranges import ByteRanges
+from paimon_cli.metadata.avro_writer import SYNC_SIZE, ContainerWriter, encode_container, encode_value, zstd_module
 from paimon_cli.metadata.data_file import DataFileMeta, ManifestEntry, SimpleStats
-from paimon_cli.metadata.manifest_file import ENTRY, _entry_record, decode_manifest
-from paimon_cli.metadata.manifest_table import ManifestTable, decode_manifests
+from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable, decode_manifests
+from paimon_cli.metadata.manifests import ENTRY, _entry_record, decode_manifest
 from tests.goldens import GOLDENS, Golden, golden_table
 
 LONGS = st.one_of(st.integers(-(2**54), 2**54 - 1), st.integers(-70, 70))
@@ -126,7 +125,7 @@ def test_arrays_of_many_lengths_in_many_pieces() -> None:
 def test_damaged_blocks_are_refused_as_the_plain_reader_refuses_them() -> None:
     """Never a hang or another error; what is accepted is what the plain reader gives."""
     source, entries = random.Random(5), [_entry(sequence=number * 999) for number in range(12)]
-    records = [encode_value(ENTRY, _entry_record(entry)) for entry in entries]
+    records = [encode_value(ENTRY.declared, _entry_record(entry)) for entry in entries]
     refused = 0
     for _ in range(200):
         block = bytearray(b"".join(records))

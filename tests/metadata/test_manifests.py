@@ -22,12 +22,14 @@ from paimon_cli.metadata.data_file import (
     ManifestFileMeta,
     SimpleStats,
 )
-from paimon_cli.metadata.manifest_file import decode_manifest, encode_manifest, encode_manifests
-from paimon_cli.metadata.manifest_list import (
+from paimon_cli.metadata.manifests import (
     decode_index_manifest,
+    decode_manifest,
     decode_manifest_list,
     encode_index_manifest,
+    encode_manifest,
     encode_manifest_list,
+    encode_manifests,
 )
 from tests.goldens import GOLDENS, Golden, golden_table
 

@@ -8,18 +8,26 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from paimon_cli.commit import abort, committer, data_conflict, deduplication, files_conflict, prepared_snapshot, snapshot_publish
+from paimon_cli.commit import (
+    commit_messages,
+    committer,
+    data_conflict,
+    deduplication,
+    files_conflict,
+    prepared_snapshot,
+    snapshot_publish,
+)
+from paimon_cli.commit.deduplication import CommitUsers
 from paimon_cli.commit.files_conflict import check_files
 from paimon_cli.commit.prepared_snapshot import PreparedSnapshot, prepare_snapshot
 from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.errors import PaimonError
-from paimon_cli.history import snapshot_history
+from paimon_cli.history import snapshots_and_schemas
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import table_change, write_job
 from paimon_cli.lab.simulation.sim_storage import SimStorage
-from paimon_cli.metadata.commit_users import CommitUsers
 from paimon_cli.metadata.data_file import ADD, ALL_FILES, CommitMessage, FileFilter, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import PutOutcome
@@ -151,7 +159,7 @@ def _removed_whatever_happens(context: TableContext, messages: Sequence[CommitMe
     try:
         yield
     except PaimonError:
-        for _, path in abort.created_files(context, messages):
+        for _, path in commit_messages.created_files(context, messages):
             context.storage.delete(path)
         raise
 
@@ -196,7 +204,7 @@ def _hinted_latest(self: Any) -> int | None:
 
 @planted_in("writer-writer")
 def hint_trusted_blindly() -> Patch:
-    return patch.object(snapshot_history.SnapshotHistory, "latest_id", _hinted_latest)
+    return patch.object(snapshots_and_schemas.SnapshotHistory, "latest_id", _hinted_latest)
 
 
 @planted_in("two-batches")
@@ -234,7 +242,7 @@ def a_snapshot_below_a_gap_counts_as_made() -> Patch:
         found = (self.find(number) for number in sorted(numbers, reverse=True))
         return (replace(snapshot, properties=None) for snapshot in found if snapshot is not None)
 
-    return patch.object(snapshot_history.SnapshotHistory, "unbroken", over_gaps)
+    return patch.object(snapshots_and_schemas.SnapshotHistory, "unbroken", over_gaps)
 
 
 @planted_in("slow-writer-restart")

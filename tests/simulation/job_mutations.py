@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from paimon_cli.commit import abort
+from paimon_cli.commit import commit_messages
 from paimon_cli.compact import compaction_plan
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs import compact_job
@@ -35,7 +35,7 @@ def abort_deletes_what_was_to_be_replaced() -> Patch:
     def replaced_too(self: CommitMessage) -> Any:
         return self.new_files + self.compact_before + self.compact_after
 
-    names: Patch = patch.object(abort, "files_named_since", lambda context, messages: set())
+    names: Patch = patch.object(commit_messages, "files_named_since", lambda context, messages: set())
     return both(patch.object(CommitMessage, "created_files", replaced_too), names)
 
 

@@ -13,10 +13,9 @@ from unittest import mock
 from paimon_cli.commit import prepared_snapshot
 from paimon_cli.history import manifest_reader, table_context
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata import manifest_list, manifest_table
-from paimon_cli.metadata.manifest_file import encode_manifests
-from paimon_cli.metadata.manifest_list import encode_manifest_list, partition_stats
+from paimon_cli.metadata import manifest_table, manifests
 from paimon_cli.metadata.manifest_table import ManifestTable
+from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests, partition_stats
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -44,7 +43,7 @@ def quick_metadata() -> Iterator[None]:
         stack.enter_context(mock.patch.object(Snapshot, "to_json", _by_value(Snapshot.to_json)))
         stats = _by_partitions(partition_stats)
         stack.enter_context(mock.patch.object(prepared_snapshot, "partition_stats", stats))
-        for reader in (manifest_list, table_context):
+        for reader in (manifests, table_context):
             stack.enter_context(mock.patch.object(reader, "deserialize_row", _rows(reader.deserialize_row)))
         stack.enter_context(mock.patch.object(TableContext, "key_of", _keys(TableContext.key_of)))
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paimon_cli.commit.abort import removed_on_refusal
+from paimon_cli.commit.commit_messages import removed_on_refusal
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.history.live_files import bucket_files

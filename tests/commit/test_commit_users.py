@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from paimon_cli.metadata.commit_users import MOST_USERS, PROPERTY, CommitUsers
+from paimon_cli.commit.deduplication import MOST_USERS, PROPERTY, CommitUsers
 
 
 def read_back(users: CommitUsers) -> CommitUsers | None:

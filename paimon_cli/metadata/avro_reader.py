@@ -1,49 +1,35 @@
-"""Avro object container files: a header, then compressed blocks with a sync marker after each (FORMAT.md, section 4.1).
+"""Reads Avro object container files of any writer: manifests and their lists whole, data files block by block.
 
-fastavro encodes and decodes the records. The frame around them is ours, so that one call decodes a block, every codec that
-Paimon writes can be read, times stay integers, equal records give equal bytes, and small files that claim to hold very much
-are refused before memory is taken. Manifests and their lists are read whole, data files block by block.
+Damaged files are reported as such, and small files that claim to hold very much are refused before memory is taken. Other
+writers may order fields differently, wrap them in unions, or add fields of their own (FORMAT.md, section 4.1).
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import DamagedFile
-from paimon_cli.metadata.avro_schema import AvroSchema, array, checked_schema, parsed_items, plain_times, refuse_endless
+from paimon_cli.metadata.avro_writer import (
+    HEADER,
+    MAGIC,
+    SYNC_SIZE,
+    AvroSchema,
+    RecordSchema,
+    array,
+    encode_value,
+    schema_of_text,
+    zstd_module,
+)
 
-CODECS = {
-    "zstd": "zstandard",
-    "zstandard": "zstandard",
-    "snappy": "snappy",
-    "deflate": "deflate",
-    "gzip": "deflate",
-    "zlib": "deflate",
-    "none": "null",
-    "null": "null",
-    "uncompressed": "null",
-}
-"""Names of `file.compression`, and Avro's own names for them."""
-
-MAGIC = b"Obj\x01"
-SYNC_SIZE = 16
-HEADER = {"type": "map", "values": "bytes"}
-BLOCK_RECORDS = 200
-"""Blocks of manifests are small, so that a single file can already be decoded side by side (`avro_columns`)."""
-
-_ROLLED_RECORDS = 1000
-"""After this many records a writer looks at the size of its file, as Java does."""
-_ZSTD_LEVEL = 1
 _PIECE_BYTES = 64 << 10
 _MOST_READ = 64 << 20
 _LONGEST_NUMBER = 10
+_DEEPEST = 100
 
 _SMALL_BLOCK_BYTES = 16 << 20
 _MOST_EXPANSION = 256
@@ -53,94 +39,6 @@ _MOST_BLOCK_BYTES = 1 << 30
 def most_bytes(compressed: int) -> int:
     """The most that a block of a manifest may expand to: 16 MB, or 256 times its size. Statistics compress some 30 times."""
     return min(_MOST_BLOCK_BYTES, max(_SMALL_BLOCK_BYTES, _MOST_EXPANSION * compressed))
-
-
-class ContainerWriter:
-    """Writes one container to `sink`; equal records give equal bytes. `size` counts the bytes written so far."""
-
-    def __init__(
-        self, sink: BinaryIO, schema: AvroSchema, codec: str = "zstandard", zstd_level: int = _ZSTD_LEVEL, block_records: int = 0
-    ) -> None:
-        self._sink = sink
-        self._schema = json.dumps(schema, separators=(",", ":")).encode()
-        self._items = parsed_items(schema)
-        self._codec, self._level = codec, zstd_level
-        self._block_records = block_records
-        self._marker = b""
-        self.size = 0
-
-    def append(self, records: Sequence[Any]) -> None:
-        """Append records as one block, or as blocks of `block_records`. The first block also determines the sync marker."""
-        for block in self._cut(records):
-            content = encode_value(self._items, block)
-            # An array is its count, its items and a zero: what lies between is the block.
-            self._append_block(len(block), content[_number_size(content) : -1])
-
-    def append_encoded(self, records: Sequence[bytes]) -> None:
-        """Append records that are encoded already, in the schema of this container."""
-        for block in self._cut(records):
-            self._append_block(len(block), b"".join(block))
-
-    def finish(self) -> None:
-        """A container without records still has a header."""
-        if not self._marker:
-            self._begin(b"")
-
-    def _cut(self, records: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        size = self._block_records or max(len(records), 1)
-        return (records[start : start + size] for start in range(0, len(records), size))
-
-    def _append_block(self, count: int, items: bytes) -> None:
-        if not self._marker:
-            self._begin(items)
-        stored = compressed(items, self._codec, self._level)
-        self._write(encode_value("long", count) + encode_value("long", len(stored)) + stored + self._marker)
-
-    def _begin(self, items: bytes) -> None:
-        self._marker = hashlib.blake2b(self._schema + items, digest_size=SYNC_SIZE).digest()
-        header = {"avro.schema": self._schema, "avro.codec": self._codec.encode()}
-        self._write(MAGIC + encode_value(HEADER, header) + self._marker)
-
-    def _write(self, content: bytes) -> None:
-        self._sink.write(content)
-        self.size += len(content)
-
-
-def encode_container(schema: AvroSchema, records: Sequence[Mapping[str, Any]]) -> bytes:
-    """All records as one container in memory."""
-    sink, writer = _in_memory(schema)
-    writer.append(records)
-    writer.finish()
-    return sink.getvalue()
-
-
-def rolled_containers(
-    schema: AvroSchema, records: Sequence[Any], target_size: int, are_encoded: bool = False
-) -> Iterator[tuple[bytes, int]]:
-    """Containers of about `target_size` bytes, each with the number of its records; none for no records.
-
-    `are_encoded`: the records are Avro bytes of the same schema, to be copied.
-    """
-    begin = end = 0
-    sink, writer = _in_memory(schema)
-    for start in range(0, len(records), _ROLLED_RECORDS):
-        portion = records[start : start + _ROLLED_RECORDS]
-        if are_encoded:
-            writer.append_encoded(portion)
-        else:
-            writer.append(portion)
-        end += len(portion)
-        if writer.size >= target_size:
-            yield sink.getvalue(), end - begin
-            begin = end
-            sink, writer = _in_memory(schema)
-    if end > begin:
-        yield sink.getvalue(), end - begin
-
-
-def _in_memory(schema: AvroSchema) -> tuple[io.BytesIO, ContainerWriter]:
-    sink = io.BytesIO()
-    return sink, ContainerWriter(sink, schema, block_records=BLOCK_RECORDS)
 
 
 @dataclass(frozen=True)
@@ -201,20 +99,20 @@ def _read(source: BinaryIO, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def decoded_records(content: bytes, count: int, schema: AvroSchema) -> list[Any]:
+def decoded_records(content: bytes, count: int, schema: RecordSchema) -> list[Any]:
     """The records of a block in one call: with its count before it and an end mark after it, it is an Avro array."""
     if not 0 <= count <= len(content):
         raise ValueError(f"a block of {len(content)} bytes cannot hold {count} records")
     if not count:
         return []
     source = io.BytesIO(encode_value("long", count) + content + b"\0")
-    records: list[Any] = read_value(source, parsed_items(schema))
+    records: list[Any] = read_value(source, schema.items)
     if source.read(1):
         raise ValueError("a block holds more than its records")
     return records
 
 
-def decode_container(data: bytes, path: str, expected: AvroSchema) -> list[dict[str, Any]]:
+def decode_container(data: bytes, path: str, expected: RecordSchema) -> list[dict[str, Any]]:
     """All records. Fields may come in any order, as any union, be unknown or missing; what is there must have our types.
 
     Raises `DamagedFile` that names `path` and what does not fit.
@@ -226,7 +124,7 @@ def decode_container(data: bytes, path: str, expected: AvroSchema) -> list[dict[
         raise damaged(path, error) from error
 
 
-def records_of(blocks: Iterable[tuple[int, bytes]], schema: AvroSchema) -> list[dict[str, Any]]:
+def records_of(blocks: Iterable[tuple[int, bytes]], schema: RecordSchema) -> list[dict[str, Any]]:
     """All records of blocks; one of `damage_errors` for malformed ones."""
     records = [record for count, content in blocks for record in decoded_records(content, count, schema)]
     if any(not isinstance(record, dict) for record in records):
@@ -240,8 +138,8 @@ def record_batches(source: BinaryIO) -> Iterator[list[Any]]:
     Raises what `open_container` does.
     """
     container = _data_file(source)
-    schema = plain_times(json.loads(container.schema))
-    refuse_endless(array(schema))
+    schema = schema_of_text(container.schema)
+    refuse_endless(array(schema.plain))
     for count, content in container.blocks:
         yield decoded_records(content, count, schema)
 
@@ -254,20 +152,6 @@ def record_count(source: BinaryIO) -> int:
 def _data_file(source: BinaryIO) -> Container:
     buffered = io.BufferedReader(source, _PIECE_BYTES) if isinstance(source, io.RawIOBase) else source
     return open_container(buffered, lambda size: _MOST_BLOCK_BYTES)
-
-
-def compressed(items: bytes, codec: str, zstd_level: int) -> bytes:
-    """A block as it is stored; `codec` is one of Avro's own names."""
-    if codec == "zstandard":
-        return bytes(zstd_module().compress(items, zstd_level))
-    if codec == "snappy":
-        import pyarrow as pa
-
-        return bytes(pa.compress(items, codec="snappy", asbytes=True)) + zlib.crc32(items).to_bytes(4, "big")
-    if codec == "deflate":
-        packer = zlib.compressobj(wbits=-15)
-        return packer.compress(items) + packer.flush()
-    return items
 
 
 def decompressed(block: bytes, codec: str, most: int) -> bytes:
@@ -302,38 +186,11 @@ def _uncompressed_snappy_size(block: bytes, most: int) -> int:
     return size
 
 
-def encode_value(schema: AvroSchema, value: Any) -> bytes:
-    """The bytes of one value."""
-    import fastavro
-
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, schema, value)
-    return out.getvalue()
-
-
 def read_value(source: BinaryIO, schema: AvroSchema) -> Any:
     """The value that comes next."""
     import fastavro
 
     return fastavro.schemaless_reader(source, schema, None)
-
-
-def _number_size(encoded: bytes) -> int:
-    """Bytes of the number at the beginning: all but its last byte have the top bit set."""
-    size = 1
-    while encoded[size - 1] & 0x80:
-        size += 1
-    return size
-
-
-@cache
-def zstd_module() -> Any:
-    """Python's own zstd, or its backport."""
-    try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14
-    except ImportError:
-        from backports import zstd
-    return zstd
 
 
 def damage_errors() -> tuple[type[BaseException], ...]:
@@ -348,3 +205,77 @@ def damaged(path: str, error: BaseException) -> DamagedFile:
     """The error for a file that is no Avro, or not of our types."""
     why = "a length in it exceeds the memory" if isinstance(error, MemoryError) else f"{error}" or type(error).__name__
     return DamagedFile(f"{path} is not a readable Avro file", why, "restore the file, or go back to an older snapshot", path=path)
+
+
+@lru_cache(maxsize=64)
+def checked_schema(text: bytes, expected: RecordSchema) -> RecordSchema:
+    """The schema of a file. Raises `ValueError` if its records are not those of `expected`."""
+    schema = schema_of_text(text)
+    refuse_endless(schema.plain)
+    _check_fields(_without_null(schema.plain), expected.declared, "record")
+    return schema
+
+
+def _check_fields(theirs: AvroSchema, ours: AvroSchema, path: str) -> None:
+    """Raise `ValueError` if a field that both know has another type, or one that we cannot do without is missing."""
+    theirs, ours = _without_null(theirs), _without_null(ours)
+    # A file may declare a record once and repeat its name; then its fields were checked where they stood first.
+    if _type_name(ours) == "record" and isinstance(theirs, str) and theirs.startswith("record"):
+        return
+    if _type_name(theirs) != _type_name(ours) and not (path.endswith("_FILE_SOURCE") and _type_name(theirs) == "string"):
+        raise ValueError(f"{path} should be {_type_name(ours)}, not {_type_name(theirs)}")
+    if _type_name(ours) == "array":
+        _check_fields(theirs["items"], ours["items"], f"{path} items")
+    if _type_name(ours) == "record":
+        known = {field["name"]: field["type"] for field in theirs["fields"]}
+        for field in ours["fields"]:
+            if field["name"] in known:
+                _check_fields(known[field["name"]], field["type"], f"{path}.{field['name']}")
+            elif "default" not in field and field["name"] != "_EXTRA_FILES":
+                raise ValueError(f"{path} has no {field['name']}")
+
+
+def _without_null(schema: AvroSchema) -> AvroSchema:
+    """The one type of a union with null."""
+    if isinstance(schema, list):
+        options = [t for t in schema if t != "null"]
+        return _without_null(options[0]) if len(options) == 1 else schema
+    return schema
+
+
+def _type_name(schema: AvroSchema) -> str:
+    name = schema["type"] if isinstance(schema, dict) else schema
+    return "long" if name == "int" else str(name)
+
+
+def refuse_endless(schema: AvroSchema) -> None:
+    """Raise `ValueError` for an array or map whose items take no bytes: its count, eight bytes long, could be any number."""
+    _least_bytes(schema, {}, 0)
+
+
+def _least_bytes(schema: AvroSchema, named: dict[str, int], depth: int) -> int:
+    """The least number of bytes that a value takes."""
+    if depth > _DEEPEST:
+        raise ValueError("its schema is nested too deeply")
+    if isinstance(schema, list):
+        for part in schema:
+            _least_bytes(part, named, depth + 1)
+        return 1
+    if isinstance(schema, str):
+        # A name that is still being declared can only be met inside of a union or array, which take a byte anyway.
+        return 0 if schema == "null" else named.get(schema, 1)
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        named[schema["name"]] = sum(_least_bytes(field["type"], named, depth + 1) for field in schema["fields"])
+        return named[schema["name"]]
+    if kind == "fixed":
+        named[schema["name"]] = int(schema["size"])
+        return named[schema["name"]]
+    if kind == "array":
+        if _least_bytes(schema["items"], named, depth + 1) < 1:
+            raise ValueError("its schema has an array of items that take no bytes")
+        return 1
+    if kind == "map":
+        _least_bytes(schema["values"], named, depth + 1)
+        return 1
+    return _least_bytes(kind, named, depth + 1) if isinstance(kind, (dict, list)) or kind == "null" else 1

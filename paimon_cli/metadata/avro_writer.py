@@ -1,0 +1,241 @@
+"""Writes Avro object container files, and holds the schemas of their records (FORMAT.md, section 4.1).
+
+A container is a header, then compressed blocks with a sync marker after each. fastavro encodes and decodes the records
+(`metadata/avro_reader` reads them). The frame around them is ours, so that one call handles a block, every codec that Paimon
+writes can be read, times stay integers, and equal records give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from typing import Any, BinaryIO
+
+AvroSchema = Any
+"""A parsed JSON schema: dict, list (union) or the name of a primitive type."""
+
+CODECS = {
+    "zstd": "zstandard",
+    "zstandard": "zstandard",
+    "snappy": "snappy",
+    "deflate": "deflate",
+    "gzip": "deflate",
+    "zlib": "deflate",
+    "none": "null",
+    "null": "null",
+    "uncompressed": "null",
+}
+"""Names of `file.compression`, and Avro's own names for them."""
+
+MAGIC = b"Obj\x01"
+SYNC_SIZE = 16
+HEADER = {"type": "map", "values": "bytes"}
+BLOCK_RECORDS = 200
+"""Blocks of manifests are small, so that a single file can already be decoded side by side (`avro_columns`)."""
+
+_ROLLED_RECORDS = 1000
+"""After this many records a writer looks at the size of its file, as Java does."""
+_ZSTD_LEVEL = 1
+_NAMESPACE = "org.apache.paimon.avro.generated"
+
+
+def record(name: str, fields: Sequence[tuple[str, AvroSchema]]) -> AvroSchema:
+    """A record schema; a field that is a union with null first gets the default null, as Java writes it."""
+    listed = [
+        {"name": field, "type": t, "default": None} if isinstance(t, list) else {"name": field, "type": t} for field, t in fields
+    ]
+    if name == "record":
+        return {"type": "record", "name": name, "namespace": _NAMESPACE, "fields": listed}
+    return {"type": "record", "name": name, "fields": listed}
+
+
+def nullable(t: AvroSchema) -> AvroSchema:
+    return ["null", t]
+
+
+def array(items: AvroSchema) -> AvroSchema:
+    return {"type": "array", "items": items}
+
+
+def plain_times(schema: AvroSchema) -> AvroSchema:
+    """The schema with times as the integers that the file holds: fastavro would build a datetime for each. Decimals stay."""
+    if isinstance(schema, dict):
+        decimal = schema.get("logicalType") == "decimal"
+        return {key: plain_times(value) for key, value in schema.items() if key != "logicalType" or decimal}
+    if isinstance(schema, list):
+        return [plain_times(value) for value in schema]
+    return schema
+
+
+@dataclass(frozen=True, eq=False)
+class RecordSchema:
+    """The schema of a file's records, compiled once for all files that share it."""
+
+    declared: AvroSchema
+
+    @cached_property
+    def text(self) -> bytes:
+        return json.dumps(self.declared, separators=(",", ":")).encode()
+
+    @cached_property
+    def plain(self) -> AvroSchema:
+        """The schema without logical times."""
+        return plain_times(self.declared)
+
+    @cached_property
+    def items(self) -> AvroSchema:
+        """An array of the records, as fastavro wants it: a block is one, without its count and its end mark."""
+        from fastavro import parse_schema
+
+        return parse_schema(array(self.plain))
+
+    @cached_property
+    def item(self) -> AvroSchema:
+        """A single record, as fastavro wants it."""
+        from fastavro import parse_schema
+
+        return parse_schema(self.plain)
+
+
+@lru_cache(maxsize=64)
+def schema_of_text(text: bytes) -> RecordSchema:
+    """The schema in the header of a file. Files of one writer have one text, and get the same object."""
+    return RecordSchema(json.loads(text))
+
+
+class ContainerWriter:
+    """Writes one container to `sink`; equal records give equal bytes. `size` counts the bytes written so far."""
+
+    def __init__(
+        self,
+        sink: BinaryIO,
+        schema: RecordSchema,
+        codec: str = "zstandard",
+        zstd_level: int = _ZSTD_LEVEL,
+        block_records: int = 0,
+    ) -> None:
+        self._sink = sink
+        self._schema = schema
+        self._codec, self._level = codec, zstd_level
+        self._block_records = block_records
+        self._marker = b""
+        self.size = 0
+
+    def append(self, records: Sequence[Any]) -> None:
+        """Append records as one block, or as blocks of `block_records`. The first block also determines the sync marker."""
+        for block in self._cut(records):
+            content = encode_value(self._schema.items, block)
+            # An array is its count, its items and a zero: what lies between is the block.
+            self._append_block(len(block), content[_number_size(content) : -1])
+
+    def append_encoded(self, records: Sequence[bytes]) -> None:
+        """Append records that are encoded already, in the schema of this container."""
+        for block in self._cut(records):
+            self._append_block(len(block), b"".join(block))
+
+    def finish(self) -> None:
+        """A container without records still has a header."""
+        if not self._marker:
+            self._begin(b"")
+
+    def _cut(self, records: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        size = self._block_records or max(len(records), 1)
+        return (records[start : start + size] for start in range(0, len(records), size))
+
+    def _append_block(self, count: int, items: bytes) -> None:
+        if not self._marker:
+            self._begin(items)
+        stored = compressed(items, self._codec, self._level)
+        self._write(encode_value("long", count) + encode_value("long", len(stored)) + stored + self._marker)
+
+    def _begin(self, items: bytes) -> None:
+        self._marker = hashlib.blake2b(self._schema.text + items, digest_size=SYNC_SIZE).digest()
+        header = {"avro.schema": self._schema.text, "avro.codec": self._codec.encode()}
+        self._write(MAGIC + encode_value(HEADER, header) + self._marker)
+
+    def _write(self, content: bytes) -> None:
+        self._sink.write(content)
+        self.size += len(content)
+
+
+def encode_container(schema: RecordSchema, records: Sequence[Mapping[str, Any]]) -> bytes:
+    """All records as one container in memory."""
+    sink, writer = _in_memory(schema)
+    writer.append(records)
+    writer.finish()
+    return sink.getvalue()
+
+
+def rolled_containers(
+    schema: RecordSchema, records: Sequence[Any], target_size: int, are_encoded: bool = False
+) -> Iterator[tuple[bytes, int]]:
+    """Containers of about `target_size` bytes, each with the number of its records; none for no records.
+
+    `are_encoded`: the records are Avro bytes of the same schema, to be copied.
+    """
+    begin = end = 0
+    sink, writer = _in_memory(schema)
+    for start in range(0, len(records), _ROLLED_RECORDS):
+        portion = records[start : start + _ROLLED_RECORDS]
+        if are_encoded:
+            writer.append_encoded(portion)
+        else:
+            writer.append(portion)
+        end += len(portion)
+        if writer.size >= target_size:
+            yield sink.getvalue(), end - begin
+            begin = end
+            sink, writer = _in_memory(schema)
+    if end > begin:
+        yield sink.getvalue(), end - begin
+
+
+def _in_memory(schema: RecordSchema) -> tuple[io.BytesIO, ContainerWriter]:
+    sink = io.BytesIO()
+    return sink, ContainerWriter(sink, schema, block_records=BLOCK_RECORDS)
+
+
+def compressed(items: bytes, codec: str, zstd_level: int) -> bytes:
+    """A block as it is stored; `codec` is one of Avro's own names."""
+    if codec == "zstandard":
+        return bytes(zstd_module().compress(items, zstd_level))
+    if codec == "snappy":
+        import pyarrow as pa
+
+        return bytes(pa.compress(items, codec="snappy", asbytes=True)) + zlib.crc32(items).to_bytes(4, "big")
+    if codec == "deflate":
+        packer = zlib.compressobj(wbits=-15)
+        return packer.compress(items) + packer.flush()
+    return items
+
+
+def encode_value(schema: AvroSchema, value: Any) -> bytes:
+    """The bytes of one value."""
+    import fastavro
+
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, value)
+    return out.getvalue()
+
+
+def _number_size(encoded: bytes) -> int:
+    """Bytes of the number at the beginning: all but its last byte have the top bit set."""
+    size = 1
+    while encoded[size - 1] & 0x80:
+        size += 1
+    return size
+
+
+@cache
+def zstd_module() -> Any:
+    """Python's own zstd, or its backport."""
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14
+    except ImportError:
+        from backports import zstd
+    return zstd

@@ -1,0 +1,311 @@
+"""Manifests (data files that a commit added and deleted), manifest lists (the manifests of a snapshot), index manifests.
+
+Their records have the fields of the classes in `metadata/data_file`, in the same order (FORMAT.md, sections 4.2 to 4.5; Java
+ManifestEntrySerializer, ManifestFileMetaSerializer, IndexManifestEntrySerializer).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from typing import Any
+
+from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
+from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.errors import NotSupported
+from paimon_cli.metadata.avro_reader import damage_errors, damaged, decode_container, read_value, records_of
+from paimon_cli.metadata.avro_writer import AvroSchema, RecordSchema, array, encode_container, nullable, record, rolled_containers
+from paimon_cli.metadata.data_file import (
+    SOURCE_APPEND,
+    SOURCE_COMPACT,
+    DataFileMeta,
+    DeletionVectorRange,
+    IndexFileMeta,
+    IndexManifestEntry,
+    ManifestEntry,
+    ManifestFileMeta,
+    SimpleStats,
+)
+from paimon_cli.metadata.table_layout import plain_name
+
+VERSION, _INDEX_VERSION = 2, 1
+_UNKNOWN_STATS = SimpleStats()
+"""What a file without statistics gets: rows of arity 0."""
+
+
+_STATS = [("_MIN_VALUES", "bytes"), ("_MAX_VALUES", "bytes"), ("_NULL_COUNTS", nullable(array(nullable("long"))))]
+
+_FILE = [
+    ("_FILE_NAME", "string"),
+    ("_FILE_SIZE", "long"),
+    ("_ROW_COUNT", "long"),
+    ("_MIN_KEY", "bytes"),
+    ("_MAX_KEY", "bytes"),
+    ("_KEY_STATS", record("record__FILE__KEY_STATS", _STATS)),
+    ("_VALUE_STATS", record("record__FILE__VALUE_STATS", _STATS)),
+    ("_MIN_SEQUENCE_NUMBER", "long"),
+    ("_MAX_SEQUENCE_NUMBER", "long"),
+    ("_SCHEMA_ID", "long"),
+    ("_LEVEL", "int"),
+    ("_EXTRA_FILES", array("string")),
+    ("_CREATION_TIME", nullable({"type": "long", "logicalType": "timestamp-millis"})),
+    ("_DELETE_ROW_COUNT", nullable("long")),
+    ("_EMBEDDED_FILE_INDEX", nullable("bytes")),
+    ("_FILE_SOURCE", nullable("int")),
+    ("_VALUE_STATS_COLS", nullable(array("string"))),
+    ("_EXTERNAL_PATH", nullable("string")),
+    ("_FIRST_ROW_ID", nullable("long")),
+    ("_WRITE_COLS", nullable(array("string"))),
+]
+_ENTRY_FIELDS = [
+    ("_VERSION", "int"),
+    ("_KIND", "int"),
+    ("_PARTITION", "bytes"),
+    ("_BUCKET", "int"),
+    ("_TOTAL_BUCKETS", "int"),
+    ("_FILE", record("record__FILE", _FILE)),
+]
+_MANIFEST = [
+    ("_FILE_NAME", "string"),
+    ("_FILE_SIZE", "long"),
+    ("_NUM_ADDED_FILES", "long"),
+    ("_NUM_DELETED_FILES", "long"),
+    ("_PARTITION_STATS", record("record__PARTITION_STATS", _STATS)),
+    ("_SCHEMA_ID", "long"),
+    ("_MIN_BUCKET", nullable("int")),
+    ("_MAX_BUCKET", nullable("int")),
+    ("_MIN_LEVEL", nullable("int")),
+    ("_MAX_LEVEL", nullable("int")),
+]
+_VECTOR_RANGE = [("f0", "string"), ("f1", "int"), ("f2", "int"), ("_CARDINALITY", nullable("long"))]
+_INDEX_FILE = [
+    ("_INDEX_TYPE", "string"),
+    ("_FILE_NAME", "string"),
+    ("_FILE_SIZE", "long"),
+    ("_ROW_COUNT", "long"),
+    ("_DELETIONS_VECTORS_RANGES", nullable(array(nullable(record("record__DELETIONS_VECTORS_RANGES", _VECTOR_RANGE))))),
+    ("_EXTERNAL_PATH", nullable("string")),
+]
+_INDEX_ENTRY_FIELDS = [("_VERSION", "int"), ("_KIND", "int"), ("_PARTITION", "bytes"), ("_BUCKET", "int"), *_INDEX_FILE]
+
+ENTRY = RecordSchema(record("record", _ENTRY_FIELDS))
+_LIST_ENTRY = RecordSchema(record("record", [("_VERSION", "int"), *_MANIFEST]))
+_INDEX_ENTRY = RecordSchema(record("record", _INDEX_ENTRY_FIELDS))
+_SOURCE_NAMES = {"APPEND": SOURCE_APPEND, "COMPACT": SOURCE_COMPACT}
+
+
+def _columns(kind: type, columns: Sequence[tuple[str, AvroSchema]]) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    return tuple(name for name, _ in columns), attrgetter(*(field.name for field in fields(kind)))
+
+
+_COLUMNS = {
+    SimpleStats: _columns(SimpleStats, _STATS),
+    DataFileMeta: _columns(DataFileMeta, _FILE),
+    ManifestFileMeta: _columns(ManifestFileMeta, _MANIFEST),
+    IndexFileMeta: _columns(IndexFileMeta, _INDEX_FILE),
+    DeletionVectorRange: _columns(DeletionVectorRange, _VECTOR_RANGE),
+}
+"""The columns of the fields of each class, and what takes the fields out of a value, in the same order."""
+
+
+def _record_of(value: object) -> dict[str, Any]:
+    names, values_of = _COLUMNS[type(value)]
+    return {name: _plain(content) for name, content in zip(names, values_of(value), strict=True)}
+
+
+def _plain(content: object) -> object:
+    """What fastavro takes: it would understand a tuple as the choice of a branch of a union."""
+    if isinstance(content, tuple):
+        return [_plain(item) for item in content]
+    return _record_of(content) if type(content) in _COLUMNS else content
+
+
+def _fields_of(kind: type, content: Mapping[str, Any]) -> Iterator[Any]:
+    """The fields of a value in their order; None for those that a file does not have."""
+    return map(content.get, _COLUMNS[kind][0])
+
+
+def _expect_version(found: int, version: int, what: str) -> None:
+    if found != version:
+        raise NotSupported(f"{what} version {found}", f"only version {version} can be read", "recreate the table")
+
+
+def _stats_of(content: Mapping[str, Any] | None) -> SimpleStats:
+    if content is None:
+        return _UNKNOWN_STATS
+    least, greatest, counts = _fields_of(SimpleStats, content)
+    return SimpleStats(least, greatest, None if counts is None else tuple(counts))
+
+
+def encode_manifest(entries: Sequence[ManifestEntry]) -> bytes:
+    """One manifest with all entries, in their order."""
+
+    return encode_container(ENTRY, [_entry_record(entry) for entry in entries])
+
+
+def encode_manifests(entries: Sequence[ManifestEntry], target_size: int) -> Iterator[tuple[bytes, int]]:
+    """Manifests of about `target_size` bytes with the number of entries in each."""
+    return rolled_containers(ENTRY, [_entry_record(entry) for entry in entries], target_size)
+
+
+def copied_manifests(records: Sequence[bytes], target_size: int) -> Iterator[tuple[bytes, int]]:
+    """Manifests of encoded entries (of schema `ENTRY`), with the number of entries in each."""
+    return rolled_containers(ENTRY, records, target_size, are_encoded=True)
+
+
+def _entry_record(entry: ManifestEntry) -> dict[str, Any]:
+    return {**_head(VERSION, entry), "_TOTAL_BUCKETS": entry.total_buckets, "_FILE": _record_of(entry.file)}
+
+
+def _head(version: int, entry: ManifestEntry | IndexManifestEntry) -> dict[str, Any]:
+    return {"_VERSION": version, "_KIND": entry.kind, "_PARTITION": entry.partition, "_BUCKET": entry.bucket}
+
+
+def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
+    """Entries in the order of the file. `DamagedFile` on malformed bytes, `NotSupported` on manifests before version 2."""
+    partitions: dict[bytes, bytes] = {}  # the same partition repeats in most entries: keep one object of it
+    return [_entry(content, path, partitions) for content in decode_container(data, path, ENTRY)]
+
+
+def entries_of(blocks: Iterable[tuple[int, bytes]], schema: RecordSchema, path: str) -> list[ManifestEntry]:
+    """The entries of decompressed blocks, in a schema that was checked; errors as `decode_manifest`."""
+    partitions: dict[bytes, bytes] = {}
+    try:
+        records = records_of(blocks, schema)
+    except damage_errors() as error:
+        raise damaged(path, error) from error
+    return [_entry(record, path, partitions) for record in records]
+
+
+def entry_of(encoded: bytes, schema: RecordSchema, path: str) -> ManifestEntry:
+    """One entry from its Avro bytes, in a schema that was checked. Errors as `decode_manifest`."""
+    try:
+        content = read_value(io.BytesIO(encoded), schema.item)
+    except damage_errors() as error:
+        raise damaged(path, error) from error
+    return _entry(content, path, {})
+
+
+def _entry(content: dict[str, Any], path: str, partitions: dict[bytes, bytes]) -> ManifestEntry:
+    _expect_version(content["_VERSION"], VERSION, f"{path} has manifest")
+    partition = partitions.setdefault(content["_PARTITION"], content["_PARTITION"])
+    file = _data_file(content["_FILE"], path)
+    return ManifestEntry(content["_KIND"], partition, content["_BUCKET"], content["_TOTAL_BUCKETS"], file)
+
+
+def _data_file(content: dict[str, Any], path: str) -> DataFileMeta:
+    source = content.get("_FILE_SOURCE")
+    listed, written = content.get("_VALUE_STATS_COLS"), content.get("_WRITE_COLS")
+    content |= {
+        "_FILE_NAME": plain_name(content["_FILE_NAME"], path),
+        "_KEY_STATS": _stats_of(content["_KEY_STATS"]),
+        "_VALUE_STATS": _stats_of(content["_VALUE_STATS"]),
+        "_EXTRA_FILES": tuple(plain_name(name, path) for name in content.get("_EXTRA_FILES") or ()),
+        "_FILE_SOURCE": _SOURCE_NAMES.get(source) if isinstance(source, str) else source,
+        "_VALUE_STATS_COLS": None if listed is None else tuple(listed),
+        "_WRITE_COLS": None if written is None else tuple(written),
+    }
+    return DataFileMeta(*_fields_of(DataFileMeta, content))
+
+
+def encode_manifest_list(manifests: Sequence[ManifestFileMeta]) -> bytes:
+    """The manifests in their order; an empty list is a file too."""
+    return encode_container(_LIST_ENTRY, [{"_VERSION": VERSION, **_record_of(meta)} for meta in manifests])
+
+
+def decode_manifest_list(data: bytes, path: str) -> list[ManifestFileMeta]:
+    """Manifests in the order of the file. `DamagedFile` on malformed bytes, `NotSupported` on other versions."""
+    manifests = []
+    for content in decode_container(data, path, _LIST_ENTRY):
+        _expect_version(content["_VERSION"], VERSION, f"{path} has manifest")
+        content["_FILE_NAME"] = plain_name(content["_FILE_NAME"], path)
+        content["_PARTITION_STATS"] = _stats_of(content["_PARTITION_STATS"])
+        manifests.append(ManifestFileMeta(*_fields_of(ManifestFileMeta, content)))
+    return manifests
+
+
+def encode_index_manifest(entries: Sequence[IndexManifestEntry]) -> bytes:
+    """All index files of a snapshot; an empty list is a file too."""
+    records = [{**_head(_INDEX_VERSION, entry), **_record_of(entry.index_file)} for entry in entries]
+    return encode_container(_INDEX_ENTRY, records)
+
+
+def decode_index_manifest(data: bytes, path: str) -> list[IndexManifestEntry]:
+    """Entries in the order of the file. `DamagedFile` on malformed bytes, `NotSupported` on global indexes and other versions."""
+    entries = []
+    for content in decode_container(data, path, _INDEX_ENTRY):
+        _expect_version(content["_VERSION"], _INDEX_VERSION, f"{path} has index manifest")
+        if content.get("_GLOBAL_INDEX") is not None:
+            raise NotSupported(f"{path} has a global index {content['_INDEX_TYPE']}", "global indexes are not supported")
+        content["_FILE_NAME"] = plain_name(content["_FILE_NAME"], path)
+        content["_DELETIONS_VECTORS_RANGES"] = _vector_ranges(content.get("_DELETIONS_VECTORS_RANGES"), path)
+        file = IndexFileMeta(*_fields_of(IndexFileMeta, content))
+        entries.append(IndexManifestEntry(content["_KIND"], content["_PARTITION"], content["_BUCKET"], file))
+    return entries
+
+
+def _vector_ranges(listed: list[dict[str, Any] | None] | None, path: str) -> tuple[DeletionVectorRange, ...] | None:
+    if listed is None:
+        return None
+    ranges = [DeletionVectorRange(*_fields_of(DeletionVectorRange, item)) for item in listed if item is not None]
+    return tuple(replace(found, data_file_name=plain_name(found.data_file_name, path)) for found in ranges)
+
+
+def partition_stats(partitions: Iterable[bytes], types: Sequence[DataType]) -> SimpleStats:
+    """Least and greatest value of each partition column, and how many entries have none; one item per entry."""
+
+    counts: dict[bytes, int] = {}
+    for partition in partitions:
+        counts[partition] = counts.get(partition, 0) + 1
+    rows = [(deserialize_row(partition, types), count) for partition, count in counts.items()]
+    least, greatest, nulls = [], [], []
+    for column in range(len(types)):
+        present = [row[column] for row, _ in rows if row[column] is not None]
+        least.append(min(present, key=_order, default=None))
+        greatest.append(max(present, key=_order, default=None))
+        nulls.append(sum(count for row, count in rows if row[column] is None))
+    return SimpleStats(serialize_row(least, types), serialize_row(greatest, types), tuple(nulls))
+
+
+@dataclass(frozen=True)
+class PartitionRange:
+    """Decoded statistics of one manifest: per column least, greatest (None = unknown) and null count (None = unknown)."""
+
+    least: tuple[Any, ...]
+    greatest: tuple[Any, ...]
+    null_counts: tuple[int | None, ...]
+
+    @staticmethod
+    def of(stats: SimpleStats, types: Sequence[DataType]) -> PartitionRange | None:
+        """None if the statistics are missing or of another arity."""
+        try:
+            least, greatest = deserialize_row(stats.min_values, types), deserialize_row(stats.max_values, types)
+        except ValueError:
+            return None
+        nulls = stats.null_counts if stats.null_counts is not None else (None,) * len(types)
+        return PartitionRange(least, greatest, nulls) if len(nulls) == len(types) else None
+
+    def may_hold(self, values: Sequence[Any]) -> bool:
+        """Whether a partition of these values can be in the manifest."""
+        return all(map(self._column_may_hold, range(len(values)), values))
+
+    def _column_may_hold(self, column: int, value: Any) -> bool:
+        least, greatest = self.least[column], self.greatest[column]
+        if value is None:
+            return self.null_counts[column] != 0
+        if least is None or greatest is None:
+            return True
+        return bool(_order(least) <= _order(value) <= _order(greatest))
+
+
+def may_hold_any(stats: SimpleStats, types: Sequence[DataType], partitions: Iterable[Sequence[Any]]) -> bool:
+    """Whether a manifest with these statistics can hold an entry of one of the partitions (their values)."""
+    known = PartitionRange.of(stats, types)
+    return any(known is None or known.may_hold(values) for values in partitions)
+
+
+def _order(value: Any) -> Any:
+    """NaN is the greatest number and -0.0 equals 0.0: enough to prune by."""
+    return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value
