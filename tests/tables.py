@@ -10,7 +10,7 @@ from typing import Any
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.catalog.table_definition import numbered
 from paimon_cli.datatypes.canonical_json import canonical_rows
-from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.data_type import DataField, DataType, RowType
 from paimon_cli.datatypes.field_types import parse_sql_type, parse_type
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -52,6 +52,12 @@ def make_table(
 
 def _type(given: str | dict[str, Any]) -> DataType:
     return parse_sql_type(given) if isinstance(given, str) else parse_type(given)
+
+
+def row_fields(t: DataType) -> tuple[DataField, ...]:
+    """The fields of a ROW type."""
+    assert isinstance(t, RowType)
+    return t.fields
 
 
 def write(

@@ -12,7 +12,19 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_type, retyped
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataField, DataType
+from paimon_cli.datatypes.data_type import (
+    ArrayType,
+    BinaryType,
+    DataField,
+    DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    RowType,
+    StringType,
+    TimestampType,
+    TimeType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.avro_reader import damage_errors, record_batches
@@ -53,31 +65,31 @@ def avro_field_name(name: str) -> str:
 def _avro_value(t: DataType, name: str) -> Any:
     if t.root in _PLAIN:
         return _PLAIN[t.root]
-    if t.root in STRING_ROOTS:
+    if isinstance(t, StringType):
         return "string"
-    if t.root in BINARY_ROOTS:
+    if isinstance(t, BinaryType):
         return "bytes"
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         return {"type": "bytes", "logicalType": "decimal", "precision": t.precision, "scale": t.scale}
     if t.root == "DATE":
         return {"type": "int", "logicalType": "date"}
-    if t.root == "TIME" and (t.precision or 0) <= MILLIS:
+    if isinstance(t, TimeType) and t.precision <= MILLIS:
         return {"type": "int", "logicalType": "time-millis"}
-    if t.root in TIMESTAMP_ROOTS and (t.precision or 0) <= MICROS:
-        unit = "millis" if (t.precision or 0) <= MILLIS else "micros"
+    if isinstance(t, TimestampType) and t.precision <= MICROS:
+        unit = "millis" if t.precision <= MILLIS else "micros"
         return {"type": "long", "logicalType": f"{_STAMPS[t.root]}-{unit}"}
     return _avro_nested(t, name)
 
 
 def _avro_nested(t: DataType, name: str) -> Any:
-    if t.root == "ARRAY":
-        return {"type": "array", "items": avro_type(t.element_type(), name)}
-    if t.root == "ROW":
-        fields = [avro_record_field(f.name, f.type, name) for f in t.row_fields()]
+    if isinstance(t, ArrayType):
+        return {"type": "array", "items": avro_type(t.element, name)}
+    if isinstance(t, RowType):
+        fields = [avro_record_field(f.name, f.type, name) for f in t.fields]
         return {"type": "record", "name": name, "fields": fields}
-    if t.root in ("MAP", "MULTISET"):
-        key, value = t.entry_types()
-        if key.root in STRING_ROOTS:
+    if isinstance(t, (MapType, MultisetType)):
+        key, value = t.key, t.value
+        if isinstance(key, StringType):
             return {"type": "map", "values": avro_type(value, name)}
         inner = avro_type(value, f"{name}_value")
         entry = [{"name": "key", "type": avro_type(key, f"{name}_key")}, {"name": "value", "type": inner}]
@@ -110,10 +122,7 @@ def stored_type(t: pa.DataType) -> pa.DataType:
 
 def holds_maps(t: DataType) -> bool:
     """Whether a MAP or MULTISET is the type or lies inside of it."""
-    if t.root in ("MAP", "MULTISET"):
-        return True
-    inner = [t.element, *(field.type for field in t.fields or ())]
-    return any(holds_maps(part) for part in inner if part is not None)
+    return any(isinstance(part, (MapType, MultisetType)) for part in t.parts())
 
 
 BLOCK_ROWS = 2000
@@ -210,12 +219,12 @@ def _avro_cell(cell: Any, t: DataType) -> Any:
     """Inverse of `_map_cells`."""
     if cell is None:
         return None
-    if t.root in ("MAP", "MULTISET"):
-        key, value = t.entry_types()
+    if isinstance(t, (MapType, MultisetType)):
+        key, value = t.key, t.value
         pairs = [(_avro_cell(k, key), _avro_cell(v, value)) for k, v in cell]
-        return dict(pairs) if key.root in STRING_ROOTS else [{"key": k, "value": v} for k, v in pairs]
-    if t.root == "ARRAY":
-        return [_avro_cell(item, t.element_type()) for item in cell]
-    if t.root == "ROW":
-        return {field.name: _avro_cell(cell[field.name], field.type) for field in t.row_fields()}
+        return dict(pairs) if isinstance(key, StringType) else [{"key": k, "value": v} for k, v in pairs]
+    if isinstance(t, ArrayType):
+        return [_avro_cell(item, t.element) for item in cell]
+    if isinstance(t, RowType):
+        return {field.name: _avro_cell(cell[field.name], field.type) for field in t.fields}
     return cell

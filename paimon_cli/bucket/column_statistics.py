@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from paimon_cli.datatypes.binary_row import serialize_row
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataType
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataType, DecimalType, StringType, TimestampType
 from paimon_cli.datatypes.internal_values import decimal_of
 from paimon_cli.datatypes.values import Timestamp, values_from_arrow
 from paimon_cli.metadata.data_file import SimpleStats
@@ -75,13 +75,13 @@ def footer_statistics(footer: pq.FileMetaData, leaf: int | None, t: DataType, ha
 
 def _value(raw: Any, t: DataType) -> Any:
     """The footer's physical value as an internal value of the type."""
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
-        return decimal_of(unscaled, t.scale or 0)
-    if t.root in ("CHAR", "VARCHAR"):
+        return decimal_of(unscaled, t.scale)
+    if isinstance(t, StringType):
         return raw.decode("utf-8")
-    if t.root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
-        millis, micros = (raw, 0) if (t.precision or 0) <= 3 else divmod(raw, 1000)
+    if isinstance(t, TimestampType):
+        millis, micros = (raw, 0) if t.precision <= 3 else divmod(raw, 1000)
         return Timestamp(millis, micros * 1000)
     return raw
 

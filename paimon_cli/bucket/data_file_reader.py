@@ -21,7 +21,7 @@ from paimon_cli.bucket.nanosecond_range import checked_int96, int96_columns
 from paimon_cli.bucket.orc_file import OrcFile, holds_chars, unpadded
 from paimon_cli.casts.column_cast import cast_column, cast_of, same_type
 from paimon_cli.datatypes.arrow_types import arrow_type, retyped
-from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.row_kind import INSERT
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
@@ -107,24 +107,24 @@ def evolved(column: pa.Array, source: DataType, target: DataType) -> pa.Array:
     """A column in `arrow_type(source)` as `arrow_type(target)`; ROW fields are matched by id at any depth."""
     if same_type(source, target):
         return column
-    if source.root != target.root or not source.is_nested:
+    if source.root != target.root or not isinstance(source, NestedType):
         if cast_of(source, target) is None and source.root == target.root:
             return column  # TIME(0) and TIME(3): the same values
         return cast_column(column, source, target)
     absent = column.is_null() if column.null_count else None
     wanted = arrow_type(target)
-    if source.root == "ROW":
-        children = _fields(column, source.row_fields(), target.row_fields())
+    if isinstance(source, RowType) and isinstance(target, RowType):
+        children = _fields(column, source.fields, target.fields)
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=absent)
     offsets = column.offsets.to_numpy()
     inside = slice(offsets[0], offsets[-1])
     starts = pa.array(offsets - offsets[0])
-    if source.root == "ARRAY":
-        items = evolved(column.values[inside], source.element_type(), target.element_type())
-        return pa.ListArray.from_arrays(starts, items, type=wanted, mask=absent)
-    (old_key, old_value), (key, value) = source.entry_types(), target.entry_types()
-    keys = evolved(column.keys[inside], old_key, key)
-    return pa.MapArray.from_arrays(starts, keys, evolved(column.items[inside], old_value, value), type=wanted, mask=absent)
+    if isinstance(source, ArrayType):
+        (old,), (new,) = source.children, target.children
+        return pa.ListArray.from_arrays(starts, evolved(column.values[inside], old, new), type=wanted, mask=absent)
+    (old_key, old_value), (key, value) = source.children, target.children
+    keys, items = evolved(column.keys[inside], old_key, key), evolved(column.items[inside], old_value, value)
+    return pa.MapArray.from_arrays(starts, keys, items, type=wanted, mask=absent)
 
 
 def _fields(column: pa.Array, old: tuple[DataField, ...], new: tuple[DataField, ...]) -> list[pa.Array]:

@@ -21,7 +21,8 @@ from paimon_cli.bucket.file_encoders import (
 )
 from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, indexed_columns
 from paimon_cli.bucket.stamped_files import DataFileNames
-from paimon_cli.datatypes.data_type import NEWER_ROOTS, DataField, DataType
+from paimon_cli.datatypes.arrow_types import check_storable
+from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.partition_path import check_partition_types
 from paimon_cli.errors import NotSupported, StorageUnavailable
@@ -36,7 +37,7 @@ from paimon_cli.storage.clock_and_names import local_wall_clock
 def check_writable(schema: TableSchema, options: TableOptions) -> None:
     """NotSupported for what data files written here cannot hold; UsageError for a codec that a format does not have."""
     for field in schema.fields:
-        _refuse_newer(field.name, field.type)
+        check_storable(field)
     check_partition_types(schema.types_of(schema.partition_keys))
     indexed_columns(schema, options)
     per_level = {options.format_at(level) for level in options.file_format_per_level}
@@ -53,14 +54,6 @@ def check_writable(schema: TableSchema, options: TableOptions) -> None:
     if "parquet" in formats:
         wants_differences(options)
         _refuse_mixed_timestamps(schema)
-
-
-def _refuse_newer(column: str, t: DataType) -> None:
-    if t.root in NEWER_ROOTS:
-        raise NotSupported(f"cannot write column '{column}'", f"only the newest versions of Paimon can read {t.root}")
-    for part in (t.element, t.key, t.value, *(field.type for field in t.fields or ())):
-        if part is not None:
-            _refuse_newer(column, part)
 
 
 def _refuse_mixed_timestamps(schema: TableSchema) -> None:

@@ -14,7 +14,7 @@ from paimon_cli.bucket.avro_rows import AvroRows
 from paimon_cli.bucket.column_statistics import ColumnStatistics, ColumnTally, footer_statistics, leaf_numbers
 from paimon_cli.bucket.nanosecond_range import holds_early_digits, refuse_far_times
 from paimon_cli.bucket.orc_file import orc_column, orc_schema
-from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataField, DataType
+from paimon_cli.datatypes.data_type import DataField, DataType, TimestampType
 from paimon_cli.errors import UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_writer import CODECS as AVRO_CODECS
@@ -202,10 +202,7 @@ def wants_int96(fields: tuple[DataField, ...]) -> bool:
 
 def timestamp_precisions(t: DataType) -> set[int]:
     """Precisions of all TIMESTAMPs in a type."""
-    if t.root in TIMESTAMP_ROOTS:
-        return {t.precision or 0}
-    inner = [t.element, t.key, t.value, *(field.type for field in t.fields or ())]
-    return {precision for part in inner if part is not None for precision in timestamp_precisions(part)}
+    return {part.precision for part in t.parts() if isinstance(part, TimestampType)}
 
 
 def _dictionary_allowed(context: TableContext) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, INTEGER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataField, DataType
+from paimon_cli.datatypes.data_type import INTEGER_ROOTS, BinaryType, DataField, DataType, StringType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
@@ -34,7 +34,7 @@ _STRIPE, _LANES = 32, 4
 def index_hashes(column: pa.Array, t: DataType) -> Hashes:
     """The hash of each value that is not null, in order. NotSupported for BOOLEAN, DECIMAL and nested types."""
     present = column.drop_null()
-    if t.root in STRING_ROOTS or t.root in BINARY_ROOTS:
+    if isinstance(t, (StringType, BinaryType)):
         return _byte_hashes(present)
     if t.root in INTEGER_ROOTS:
         return _mixed(present.cast(pa.int64()).to_numpy())
@@ -44,7 +44,7 @@ def index_hashes(column: pa.Array, t: DataType) -> Hashes:
         return _mixed(_canonical(present.to_numpy()).view(np.int32).astype(np.int64))
     if t.root == "DOUBLE":
         return _mixed(_canonical(present.to_numpy()).view(np.int64))
-    if t.root in TIMESTAMP_ROOTS:
+    if isinstance(t, TimestampType):
         return _mixed(_units(present))
     raise NotSupported(f"a bloom filter on a column of type {type_to_sql(t)}", "Paimon has no hash for such values")
 

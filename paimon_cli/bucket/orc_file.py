@@ -20,14 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.bucket.orc_decoder import ANSWER, ASK, BYTES, PLACE, READ, receive, send
-from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.data_type import ArrayType, DataType, RowType
 from paimon_cli.errors import StorageUnavailable
 
 
 def holds_chars(t: DataType) -> bool:
     """Whether a CHAR is the type or lies inside of it."""
-    inner = (t.element, t.key, t.value, *(field.type for field in t.fields or ()))
-    return t.root == "CHAR" or any(holds_chars(part) for part in inner if part is not None)
+    return any(part.root == "CHAR" for part in t.parts())
 
 
 def unpadded(column: pa.Array, t: DataType) -> pa.Array:
@@ -37,15 +36,15 @@ def unpadded(column: pa.Array, t: DataType) -> pa.Array:
     if t.root == "CHAR":
         return pc.utf8_rtrim(column, " ")
     absent = column.is_null() if column.null_count else None
-    if t.root == "ROW":
-        fields = [unpadded(column.field(i), field.type) for i, field in enumerate(t.row_fields())]
+    if isinstance(t, RowType):
+        fields = [unpadded(column.field(i), field.type) for i, field in enumerate(t.fields)]
         return pa.StructArray.from_arrays(fields, fields=list(column.type), mask=absent)
     offsets = column.offsets.to_numpy()
     inside = slice(offsets[0], offsets[-1])
     starts = pa.array(offsets - offsets[0])
-    if t.root == "ARRAY":
-        return pa.ListArray.from_arrays(starts, unpadded(column.values[inside], t.element_type()), type=column.type, mask=absent)
-    key, value = t.entry_types()
+    if isinstance(t, ArrayType):
+        return pa.ListArray.from_arrays(starts, unpadded(column.values[inside], t.element), type=column.type, mask=absent)
+    key, value = t.children
     keys, items = unpadded(column.keys[inside], key), unpadded(column.items[inside], value)
     return pa.MapArray.from_arrays(starts, keys, items, type=column.type, mask=absent)
 

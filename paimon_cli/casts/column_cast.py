@@ -13,12 +13,18 @@ from paimon_cli.datatypes.data_type import (
     BINARY_ROOTS,
     FLOATING_ROOTS,
     INTEGER_ROOTS,
-    MAX_LENGTH,
     NEWER_ROOTS,
+    STRING,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
+    BinaryType,
     DataField,
     DataType,
+    DecimalType,
+    NestedType,
+    StringType,
+    TimestampType,
+    TimeType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
@@ -84,26 +90,18 @@ def keeps_values(source: DataType, target: DataType) -> bool:
         return True
     if source.root in INTEGER_ROOTS and target.root in INTEGER_ROOTS:
         return source.root in _IMPLICIT.get(target.root, ())
-    if target.root == "VARCHAR" and source.root in STRING_ROOTS:
-        return (target.length or 0) >= (source.length or 0)
-    if source.root != target.root or source.root not in TIMESTAMP_ROOTS | {"DECIMAL"}:
-        return False
-    scale, digits = _scale_and_digits(source)
-    new_scale, new_digits = _scale_and_digits(target)
-    return new_scale >= scale and new_digits >= digits
+    match source, target:
+        case StringType(), StringType(root="VARCHAR"):
+            return target.length >= source.length
+        case DecimalType(), DecimalType():
+            return target.scale >= source.scale and target.precision - target.scale >= source.precision - source.scale
+        case TimestampType(), TimestampType():
+            return target.root == source.root and target.precision >= source.precision
+    return False
 
 
-def _scale_and_digits(t: DataType) -> tuple[int, int]:
-    """Digits after and before the decimal point; a TIMESTAMP always has enough before it."""
-    precision, scale = t.precision or 0, t.scale or 0
-    return (scale, precision - scale) if t.root == "DECIMAL" else (precision, 0)
-
-
-Cast = Callable[[pa.Array, DataType, DataType], pa.Array]
-"""Column in `arrow_type(source)`, source, target -> column in `arrow_type(target)`."""
-
-STRING = DataType("VARCHAR", length=MAX_LENGTH)
-_PRIMITIVE_ROOTS = INTEGER_ROOTS | FLOATING_ROOTS
+Cast = Callable[[pa.Array], pa.Array]
+"""Takes a column in the Arrow type of the old type to one in that of the new type."""
 
 
 def cast_column(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
@@ -111,111 +109,82 @@ def cast_column(array: pa.Array, source: DataType, target: DataType) -> pa.Array
     cast = cast_of(source, target)
     if cast is None:
         raise NotSupported(f"there is no cast from {type_to_sql(source)} to {type_to_sql(target)}")
-    return cast(array, source, target)
+    return cast(array)
 
 
 def cast_of(source: DataType, target: DataType) -> Cast | None:
     """None where Paimon knows no cast: also from BOOLEAN, DATE and TIME to themselves."""
-    if target.root in STRING_ROOTS:
-        return _to_text(source, target)
-    if source.root in STRING_ROOTS:
-        return _from_text(target)
-    if source.root in BINARY_ROOTS and target.root in BINARY_ROOTS:
-        return lambda array, _, to: texts.fitted_bytes(array, to)
-    if source.root == "BOOLEAN":
-        return numbers.boolean_to_number if target.root in NUMERIC_ROOTS else None
+    match source, target:
+        case _, StringType():
+            return _to_text(source, target)
+        case StringType(), _:
+            return _from_text(target)
+        case BinaryType(), BinaryType():
+            return lambda array: texts.fitted_bytes(array, target)
+        case TimestampType(), _:
+            return _from_timestamp(source, target)
     if target.root == "BOOLEAN":
         return numbers.number_to_boolean if source.root in INTEGER_ROOTS else None
-    if source.root in NUMERIC_ROOTS:
-        return _from_number(source, target)
-    return _from_instant(source, target)
+    return _from_number(source, target) if source.root in NUMERIC_ROOTS | {"BOOLEAN"} else _from_day_or_time(source, target)
 
 
 def _from_number(source: DataType, target: DataType) -> Cast | None:
-    if target.root == "DECIMAL":
-        return numbers.to_decimal
-    if target.root in _PRIMITIVE_ROOTS:
-        return numbers.decimal_to_primitive if source.root == "DECIMAL" else numbers.between_primitives
-    if target.root in TIMESTAMP_ROOTS and source.root in ("INT", "BIGINT"):
-        return instants.seconds_to_timestamp
-    return None
-
-
-def _from_instant(source: DataType, target: DataType) -> Cast | None:
-    if target.root in TIMESTAMP_ROOTS:
-        to_timestamp: dict[str, Cast] = {"DATE": instants.date_to_timestamp, "TIME": instants.time_to_timestamp}
-        return instants.timestamp_to_timestamp if source.root in TIMESTAMP_ROOTS else to_timestamp.get(source.root)
-    if source.root not in TIMESTAMP_ROOTS:
+    match target:
+        case DecimalType():
+            return lambda array: numbers.to_decimal(array, target)
+        case TimestampType() if source.root in ("INT", "BIGINT"):
+            return lambda array: instants.seconds_to_timestamp(array, target)
+    if target.root not in INTEGER_ROOTS | FLOATING_ROOTS:
         return None
-    from_timestamp: dict[str, Cast] = {
-        "DATE": instants.timestamp_to_date,
-        "TIME": instants.timestamp_to_time,
-        "INT": instants.timestamp_to_seconds,
-        "BIGINT": instants.timestamp_to_seconds,
-    }
-    return from_timestamp.get(target.root)
+    cast = numbers.decimal_to_primitive if isinstance(source, DecimalType) else numbers.between_primitives
+    return lambda array: cast(array, target)
+
+
+def _from_day_or_time(source: DataType, target: DataType) -> Cast | None:
+    if not isinstance(target, TimestampType) or source.root not in ("DATE", "TIME"):
+        return None
+    cast = instants.date_to_timestamp if source.root == "DATE" else instants.time_to_timestamp
+    return lambda array: cast(array, target)
+
+
+def _from_timestamp(source: TimestampType, target: DataType) -> Cast | None:
+    if isinstance(target, TimestampType):
+        return lambda array: instants.timestamp_to_timestamp(array, source, target)
+    if target.root in ("INT", "BIGINT"):
+        return lambda array: instants.timestamp_to_seconds(array, target)
+    return {"DATE": instants.timestamp_to_date, "TIME": instants.timestamp_to_time}.get(target.root)
 
 
 def _from_text(target: DataType) -> Cast | None:
-    if target.root in BINARY_ROOTS:
-        return lambda array, _, to: texts.fitted_bytes(array.cast(pa.binary()), to)
-    if target.root in TIMESTAMP_ROOTS:
-        return parsing.to_timestamp
+    match target:
+        case BinaryType():
+            return lambda array: texts.fitted_bytes(array.cast(pa.binary()), target)
+        case TimestampType():
+            return lambda array: parsing.to_timestamp(array, target)
+        case DecimalType():
+            return lambda array: parsing.to_decimal(array, target)
+        case TimeType():
+            return parsing.to_time
+    if target.root == "DATE":
+        return parsing.to_date
+    if target.root == "BOOLEAN":
+        return lambda array: parsing.to_boolean(array, target)
     if target.root in INTEGER_ROOTS:
-        return parsing.to_whole_number
-    casts: dict[str, Cast] = {
-        "BOOLEAN": parsing.to_boolean,
-        "FLOAT": parsing.to_float,
-        "DOUBLE": parsing.to_float,
-        "DECIMAL": parsing.to_decimal,
-        "DATE": parsing.to_date,
-        "TIME": parsing.to_time,
-    }
-    return casts.get(target.root)
+        return lambda array: parsing.to_whole_number(array, target)
+    return (lambda array: parsing.to_float(array, target)) if target.root in FLOATING_ROOTS else None
 
 
-_TEXTS: dict[str, Callable[[pa.Array, DataType], pa.Array]] = {
-    "BOOLEAN": texts.plain_text,
-    **dict.fromkeys(INTEGER_ROOTS, texts.plain_text),
-    "FLOAT": texts.text_of_float,
-    "DOUBLE": texts.text_of_float,
-    "DECIMAL": texts.text_of_decimal,
-    "DATE": texts.text_of_date,
-    "TIME": texts.text_of_time,
-    **dict.fromkeys(TIMESTAMP_ROOTS, texts.text_of_timestamp),
-    **dict.fromkeys(BINARY_ROOTS, texts.text_of_bytes),
-}
-_WHOLE_STRINGS_ONLY = TIMESTAMP_ROOTS | {"DATE", "TIME"}
-_UNCUT = BINARY_ROOTS | {"ARRAY", "MAP", "ROW"}
-"""Types whose text is not cut to the length of the target."""
-
-
-def _to_text(source: DataType, target: DataType) -> Cast | None:
-    if source.root in STRING_ROOTS:
-        return lambda array, _, to: texts.fitted_text(array, to)
-    if source.root in _WHOLE_STRINGS_ONLY and target.with_nullable(True) != STRING:
+def _to_text(source: DataType, target: StringType) -> Cast | None:
+    if source.root in BINARY_ROOTS | {"ARRAY", "MAP", "ROW"}:  # their texts are not cut to the length of the target
+        return lambda array: texts.text_of(array, source)
+    if source.root not in PREDEFINED_ROOTS or (source.root in DATETIME_ROOTS and not same_type(target, STRING)):
         return None
-    if source.root in ("ARRAY", "MAP", "ROW"):
-        return lambda array, t, _: _nested_text(array, t)
-    if source.root not in _TEXTS:
-        return None
-    if source.root in _UNCUT:
-        return lambda array, t, _: _TEXTS[t.root](array, t)
-    return lambda array, t, to: texts.fitted_text(_TEXTS[t.root](array, t), to)
-
-
-def _nested_text(array: pa.Array, t: DataType) -> pa.Array:
-    make = {"ARRAY": texts.text_of_list, "MAP": texts.text_of_map, "ROW": texts.text_of_row}[t.root]
-    return make(array, t, _text)
-
-
-def _text(array: pa.Array, t: DataType) -> pa.Array:
-    return cast_column(array, t, STRING)
+    return lambda array: texts.fitted_text(texts.text_of(array, source), target)
 
 
 def default_column(text: str, t: DataType) -> pa.Array:
     """One row with the value; quotes around the text are not part of it. Raises as casts from text do."""
-    if t.is_nested:
+    if isinstance(t, NestedType):
         raise NotSupported(f"a default for {type_to_sql(t)}", "this version knows defaults of plain types only")
     if len(text) > 1 and text.startswith("'") and text.endswith("'"):
         text = text[1:-1]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.casts.distinct_values import impossible, per_distinct_value
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.data_type import DataType, DecimalType
 from paimon_cli.datatypes.java_float_text import java_double_text
 
 _NUMPY: dict[str, type[np.generic]] = {
@@ -25,6 +25,8 @@ _NUMPY: dict[str, type[np.generic]] = {
 }
 _WIDE = 76
 """Digits of Arrow's widest decimals: room for any DECIMAL at any scale."""
+_LONG_DIGITS = 18
+"""Numbers of this many digits fit an int64."""
 
 
 def _masked(values: npt.NDArray[np.generic], like: pa.Array, target: pa.DataType) -> pa.Array:
@@ -38,8 +40,8 @@ def _numpy(array: pa.Array) -> npt.NDArray[np.generic]:
     return np.asarray(filled.to_numpy(zero_copy_only=False))
 
 
-def between_primitives(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """Integers and floats to one another: low bits of integers are kept, floats saturate at INT or BIGINT, NaN is 0."""
+def between_primitives(array: pa.Array, target: DataType) -> pa.Array:
+    """BOOLEAN, integers and floats to one another: low bits of integers are kept, floats saturate at INT or BIGINT, NaN is 0."""
     values = _numpy(array)
     if np.issubdtype(values.dtype, np.floating) and target.root not in ("FLOAT", "DOUBLE"):
         values = _saturated(values, np.int64 if target.root == "BIGINT" else np.int32)
@@ -56,22 +58,15 @@ def _saturated(values: npt.NDArray[np.generic], whole: type[np.signedinteger[Any
     return np.where(high, whole(limits.max), np.where(low, whole(limits.min), inside))
 
 
-def number_to_boolean(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
+def number_to_boolean(array: pa.Array) -> pa.Array:
     return pc.not_equal(array, pa.scalar(0, array.type))
 
 
-def boolean_to_number(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """1 and 0."""
-    ones = array.cast(pa.int8())
-    tinyint = DataType("TINYINT")
-    return to_decimal(ones, tinyint, target) if target.root == "DECIMAL" else between_primitives(ones, tinyint, target)
-
-
-def decimal_to_primitive(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
+def decimal_to_primitive(array: pa.Array, target: DataType) -> pa.Array:
     """Integers: cut toward zero, then the low bits. Floats: nearest."""
     if target.root in ("FLOAT", "DOUBLE"):
-        return between_primitives(_doubles(array, source), DataType("DOUBLE"), target)
-    whole = pc.round(array.cast(pa.decimal256(_WIDE, source.scale)), ndigits=0, round_mode="towards_zero")
+        return between_primitives(_doubles(array), target)
+    whole = pc.round(array.cast(pa.decimal256(_WIDE, array.type.scale)), ndigits=0, round_mode="towards_zero")
     whole = whole.cast(pa.decimal128(38, 0))
     return _masked(_low_words(whole).astype(_NUMPY[target.root]), array, arrow_type(target))
 
@@ -84,19 +79,19 @@ def _low_words(array: pa.Array) -> npt.NDArray[np.int64]:
     return np.frombuffer(data, dtype=np.int64)[2 * array.offset : 2 * (array.offset + len(array)) : 2].copy()
 
 
-def _doubles(array: pa.Array, source: DataType) -> pa.Array:
-    if not source.is_compact:
+def _doubles(array: pa.Array) -> pa.Array:
+    if array.type.precision > _LONG_DIGITS:
         return per_distinct_value(array, float, pa.float64())
-    quotients = _low_words(array).astype(np.float64) / float(10 ** (source.scale or 0))
+    quotients = _low_words(array).astype(np.float64) / float(10**array.type.scale)
     return _masked(quotients, array, pa.float64())
 
 
-def to_decimal(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    """Integers, floats, decimals and wider ones: half up (away from zero), null where the digits do not suffice."""
+def to_decimal(array: pa.Array, target: DecimalType) -> pa.Array:
+    """From BOOLEAN, integers, floats and decimals: half up (away from zero), null where the digits do not suffice."""
     if pa.types.is_floating(array.type):
         return per_distinct_value(array.cast(pa.float64()), lambda value: _from_double(value, target), arrow_type(target))
     exact = array if pa.types.is_decimal(array.type) else array.cast(pa.int64()).cast(pa.decimal128(19, 0))
-    precision, scale = target.precision or 0, target.scale or 0
+    precision, scale = target.precision, target.scale
     wide = exact.cast(pa.decimal256(_WIDE, exact.type.scale))
     if scale < exact.type.scale:
         wide = pc.round(wide, ndigits=scale, round_mode="half_towards_infinity")
@@ -106,16 +101,16 @@ def to_decimal(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
     return pc.if_else(fits, wide, pa.scalar(None, wide.type)).cast(arrow_type(target))
 
 
-def _from_double(value: float, target: DataType) -> Decimal | None:
+def _from_double(value: float, target: DecimalType) -> Decimal | None:
     try:
         return rounded(Decimal(java_double_text(value)), target)
     except ArithmeticError:
         raise impossible(value, "DECIMAL") from None
 
 
-def rounded(value: Decimal, target: DataType) -> Decimal | None:
+def rounded(value: Decimal, target: DecimalType) -> Decimal | None:
     """Half up to the target's scale; None when it then needs more digits than the type has."""
-    precision, scale = target.precision or 0, target.scale or 0
+    precision, scale = target.precision, target.scale
     if not value.is_finite():
         raise ArithmeticError("no number")
     if value == 0 or value.adjusted() < -scale - 1:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from paimon_cli.casts.distinct_values import impossible, per_distinct_value
 from paimon_cli.casts.numbers import rounded
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.data_type import DataType, DecimalType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY, Timestamp, epoch_day
 from paimon_cli.datatypes.values import values_to_arrow
@@ -34,7 +34,7 @@ _FEBRUARY = 2
 _NANOS_PER_UNIT = {0: 1_000_000_000, 3: 1_000_000, 6: 1_000, 9: 1}
 
 
-def to_date(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
+def to_date(array: pa.Array) -> pa.Array:
     """`y-M[-d]`, anything after a space is ignored; a whole number is an epoch day."""
     return per_distinct_value(array, _date, pa.int32()).cast(pa.date32())
 
@@ -75,7 +75,7 @@ def _java_int(number: str, target: str, text: str = "") -> int:
     return value
 
 
-def to_time(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
+def to_time(array: pa.Array) -> pa.Array:
     """`H[:m[:s[.f]]]`, optionally with a signed zone, rounded to millis; a whole number is millis of the day."""
     return per_distinct_value(array, _time, pa.int32()).view(pa.time32("ms"))
 
@@ -113,15 +113,15 @@ def _zone(zone: str, text: str) -> tuple[int, int]:
     return _int(hours, text, "TIME"), _int(minutes, text, "TIME") if colon else 0
 
 
-def to_timestamp(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
+def to_timestamp(array: pa.Array, target: TimestampType) -> pa.Array:
     """`y-M-d[ H:m:s[.f]]` or `y-M-dTH:m[:s[.f]]`, cut to the precision; a whole number counts its units (not for LTZ)."""
     encoded = array.dictionary_encode()
     parsed = [_timestamp(text, target) for text in encoded.dictionary.to_pylist()]
     return values_to_arrow(parsed, target).cast(arrow_type(target)).take(encoded.indices)
 
 
-def _timestamp(text: str, target: DataType) -> Timestamp:
-    precision = target.precision or 0
+def _timestamp(text: str, target: TimestampType) -> Timestamp:
+    precision = target.precision
     if target.root == "TIMESTAMP" and _WHOLE_NUMBER.fullmatch(text):
         if precision not in _NANOS_PER_UNIT or len(text) > MOST_LONG_DIGITS or not -(2**63) <= int(text) < 2**63:
             raise impossible(text, type_to_sql(target))
@@ -156,14 +156,14 @@ _JAVA_TRIMMED = "".join(map(chr, range(0x21)))
 """What Java's `trim` takes away."""
 
 
-def to_boolean(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
+def to_boolean(array: pa.Array, target: DataType) -> pa.Array:
     lowered = pc.utf8_lower(array)
     true, false = (pc.is_in(lowered, pa.array(texts)) for texts in (TRUE_TEXTS, FALSE_TEXTS))
     _refuse_where(pc.invert(pc.or_(true, false)), array, target)
     return pc.if_else(array.is_valid(), true, pa.scalar(None, pa.bool_()))
 
 
-def to_whole_number(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
+def to_whole_number(array: pa.Array, target: DataType) -> pa.Array:
     """A sign and digits; a fraction is checked and cut off."""
     well_formed = pc.and_(pc.match_substring_regex(array, _WHOLE), pc.invert(pc.is_in(array, pa.array(["", "+", "-"]))))
     _refuse_where(pc.invert(well_formed), array, target)
@@ -191,7 +191,7 @@ def _refuse_where(bad: pa.Array, array: pa.Array, target: DataType) -> None:
         raise impossible(array[position].as_py(), type_to_sql(target))
 
 
-def to_float(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
+def to_float(array: pa.Array, target: DataType) -> pa.Array:
     """`Double.parseDouble` and `Float.parseFloat`."""
     parse = _double if target.root == "DOUBLE" else _single
     return per_distinct_value(array, parse, arrow_type(target))
@@ -230,11 +230,11 @@ def _single(text: str) -> float:
     return float(max(near, other) if exact > Decimal(value) else min(near, other))
 
 
-def to_decimal(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
+def to_decimal(array: pa.Array, target: DecimalType) -> pa.Array:
     return per_distinct_value(array, lambda text: _decimal(text, target), arrow_type(target))
 
 
-def _decimal(text: str, target: DataType) -> Decimal | None:
+def _decimal(text: str, target: DecimalType) -> Decimal | None:
     if not _DECIMAL.fullmatch(text):
         raise impossible(text, type_to_sql(target))
     try:

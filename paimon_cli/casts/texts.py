@@ -3,101 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.casts.distinct_values import per_distinct_value
-from paimon_cli.datatypes.data_type import MAX_LENGTH, DataType
+from paimon_cli.datatypes.data_type import (
+    INTEGER_ROOTS,
+    MAX_LENGTH,
+    ArrayType,
+    BinaryType,
+    DataField,
+    DataType,
+    DecimalType,
+    MapType,
+    PlainType,
+    RowType,
+    StringType,
+    TimestampType,
+    TimeType,
+)
+from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import clock_text, date_text, sql_time_text
 from paimon_cli.datatypes.java_float_text import java_double_text, java_float_text
+from paimon_cli.errors import NotSupported
 
 _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-TextOf = Callable[[pa.Array, DataType], pa.Array]
 
 
-def fitted_text(array: pa.Array, target: DataType) -> pa.Array:
+def fitted_text(array: pa.Array, target: StringType) -> pa.Array:
     """Cut to the length of CHAR or VARCHAR in code points; CHAR is padded with blanks."""
-    length = target.length or 0
-    if length < MAX_LENGTH:
-        array = pc.utf8_slice_codeunits(array, 0, length)
-    return pc.utf8_rpad(array, length, " ") if target.root == "CHAR" else array
+    if target.length < MAX_LENGTH:
+        array = pc.utf8_slice_codeunits(array, 0, target.length)
+    return pc.utf8_rpad(array, target.length, " ") if target.root == "CHAR" else array
 
 
-def fitted_bytes(array: pa.Array, target: DataType) -> pa.Array:
+def fitted_bytes(array: pa.Array, target: BinaryType) -> pa.Array:
     """Cut to the length of BINARY or VARBINARY; BINARY is padded with zeros."""
-    length = target.length or 0
     if target.root == "BINARY":
-        zeros = pa.scalar(bytes(length), pa.binary())
+        zeros = pa.scalar(bytes(target.length), pa.binary())
         array = pc.binary_join_element_wise(array, zeros, pa.scalar(b"", pa.binary()))
-    return array if length == MAX_LENGTH else pc.binary_slice(array, 0, length)
+    return array if target.length == MAX_LENGTH else pc.binary_slice(array, 0, target.length)
 
 
-def text_of_bytes(array: pa.Array, source: DataType) -> pa.Array:
-    """UTF-8 decoded; what is no UTF-8 becomes U+FFFD."""
-    return per_distinct_value(array, lambda value: value.decode("utf-8", "replace"), pa.string())
+def text_of(array: pa.Array, t: DataType) -> pa.Array:
+    """Each value as Java prints it: bytes as UTF-8, lists as `[a, null]`, maps as `{k -> v}`, rows as `{a, b}`."""
+    match t:
+        case StringType():
+            return array
+        case BinaryType():
+            return per_distinct_value(array, lambda value: value.decode("utf-8", "replace"), pa.string())
+        case DecimalType():
+            return per_distinct_value(array, lambda value: format(value, "f"), pa.string())
+        case TimeType(precision):
+            return per_distinct_value(array.cast(pa.int32()), lambda millis: sql_time_text(millis, precision), pa.string())
+        case TimestampType():
+            return _text_of_timestamps(array, t.precision)
+        case ArrayType(element):
+            return _enclosed(_joined(array, _with_null(text_of(array.flatten(), element))), "[", "]")
+        case MapType():
+            return _text_of_maps(array, t)
+        case RowType(fields):
+            return _text_of_rows(array, fields)
+        case PlainType("DATE"):
+            return per_distinct_value(array.cast(pa.int32()), date_text, pa.string())
+        case PlainType("FLOAT"):
+            return _text_of_floats(array.view(pa.int32()), np.int32, np.float32, java_float_text)
+        case PlainType("DOUBLE"):
+            return _text_of_floats(array.view(pa.int64()), np.int64, np.float64, java_double_text)
+    if t.root in INTEGER_ROOTS or t.root == "BOOLEAN":
+        return array.cast(pa.string())
+    raise NotSupported(f"there is no cast from {type_to_sql(t)} to STRING")
 
 
-def plain_text(array: pa.Array, source: DataType) -> pa.Array:
-    """Integers and booleans."""
-    return array.cast(pa.string())
+def _text_of_floats(
+    bits: pa.Array, whole: type[np.integer[Any]], floating: type[np.floating[Any]], text: Callable[[float], str]
+) -> pa.Array:
+    """Distinct by their bits: 0.0 and -0.0 are two values."""
+    return per_distinct_value(bits, lambda n: text(float(np.array(n, whole).view(floating))), pa.string())
 
 
-def text_of_float(array: pa.Array, source: DataType) -> pa.Array:
-    bits = array.view(pa.int64() if source.root == "DOUBLE" else pa.int32())  # 0.0 and -0.0 are two values
-    kind = np.float64 if source.root == "DOUBLE" else np.float32
-    bit_kind = np.int64 if source.root == "DOUBLE" else np.int32
-    text = java_double_text if source.root == "DOUBLE" else java_float_text
-    return per_distinct_value(bits, lambda n: text(float(np.array(n, bit_kind).view(kind))), pa.string())
-
-
-def text_of_decimal(array: pa.Array, source: DataType) -> pa.Array:
-    return per_distinct_value(array, lambda value: format(value, "f"), pa.string())
-
-
-def text_of_date(array: pa.Array, source: DataType) -> pa.Array:
-    return per_distinct_value(array.cast(pa.int32()), date_text, pa.string())
-
-
-def text_of_time(array: pa.Array, source: DataType) -> pa.Array:
-    precision = source.precision or 0
-    return per_distinct_value(array.cast(pa.int32()), lambda millis: sql_time_text(millis, precision), pa.string())
-
-
-def text_of_timestamp(array: pa.Array, source: DataType) -> pa.Array:
-    """`yyyy-MM-dd HH:mm:ss` and at least as many digits of the second as the type has."""
+def _text_of_timestamps(array: pa.Array, precision: int) -> pa.Array:
+    """`yyyy-MM-dd HH:mm:ss` and at least `precision` digits of the second."""
     per_second = _PER_SECOND[array.type.unit]
     seconds, fraction = np.divmod(array.cast(pa.int64()).fill_null(0).to_numpy(), per_second)
     days, seconds = np.divmod(seconds, 86_400)
     date = per_distinct_value(pa.array(days), date_text, pa.string())
     clock = per_distinct_value(pa.array(seconds), clock_text, pa.string())
     digits = pc.utf8_lpad(pa.array(fraction * (1_000_000_000 // per_second)).cast(pa.string()), 9, "0")
-    digits = pc.utf8_rpad(pc.utf8_rtrim(digits, "0"), source.precision or 0, "0")
+    digits = pc.utf8_rpad(pc.utf8_rtrim(digits, "0"), precision, "0")
     dotted = pc.if_else(pc.equal(digits, ""), "", pc.binary_join_element_wise(".", digits, ""))
     text = pc.binary_join_element_wise(pc.binary_join_element_wise(date, clock, " "), dotted, "")
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 
-def text_of_list(array: pa.Array, source: DataType, text_of: TextOf) -> pa.Array:
-    """`[a, b, null]`."""
-    return _enclosed(_joined(array, _with_null(text_of(array.flatten(), source.element_type()))), "[", "]")
-
-
-def text_of_map(array: pa.Array, source: DataType, text_of: TextOf) -> pa.Array:
-    """`{k -> v, k2 -> null}`."""
-    key, value = source.entry_types()
+def _text_of_maps(array: pa.Array, t: MapType) -> pa.Array:
     offsets = array.offsets.to_numpy()
     inside = slice(offsets[0], offsets[-1])
-    pairs = pc.binary_join_element_wise(
-        _with_null(text_of(array.keys[inside], key)), _with_null(text_of(array.items[inside], value)), " -> "
-    )
-    return _enclosed(_joined(array, pairs), "{", "}")
+    keys, values = text_of(array.keys[inside], t.key), text_of(array.items[inside], t.value)
+    return _enclosed(_joined(array, pc.binary_join_element_wise(_with_null(keys), _with_null(values), " -> ")), "{", "}")
 
 
-def text_of_row(array: pa.Array, source: DataType, text_of: TextOf) -> pa.Array:
-    """`{a, null, c}`."""
-    columns = [_with_null(text_of(c, f.type)) for c, f in zip(array.flatten(), source.row_fields(), strict=True)]
+def _text_of_rows(array: pa.Array, fields: tuple[DataField, ...]) -> pa.Array:
+    columns = [_with_null(text_of(c, f.type)) for c, f in zip(array.flatten(), fields, strict=True)]
     joined = pc.binary_join_element_wise(*columns, ", ") if columns else pa.array([""] * len(array))
     return _enclosed(pc.if_else(array.is_valid(), joined, pa.scalar(None, pa.string())), "{", "}")
 

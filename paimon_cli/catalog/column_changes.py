@@ -9,7 +9,7 @@ from itertools import count
 from paimon_cli.casts.column_cast import cast_of, may_cast, same_type
 from paimon_cli.catalog.column_default import check_default
 from paimon_cli.catalog.table_definition import numbered_field
-from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
@@ -114,26 +114,21 @@ def position_of(fields: Fields, name: str) -> int:
 
 def _edited_type(t: DataType, path: tuple[str, ...], depth: int, edit: Edit) -> DataType:
     name = path[depth]
-    if t.root == "ROW":
-        return replace(t, fields=_edited_fields(t.row_fields(), path, depth, edit))
-    part = {"ARRAY": "element", "MULTISET": "element", "MAP": "value"}.get(t.root)
-    if part is None:
+    if isinstance(t, RowType):
+        return replace(t, fields=_edited_fields(t.fields, path, depth, edit))
+    if not isinstance(t, (ArrayType, MultisetType, MapType)):
         raise UsageError(f"'{'.'.join(path[:depth])}' is {type_to_sql(t)}", f"it has no field '{name}'")
+    part, inner = ("value", t.value) if isinstance(t, MapType) else ("element", t.element)
     if name != part:
-        if t.root == "MAP" and name == "key":
+        if isinstance(t, MapType) and name == "key":
             raise NotSupported(f"changing the key of '{'.'.join(path[:depth])}'", "Paimon changes the values of a MAP only")
         raise UsageError(f"'{'.'.join(path[:depth])}' has no field '{name}'", f"inside {t.root} it is called '{part}'")
-    inner = t.value if t.root == "MAP" else t.element
-    if inner is None:
-        raise ValueError(f"{t.root} without {part}")
     if depth + 1 < len(path):
-        return _with_part(t, _edited_type(inner, path, depth + 1, edit))
-    (changed,) = edit((DataField(_NO_ID, part, inner),), part)
-    return _with_part(t, changed.type)
-
-
-def _with_part(t: DataType, inner: DataType) -> DataType:
-    return replace(t, value=inner) if t.root == "MAP" else replace(t, element=inner)
+        inner = _edited_type(inner, path, depth + 1, edit)
+    else:
+        (changed,) = edit((DataField(_NO_ID, part, inner),), part)
+        inner = changed.type
+    return replace(t, value=inner) if isinstance(t, MapType) else replace(t, element=inner)
 
 
 def is_named(field: DataField) -> bool:
@@ -246,7 +241,11 @@ class ColumnChanges:
             return new
         explicit = not self._switch(IMPLICIT_ONLY, False)
         if not may_cast(old, new, explicit=explicit) or cast_of(old, new) is None:
-            nested = f"change a field inside: alter-column {name}.FIELD" if old.is_nested and new.is_nested else ""
+            nested = (
+                f"change a field inside: alter-column {name}.FIELD"
+                if isinstance(old, NestedType) and isinstance(new, NestedType)
+                else ""
+            )
             why = f"{IMPLICIT_ONLY} is set" if may_cast(old, new, explicit=True) and not explicit else "Paimon has no such cast"
             what = f"column '{name}' cannot change from {type_to_sql(old)} to {type_to_sql(new)}"
             raise UsageError(what, why, nested, column=name)

@@ -10,7 +10,7 @@ from paimon_cli.catalog.option_values import idle_levels, odd_options, refuse_se
 from paimon_cli.catalog.table_definition import TableDefinition, to_schema, with_key_options
 from paimon_cli.catalog.table_location import TableLocation
 from paimon_cli.catalog.table_site import check_site
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NEWER_ROOTS, TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, NEWER_ROOTS, DataType, TimestampType
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.snapshots_and_schemas import SchemaHistory
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
@@ -116,9 +116,7 @@ def _odd_partitions(schema: TableSchema) -> list[DataType]:
 
 
 def _is_special(data_type: DataType) -> bool:
-    if data_type.root in NEWER_ROOTS:
-        return True
-    if data_type.root in TIMESTAMP_ROOTS:
-        return (data_type.precision or 0) > PLAIN_PRECISION
-    children = [data_type.element, data_type.key, data_type.value, *(f.type for f in data_type.fields or ())]
-    return any(_is_special(child) for child in children if child is not None)
+    return any(
+        part.root in NEWER_ROOTS or (isinstance(part, TimestampType) and part.precision > PLAIN_PRECISION)
+        for part in data_type.parts()
+    )

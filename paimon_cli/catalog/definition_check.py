@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from paimon_cli.catalog.column_default import check_default
 from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.catalog.table_definition import TableDefinition, split_names, to_schema
-from paimon_cli.datatypes.data_type import NESTED_ROOTS, NEWER_ROOTS, TIMESTAMP_ROOTS
+from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, UNORDERED_ROOTS
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.lsm.merge_engine import merge_engine
@@ -75,7 +75,6 @@ def _check_cross_partition(definition: TableDefinition) -> None:
 RESERVED_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 RESERVED_PREFIX = "_KEY_"
 POSTPONE, DYNAMIC = -2, -1
-UNORDERED_ROOTS = NESTED_ROOTS | NEWER_ROOTS
 FIELD_OPTION_ARITY = 3
 """`fields.<column>.<what>`."""
 

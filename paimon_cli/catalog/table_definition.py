@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType, VectorType
 from paimon_cli.datatypes.field_types import field_from_json
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
@@ -40,10 +40,14 @@ def _numbered_inside(field: DataField, ids: Iterator[int]) -> DataField:
 
 
 def _numbered_type(data_type: DataType, ids: Iterator[int]) -> DataType:
-    if data_type.fields is not None:
-        return replace(data_type, fields=tuple(_numbered_inside(field, ids) for field in data_type.fields))
-    element, key, value = (child and _numbered_type(child, ids) for child in (data_type.element, data_type.key, data_type.value))
-    return replace(data_type, element=element, key=key, value=value)
+    match data_type:
+        case RowType(fields):
+            return replace(data_type, fields=tuple(_numbered_inside(field, ids) for field in fields))
+        case MapType(key, value):
+            return replace(data_type, key=_numbered_type(key, ids), value=_numbered_type(value, ids))
+        case ArrayType(element) | MultisetType(element) | VectorType(element):
+            return replace(data_type, element=_numbered_type(element, ids))
+    return data_type
 
 
 @dataclass(frozen=True)

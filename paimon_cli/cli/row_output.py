@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from paimon_cli.cli.results import OutputFormat, View, counted, envelope, printable, say
 from paimon_cli.cli.terminal import write_bytes
 from paimon_cli.datatypes.canonical_text import canonical_texts
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, NestedType, StringType
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded, text_bytes
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ def _print_text(fields: Sequence[DataField], batches: Iterator[pa.RecordBatch], 
 def _cells(column: pa.Array, field: DataField) -> pa.Array:
     """The cells as text that is safe on a terminal; null differs from the text NULL."""
     texts = canonical_texts(column, field.type)
-    if field.type.root in STRING_ROOTS:
+    if isinstance(field.type, StringType):
         alike = pc.match_substring_regex(texts, LIKE_NULL)
         if alike.true_count:
             texts = pc.if_else(alike, pc.binary_join_element_wise('"', texts, '"', ""), texts)
-    if field.type.root in STRING_ROOTS or field.type.is_nested:
+    if isinstance(field.type, (StringType, NestedType)):
         strange = pc.match_substring_regex(texts, "[^ -~]").fill_null(False)
         if strange.true_count:
             spelled = pa.array(list(map(printable, texts.filter(strange).to_pylist())), pa.string())

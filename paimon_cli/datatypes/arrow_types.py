@@ -12,7 +12,30 @@ from itertools import count
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.data_type import MAX_DECIMAL_PRECISION, MAX_LENGTH, DataField, DataType
+from paimon_cli.datatypes.data_type import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    MAX_DECIMAL_PRECISION,
+    NEWER_ROOTS,
+    SMALLINT,
+    STRING,
+    TINYINT,
+    ArrayType,
+    BinaryType,
+    DataField,
+    DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    RowType,
+    TimestampType,
+    TimeType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
 
@@ -32,26 +55,26 @@ _PLAIN = {
     "TIME": pa.time32("ms"),
 }
 _FROM_PLAIN = {
-    pa.bool_(): DataType("BOOLEAN"),
-    pa.int8(): DataType("TINYINT"),
-    pa.int16(): DataType("SMALLINT"),
-    pa.int32(): DataType("INT"),
-    pa.int64(): DataType("BIGINT"),
-    pa.uint8(): DataType("SMALLINT"),
-    pa.uint16(): DataType("INT"),
-    pa.uint32(): DataType("BIGINT"),
-    pa.uint64(): DataType("DECIMAL", precision=20, scale=0),
-    pa.float16(): DataType("FLOAT"),
-    pa.float32(): DataType("FLOAT"),
-    pa.float64(): DataType("DOUBLE"),
-    pa.date32(): DataType("DATE"),
-    pa.date64(): DataType("DATE"),
-    pa.string(): DataType("VARCHAR", length=MAX_LENGTH),
-    pa.large_string(): DataType("VARCHAR", length=MAX_LENGTH),
-    pa.string_view(): DataType("VARCHAR", length=MAX_LENGTH),
-    pa.binary(): DataType("VARBINARY", length=MAX_LENGTH),
-    pa.large_binary(): DataType("VARBINARY", length=MAX_LENGTH),
-    pa.binary_view(): DataType("VARBINARY", length=MAX_LENGTH),
+    pa.bool_(): BOOLEAN,
+    pa.int8(): TINYINT,
+    pa.int16(): SMALLINT,
+    pa.int32(): INT,
+    pa.int64(): BIGINT,
+    pa.uint8(): SMALLINT,
+    pa.uint16(): INT,
+    pa.uint32(): BIGINT,
+    pa.uint64(): DecimalType(20, 0),
+    pa.float16(): FLOAT,
+    pa.float32(): FLOAT,
+    pa.float64(): DOUBLE,
+    pa.date32(): DATE,
+    pa.date64(): DATE,
+    pa.string(): STRING,
+    pa.large_string(): STRING,
+    pa.string_view(): STRING,
+    pa.binary(): BYTES,
+    pa.large_binary(): BYTES,
+    pa.binary_view(): BYTES,
 }
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
@@ -61,25 +84,31 @@ def arrow_type(t: DataType) -> pa.DataType:
     plain = _PLAIN.get(t.root)
     if plain is not None:
         return plain
-    if t.root == "DECIMAL":
-        return pa.decimal128(t.precision, t.scale)
-    if t.root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
-        return pa.timestamp(timestamp_unit(t), tz="UTC" if t.root == "TIMESTAMP_LTZ" else None)
-    if t.root == "ARRAY":
-        element = t.element_type()
-        return pa.list_(pa.field("element", arrow_type(element), element.nullable))
-    if t.root in ("MAP", "MULTISET"):
-        key, value = t.entry_types()
-        return pa.map_(pa.field("key", arrow_type(key), False), pa.field("value", arrow_type(value), value.nullable))
-    if t.root == "ROW":
-        return pa.struct([arrow_field(field) for field in t.row_fields()])
+    match t:
+        case DecimalType(precision, scale):
+            return pa.decimal128(precision, scale)
+        case TimestampType():
+            return pa.timestamp(timestamp_unit(t), tz="UTC" if t.root == "TIMESTAMP_LTZ" else None)
+        case ArrayType(element):
+            return pa.list_(pa.field("element", arrow_type(element), element.nullable))
+        case MapType() | MultisetType():
+            key, value = arrow_type(t.key), arrow_type(t.value)
+            return pa.map_(pa.field("key", key, False), pa.field("value", value, t.value.nullable))
+        case RowType(fields):
+            return pa.struct([arrow_field(field) for field in fields])
     raise NotSupported(f"columns of type {type_to_sql(t)} are not supported", "this version neither reads nor writes them")
 
 
-def timestamp_unit(t: DataType) -> str:
+def check_storable(column: DataField) -> None:
+    """Raise `NotSupported` if the column's type, or a type inside it, cannot be written so that every reader reads it."""
+    for part in column.type.parts():
+        if part.root in NEWER_ROOTS:
+            raise NotSupported(f"cannot write column '{column.name}'", f"only the newest versions of Paimon can read {part.root}")
+
+
+def timestamp_unit(t: TimestampType) -> str:
     """Arrow unit of a TIMESTAMP: ms up to precision 3, us up to 6, ns above."""
-    precision = t.precision or 0
-    return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
+    return "ms" if t.precision <= 3 else "us" if t.precision <= 6 else "ns"
 
 
 def arrow_field(f: DataField) -> pa.Field:
@@ -102,25 +131,25 @@ def _from_arrow(t: pa.DataType, new_ids: Iterator[int]) -> DataType:
     if pa.types.is_dictionary(t):
         return _from_arrow(t.value_type, new_ids)
     if pa.types.is_decimal(t) and 1 <= t.precision <= MAX_DECIMAL_PRECISION and 0 <= t.scale <= t.precision:
-        return DataType("DECIMAL", precision=t.precision, scale=t.scale)
+        return DecimalType(t.precision, t.scale)
     if pa.types.is_time(t):
         # values are kept as millis of the day, whatever the precision
-        return DataType("TIME", precision=min(_DIGITS[t.unit], 3))
+        return TimeType(min(_DIGITS[t.unit], 3))
     if pa.types.is_timestamp(t):
-        return DataType("TIMESTAMP" if t.tz is None else "TIMESTAMP_LTZ", precision=_DIGITS[t.unit])
+        return TimestampType("TIMESTAMP" if t.tz is None else "TIMESTAMP_LTZ", _DIGITS[t.unit])
     if pa.types.is_fixed_size_binary(t) and t.byte_width > 0:
-        return DataType("BINARY", length=t.byte_width)
+        return BinaryType("BINARY", t.byte_width)
     return _nested_from_arrow(t, new_ids)
 
 
 def _nested_from_arrow(t: pa.DataType, new_ids: Iterator[int]) -> DataType:
     if pa.types.is_list(t) or pa.types.is_large_list(t) or pa.types.is_fixed_size_list(t):
-        return DataType("ARRAY", element=_field_type(t.value_field, new_ids))
+        return ArrayType(_field_type(t.value_field, new_ids))
     if pa.types.is_map(t):
         key = _field_type(t.key_field, new_ids)
-        return DataType("MAP", key=key, value=_field_type(t.item_field, new_ids))
+        return MapType(key, _field_type(t.item_field, new_ids))
     if pa.types.is_struct(t):
-        return DataType("ROW", fields=tuple(_struct_field(t.field(i), new_ids) for i in range(t.num_fields)))
+        return RowType(tuple(_struct_field(t.field(i), new_ids) for i in range(t.num_fields)))
     raise NotSupported(f"the Arrow type {t} has no Paimon counterpart", "it cannot become a column", "cast it in the source file")
 
 

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.data_type import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    RowType,
+    StringType,
+    TimestampType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of, unscaled_value
 from paimon_cli.errors import NotSupported
@@ -95,19 +105,19 @@ class _Part:
     def reserve(self, slot: int, t: DataType) -> None:
         """Room of a null value whose place must stay for later updates of the row."""
         if not t.is_compact:
-            self._append(slot, bytes(16 if t.root == "DECIMAL" else 8), 0)
+            self._append(slot, bytes(16 if isinstance(t, DecimalType) else 8), 0)
 
     def put(self, slot: int, value: Any, t: DataType) -> None:
         number = _NUMBERS.get(t.root)
         if number is not None:
             number.pack_into(self.head, slot, value)
-        elif t.root in STRING_ROOTS:
+        elif isinstance(t, StringType):
             self._put_bytes(slot, value.encode("utf-8"))
-        elif t.root in BINARY_ROOTS:
+        elif isinstance(t, BinaryType):
             self._put_bytes(slot, value)
-        elif t.root == "DECIMAL":
+        elif isinstance(t, DecimalType):
             self._put_decimal(slot, value, t)
-        elif t.root in TIMESTAMP_ROOTS:
+        elif isinstance(t, TimestampType):
             if t.is_compact:
                 _LONG.pack_into(self.head, slot, value.millis)
             else:
@@ -123,8 +133,8 @@ class _Part:
         else:
             self._append(slot, data, len(data))
 
-    def _put_decimal(self, slot: int, value: Decimal, t: DataType) -> None:
-        unscaled = unscaled_value(value, t.scale or 0)
+    def _put_decimal(self, slot: int, value: Decimal, t: DecimalType) -> None:
+        unscaled = unscaled_value(value, t.scale)
         if t.is_compact:
             _LONG.pack_into(self.head, slot, unscaled)
             return
@@ -138,14 +148,13 @@ class _Part:
 
 
 def _encode_nested(value: Any, t: DataType) -> bytes:
-    if t.root == "ARRAY":
-        return _encode_array(value, t.element_type())
-    if t.root == "ROW":
-        return encode_row(value, [field.type for field in t.row_fields()])
-    if t.root in ("MAP", "MULTISET"):
-        key_type, value_type = t.entry_types()
-        keys = _encode_array([key for key, _ in value], key_type)
-        return _COUNT.pack(len(keys)) + keys + _encode_array([item for _, item in value], value_type)
+    if isinstance(t, ArrayType):
+        return _encode_array(value, t.element)
+    if isinstance(t, RowType):
+        return encode_row(value, [field.type for field in t.fields])
+    if isinstance(t, (MapType, MultisetType)):
+        keys = _encode_array([key for key, _ in value], t.key)
+        return _COUNT.pack(len(keys)) + keys + _encode_array([item for _, item in value], t.value)
     raise _not_supported(t)
 
 
@@ -180,14 +189,14 @@ def _read(data: memoryview, slot: int, t: DataType) -> Any:
     number = _NUMBERS.get(t.root)
     if number is not None:
         return number.unpack_from(data, slot)[0]
-    if t.root in STRING_ROOTS:
+    if isinstance(t, StringType):
         return str(_read_bytes(data, slot), "utf-8")
-    if t.root in BINARY_ROOTS:
+    if isinstance(t, BinaryType):
         return bytes(_read_bytes(data, slot))
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         unscaled = _LONG.unpack_from(data, slot)[0] if t.is_compact else int.from_bytes(_pointed(data, slot), "big", signed=True)
-        return decimal_of(unscaled, t.scale or 0)
-    if t.root in TIMESTAMP_ROOTS:
+        return decimal_of(unscaled, t.scale)
+    if isinstance(t, TimestampType):
         if t.is_compact:
             return Timestamp(_LONG.unpack_from(data, slot)[0])
         nanos, offset = _POINTER.unpack_from(data, slot)
@@ -208,15 +217,14 @@ def _pointed(data: memoryview, slot: int) -> memoryview:
 
 
 def _read_nested(data: memoryview, t: DataType) -> Any:
-    if t.root == "ARRAY":
-        return _read_array(data, t.element_type())
-    if t.root == "ROW":
-        return _read_row(data, [field.type for field in t.row_fields()])
-    if t.root in ("MAP", "MULTISET"):
-        key_type, value_type = t.entry_types()
+    if isinstance(t, ArrayType):
+        return _read_array(data, t.element)
+    if isinstance(t, RowType):
+        return _read_row(data, [field.type for field in t.fields])
+    if isinstance(t, (MapType, MultisetType)):
         (split,) = _COUNT.unpack_from(data)
-        keys = _read_array(data[4 : 4 + split], key_type)
-        return list(zip(keys, _read_array(data[4 + split :], value_type), strict=True))
+        keys = _read_array(data[4 : 4 + split], t.key)
+        return list(zip(keys, _read_array(data[4 + split :], t.value), strict=True))
     raise _not_supported(t)
 
 

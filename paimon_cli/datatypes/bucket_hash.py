@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.binary_row import header_size
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.data_type import BinaryType, DataType, DecimalType, NestedType, StringType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported
 from paimon_cli.options.table_options import HASHED
@@ -68,18 +68,18 @@ class FieldWords(ABC):
 
 def field_words(array: pa.Array | pa.ChunkedArray, t: DataType) -> FieldWords:
     """Words of a column of an atomic type. Raises `NotSupported` for nested types."""
-    if t.is_nested:
+    if isinstance(t, NestedType):
         raise NotSupported(f"keys of type {type_to_sql(t)} are not supported", "only columns of atomic types can choose a bucket")
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if array.type != arrow_type(t):
         array = array.cast(arrow_type(t))
     is_null = np.asarray(array.is_null().to_numpy(zero_copy_only=False)) if array.null_count else None
-    if t.root in STRING_ROOTS or t.root in BINARY_ROOTS:
+    if isinstance(t, (StringType, BinaryType)):
         return _ByteWords(array, is_null)
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         return _decimal_words(array, t, is_null)
-    if t.root in TIMESTAMP_ROOTS and not t.is_compact:
+    if isinstance(t, TimestampType) and not t.is_compact:
         return _timestamp_words(_buffer(array, np.dtype(np.int64)), _PER_MILLI[array.type.unit], is_null)
     plain = array.cast(pa.uint8()) if t.root == "BOOLEAN" else array
     return _PlainWords(_slots_of(_buffer(plain, np.dtype(_STORAGE[t.root]))), is_null)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal, Inexact, localcontext
 from typing import Any
 
@@ -17,18 +17,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.data_type import (
-    BINARY_ROOTS,
     FLOATING_ROOTS,
     INTEGER_ROOTS,
-    STRING_ROOTS,
-    TIMESTAMP_ROOTS,
+    ArrayType,
+    BinaryType,
     DataField,
     DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    PlainType,
+    RowType,
+    StringType,
+    TimestampType,
+    TimeType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import (
     MILLIS_OF_DAY,
-    Timestamp,
     date_text,
     decimal_of,
     epoch_day,
@@ -53,24 +59,23 @@ def canonical_json(value: Any, t: DataType) -> Any:
         return None
     if t.root in FLOATING_ROOTS:
         return _float_json(value)
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         return format(value, "f")
-    if t.root in BINARY_ROOTS:
+    if isinstance(t, BinaryType):
         return value.hex()
     if t.root == "DATE":
         return date_text(value)
-    if t.root == "TIME":
+    if isinstance(t, TimeType):
         return time_text(value) if 0 <= value < MILLIS_OF_DAY else {"raw_millis": value}
-    if t.root in TIMESTAMP_ROOTS:
+    if isinstance(t, TimestampType):
         return timestamp_text(value) + ("Z" if t.root == "TIMESTAMP_LTZ" else "")
-    if t.root == "ARRAY":
-        return [canonical_json(item, t.element_type()) for item in value]
-    if t.root in ("MAP", "MULTISET"):
-        key_type, value_type = t.entry_types()
-        entries = [[canonical_json(key, key_type), canonical_json(item, value_type)] for key, item in value]
+    if isinstance(t, ArrayType):
+        return [canonical_json(item, t.element) for item in value]
+    if isinstance(t, (MapType, MultisetType)):
+        entries = [[canonical_json(key, t.key), canonical_json(item, t.value)] for key, item in value]
         return sorted(entries, key=lambda entry: json.dumps(entry[0], ensure_ascii=False, separators=(",", ":")))
-    if t.root == "ROW":
-        return {field.name: canonical_json(item, field.type) for field, item in zip(t.row_fields(), value, strict=True)}
+    if isinstance(t, RowType):
+        return {field.name: canonical_json(item, field.type) for field, item in zip(t.fields, value, strict=True)}
     return value
 
 
@@ -85,17 +90,17 @@ def canonical_rows(batch: pa.RecordBatch | pa.Table, fields: Sequence[DataField]
 
 def canonical_column(array: pa.Array | pa.ChunkedArray, t: DataType) -> list[Any]:
     """All cells of a column in canonical form; plain types are rendered by Arrow."""
-    if t.root in INTEGER_ROOTS or t.root in STRING_ROOTS or t.root == "BOOLEAN":
+    if t.root in INTEGER_ROOTS or isinstance(t, StringType) or t.root == "BOOLEAN":
         return list(array.to_pylist())
     if t.root in FLOATING_ROOTS:
         finite = pc.all(pc.is_finite(array)).as_py()
         values = array.cast(pa.float64()).to_pylist()
         return list(values) if finite is not False else [None if v is None else _float_json(v) for v in values]
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         # Arrow prints small numbers with an exponent
         texts = array.cast(pa.string()).to_pylist()
         return [format(Decimal(text), "f") if text is not None and "E" in text else text for text in texts]
-    if t.root in BINARY_ROOTS:
+    if isinstance(t, BinaryType):
         return [None if value is None else value.hex() for value in array.to_pylist()]
     texts = calendar_texts(array, t)
     return list(texts.to_pylist()) if texts is not None else [canonical_json(value, t) for value in values_from_arrow(array, t)]
@@ -105,11 +110,11 @@ def calendar_texts(array: pa.Array | pa.ChunkedArray, t: DataType) -> pa.Array |
     """DATE, TIME and TIMESTAMP by Arrow; None for nested types, and for values beyond the years or the day that Arrow prints."""
     if t.root == "DATE":
         return array.cast(pa.string()) if _within(array, pa.int32(), _FIRST_DAY, _LAST_DAY) else None
-    if t.root == "TIME":
+    if isinstance(t, TimeType):
         if not _within(array, pa.int32(), 0, MILLIS_OF_DAY - 1):
             return None
         return _without_zeros(array.cast(pa.string()))
-    if t.root in TIMESTAMP_ROOTS:
+    if isinstance(t, TimestampType):
         per_day = _PER_DAY[array.type.unit]
         if not _within(array, pa.int64(), _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day - 1):
             return None
@@ -142,7 +147,7 @@ def from_canonical(json_value: Any, t: DataType) -> Any:
     if json_value is None:
         return None
     try:
-        return _READERS[t.root](json_value, t)
+        return _internal(json_value, t)
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         reason = f": {error}" if isinstance(error, ValueError) and str(error) else ""
         raise ValueError(
@@ -150,29 +155,53 @@ def from_canonical(json_value: Any, t: DataType) -> Any:
         ) from None
 
 
-def _read_boolean(value: Any, t: DataType) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false is expected")
+def _internal(value: Any, t: DataType) -> Any:
+    match t:
+        case StringType():
+            return _expected(value, str, "a text")
+        case BinaryType():
+            return bytes.fromhex(value)
+        case DecimalType(precision, scale):
+            return _decimal(value, precision, scale)
+        case TimeType():
+            return int(value["raw_millis"]) if isinstance(value, dict) else parse_time(value)
+        case TimestampType():
+            return parse_timestamp(value)
+        case ArrayType(element):
+            return [from_canonical(item, element) for item in _expected(value, list, "a list")]
+        case MapType() | MultisetType():
+            return [(from_canonical(key, t.key), from_canonical(item, t.value)) for key, item in value]
+        case RowType(fields):
+            return _row(value, fields)
+        case PlainType("DATE"):
+            return parse_date(value)
+        case PlainType("BOOLEAN"):
+            return _expected(value, bool, "true or false")
+    return _float(value) if t.root in FLOATING_ROOTS else _integer(value, 1 << (_BITS[t.root] - 1))
+
+
+def _expected(value: Any, wanted: type, what: str) -> Any:
+    if not isinstance(value, wanted):
+        raise ValueError(f"{what} is expected")
     return value
 
 
-def _read_integer(value: Any, t: DataType) -> int:
-    limit = 1 << (_BITS[t.root] - 1)
+def _integer(value: Any, limit: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
         raise ValueError(f"a whole number from {-limit} to {limit - 1} is expected")
     return value
 
 
-def _read_float(value: Any, t: DataType) -> float:
+def _float(value: Any) -> float:
     if isinstance(value, bool) or (isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity")):
         raise ValueError('a number, "NaN", "Infinity" or "-Infinity" is expected')
     return float(value)
 
 
-def _read_decimal(value: Any, t: DataType) -> Decimal:
+def _decimal(value: Any, precision: int, scale: int) -> Decimal:
     if isinstance(value, (bool, float)):
         raise ValueError("a text is expected")
-    number, precision, scale = Decimal(value), t.precision or 0, t.scale or 0
+    number = Decimal(value)
     with localcontext() as context:
         context.prec, context.traps[Inexact] = 80, True
         exact = number.quantize(Decimal(1).scaleb(-scale)) if number.is_finite() else None
@@ -181,65 +210,8 @@ def _read_decimal(value: Any, t: DataType) -> Decimal:
     return decimal_of(unscaled_value(exact, scale), scale)
 
 
-def _read_text(value: Any, t: DataType) -> str:
-    if not isinstance(value, str):
-        raise ValueError("a text is expected")
-    return value
-
-
-def _read_timestamp(value: Any, t: DataType) -> Timestamp:
-    return parse_timestamp(value)
-
-
-def _read_row(value: Any, t: DataType) -> tuple[Any, ...]:
-    unknown = [name for name in value if name not in {field.name for field in t.row_fields()}]
+def _row(value: Any, fields: tuple[DataField, ...]) -> tuple[Any, ...]:
+    unknown = [name for name in value if name not in {field.name for field in fields}]
     if unknown:
         raise ValueError(f"unknown fields {unknown}")
-    return tuple(from_canonical(value.get(field.name), field.type) for field in t.row_fields())
-
-
-def _read_array(value: Any, t: DataType) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError("a list is expected")
-    return [from_canonical(item, t.element_type()) for item in value]
-
-
-def _read_entries(value: Any, t: DataType) -> list[tuple[Any, Any]]:
-    key_type, value_type = t.entry_types()
-    return [(from_canonical(key, key_type), from_canonical(item, value_type)) for key, item in value]
-
-
-def _read_date(value: Any, t: DataType) -> int:
-    return parse_date(value)
-
-
-def _read_time(value: Any, t: DataType) -> int:
-    return int(value["raw_millis"]) if isinstance(value, dict) else parse_time(value)
-
-
-def _read_binary(value: Any, t: DataType) -> bytes:
-    return bytes.fromhex(value)
-
-
-_READERS: dict[str, Callable[[Any, DataType], Any]] = {
-    "BOOLEAN": _read_boolean,
-    "TINYINT": _read_integer,
-    "SMALLINT": _read_integer,
-    "INT": _read_integer,
-    "BIGINT": _read_integer,
-    "FLOAT": _read_float,
-    "DOUBLE": _read_float,
-    "DECIMAL": _read_decimal,
-    "CHAR": _read_text,
-    "VARCHAR": _read_text,
-    "BINARY": _read_binary,
-    "VARBINARY": _read_binary,
-    "DATE": _read_date,
-    "TIME": _read_time,
-    "TIMESTAMP": _read_timestamp,
-    "TIMESTAMP_LTZ": _read_timestamp,
-    "ARRAY": _read_array,
-    "MAP": _read_entries,
-    "MULTISET": _read_entries,
-    "ROW": _read_row,
-}
+    return tuple(from_canonical(value.get(field.name), field.type) for field in fields)

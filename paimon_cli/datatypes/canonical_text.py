@@ -12,7 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.canonical_json import calendar_texts, canonical_json
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, DataType
+from paimon_cli.datatypes.data_type import (
+    FLOATING_ROOTS,
+    INTEGER_ROOTS,
+    BinaryType,
+    DataType,
+    DecimalType,
+    NestedType,
+    StringType,
+    TimeType,
+)
 from paimon_cli.datatypes.values import values_from_arrow
 
 CONTROL = r'[\x00-\x1f"\\]'
@@ -26,16 +35,16 @@ _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 def canonical_texts(array: pa.Array, t: DataType) -> pa.Array:
     """Each value as one text, null for null: what canonical JSON has as a text stands without quotes, nested values are JSON."""
-    if t.root in STRING_ROOTS:
+    if isinstance(t, StringType):
         return array
     if t.root in INTEGER_ROOTS or t.root == "BOOLEAN":
         return array.cast(pa.string())
     if t.root in FLOATING_ROOTS:
         return _floats(array.cast(pa.float64()))
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         texts = array.cast(pa.string())
         return _mended(texts, pc.match_substring(texts, "E"), lambda found: [format(Decimal(x), "f") for x in found.to_pylist()])
-    if t.root in BINARY_ROOTS:
+    if isinstance(t, BinaryType):
         return _hex(array.cast(pa.binary()))
     found = calendar_texts(array, t)
     if found is not None:
@@ -46,10 +55,10 @@ def canonical_texts(array: pa.Array, t: DataType) -> pa.Array:
 
 def json_texts(array: pa.Array, t: DataType) -> tuple[pa.Array, bool]:
     """Each value as JSON, no nulls among them; whether quotes around every one are still missing."""
-    if t.is_nested or t.root == "TIME":
+    if isinstance(t, (NestedType, TimeType)):
         return pa.array([compact_json(canonical_json(v, t)) for v in values_from_arrow(array, t)], pa.string()), False
     texts = canonical_texts(array, t)
-    if t.root in STRING_ROOTS:
+    if isinstance(t, StringType):
         texts = _escaped(texts)
     if t.root in INTEGER_ROOTS or t.root == "BOOLEAN":
         return texts.fill_null("null"), False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 MAX_LENGTH = 2147483647
 """Length of STRING and BYTES."""
@@ -15,9 +16,11 @@ BINARY_ROOTS = frozenset({"BINARY", "VARBINARY"})
 INTEGER_ROOTS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 FLOATING_ROOTS = frozenset({"FLOAT", "DOUBLE"})
 TIMESTAMP_ROOTS = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ"})
-NESTED_ROOTS = frozenset({"ARRAY", "MAP", "MULTISET", "ROW", "VECTOR"})
 NEWER_ROOTS = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
 """Types that schemas may name but this engine neither reads nor writes."""
+
+UNORDERED_ROOTS = NEWER_ROOTS | {"ARRAY", "MAP", "MULTISET", "ROW"}
+"""Types whose values cannot be compared as keys."""
 
 
 @dataclass(frozen=True)
@@ -33,54 +36,159 @@ class DataField:
 
 @dataclass(frozen=True)
 class DataType:
-    """A logical type: `root` names it, the other attributes are set only where the root has them.
-
-    STRING is VARCHAR and BYTES is VARBINARY of length `MAX_LENGTH`. `element` belongs to ARRAY, MULTISET and VECTOR, `key` and
-    `value` to MAP, `fields` to ROW; `arguments` is the text between the parentheses of GEOMETRY and GEOGRAPHY.
-    """
+    """A logical type. `root` is its name in SQL, without parameters and NOT NULL; its class says which parameters it has."""
 
     root: str
-    nullable: bool = True
-    length: int | None = None
-    precision: int | None = None
-    scale: int | None = None
-    element: DataType | None = None
-    key: DataType | None = None
-    value: DataType | None = None
-    fields: tuple[DataField, ...] | None = None
-    arguments: str | None = None
+    nullable: bool = field(default=True, kw_only=True)
 
     def with_nullable(self, nullable: bool) -> DataType:
         """This type, made nullable or NOT NULL."""
         return self if self.nullable == nullable else replace(self, nullable=nullable)
 
     @property
-    def is_nested(self) -> bool:
-        return self.root in NESTED_ROOTS
+    def is_compact(self) -> bool:
+        """Whether a DECIMAL fits an int64 (p <= 18), or a TIMESTAMP is plain millis (p <= 3); true for all other types."""
+        return True
+
+    @property
+    def children(self) -> tuple[DataType, ...]:
+        """The types directly inside this one."""
+        return ()
+
+    def parts(self) -> Iterator[DataType]:
+        """This type and all types inside it."""
+        yield self
+        for child in self.children:
+            yield from child.parts()
+
+
+class PlainType(DataType):
+    """A type without parameters: BOOLEAN, a number other than DECIMAL, DATE, VARIANT or BLOB."""
+
+
+@dataclass(frozen=True)
+class StringType(DataType):
+    """CHAR or VARCHAR; STRING is VARCHAR of length `MAX_LENGTH`."""
+
+    length: int
+
+
+@dataclass(frozen=True)
+class BinaryType(DataType):
+    """BINARY or VARBINARY; BYTES is VARBINARY of length `MAX_LENGTH`."""
+
+    length: int
+
+
+@dataclass(frozen=True)
+class DecimalType(DataType):
+    root: str = field(default="DECIMAL", init=False)
+    precision: int
+    scale: int
 
     @property
     def is_compact(self) -> bool:
-        """Whether a DECIMAL fits an int64 (p <= 18), or a TIMESTAMP is plain millis (p <= 3); true for all other types."""
-        if self.root == "DECIMAL":
-            return (self.precision or 0) <= 18
-        return self.root not in TIMESTAMP_ROOTS or (self.precision or 0) <= 3
+        return self.precision <= 18
 
-    def entry_types(self) -> tuple[DataType, DataType]:
-        """Key and value type of a MAP or MULTISET; a MULTISET counts its elements in an INT NOT NULL."""
-        if self.root == "MULTISET" and self.element is not None:
-            return self.element, DataType("INT", nullable=False)
-        if self.key is None or self.value is None:
-            raise ValueError(f"{self.root} has no entries")
+
+@dataclass(frozen=True)
+class TimeType(DataType):
+    root: str = field(default="TIME", init=False)
+    precision: int
+
+
+@dataclass(frozen=True)
+class TimestampType(DataType):
+    """TIMESTAMP or TIMESTAMP_LTZ."""
+
+    precision: int
+
+    @property
+    def is_compact(self) -> bool:
+        return self.precision <= 3
+
+
+@dataclass(frozen=True)
+class SpatialType(DataType):
+    """GEOMETRY or GEOGRAPHY; `arguments` is the text between its parentheses."""
+
+    arguments: str | None
+
+
+class NestedType(DataType):
+    """A type that holds other types."""
+
+
+@dataclass(frozen=True)
+class ArrayType(NestedType):
+    root: str = field(default="ARRAY", init=False)
+    element: DataType
+
+    @property
+    def children(self) -> tuple[DataType, ...]:
+        return (self.element,)
+
+
+@dataclass(frozen=True)
+class VectorType(NestedType):
+    root: str = field(default="VECTOR", init=False)
+    element: DataType
+    length: int
+
+    @property
+    def children(self) -> tuple[DataType, ...]:
+        return (self.element,)
+
+
+@dataclass(frozen=True)
+class MapType(NestedType):
+    root: str = field(default="MAP", init=False)
+    key: DataType
+    value: DataType
+
+    @property
+    def children(self) -> tuple[DataType, ...]:
         return self.key, self.value
 
-    def element_type(self) -> DataType:
-        """Element type of an ARRAY, MULTISET or VECTOR."""
-        if self.element is None:
-            raise ValueError(f"{self.root} has no elements")
+
+@dataclass(frozen=True)
+class MultisetType(NestedType):
+    """A bag of elements, stored like a MAP from each element to its count."""
+
+    root: str = field(default="MULTISET", init=False)
+    element: DataType
+
+    @property
+    def key(self) -> DataType:
         return self.element
 
-    def row_fields(self) -> tuple[DataField, ...]:
-        """Fields of a ROW."""
-        if self.fields is None:
-            raise ValueError(f"{self.root} has no fields")
-        return self.fields
+    @property
+    def value(self) -> DataType:
+        return COUNT
+
+    @property
+    def children(self) -> tuple[DataType, ...]:
+        return self.element, COUNT
+
+
+@dataclass(frozen=True)
+class RowType(NestedType):
+    root: str = field(default="ROW", init=False)
+    fields: tuple[DataField, ...]
+
+    @property
+    def children(self) -> tuple[DataType, ...]:
+        return tuple(one.type for one in self.fields)
+
+
+BOOLEAN = PlainType("BOOLEAN")
+TINYINT = PlainType("TINYINT")
+SMALLINT = PlainType("SMALLINT")
+INT = PlainType("INT")
+BIGINT = PlainType("BIGINT")
+FLOAT = PlainType("FLOAT")
+DOUBLE = PlainType("DOUBLE")
+DATE = PlainType("DATE")
+STRING = StringType("VARCHAR", MAX_LENGTH)
+BYTES = BinaryType("VARBINARY", MAX_LENGTH)
+COUNT = PlainType("INT", nullable=False)

@@ -7,7 +7,22 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
-from paimon_cli.datatypes.data_type import MAX_LENGTH, DataField, DataType
+from paimon_cli.datatypes.data_type import (
+    MAX_LENGTH,
+    ArrayType,
+    BinaryType,
+    DataField,
+    DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    RowType,
+    SpatialType,
+    StringType,
+    TimestampType,
+    TimeType,
+    VectorType,
+)
 from paimon_cli.datatypes.type_text import check_field_names, parse_type_text
 from paimon_cli.errors import UsageError
 
@@ -63,32 +78,48 @@ def field_to_json(field: DataField) -> dict[str, Any]:
 def type_to_json(t: DataType) -> str | dict[str, Any]:
     """The type as schema files spell it."""
     suffix = "" if t.nullable else " NOT NULL"
-    if t.root in ("ARRAY", "MULTISET"):
-        return {"type": t.root + suffix, "element": type_to_json(t.element_type())}
-    if t.root == "VECTOR":
-        return {"type": t.root + suffix, "element": type_to_json(t.element_type()), "length": t.length}
-    if t.root == "MAP":
-        key, value = t.entry_types()
-        return {"type": t.root + suffix, "key": type_to_json(key), "value": type_to_json(value)}
-    if t.root == "ROW":
-        return {"type": t.root + suffix, "fields": [field_to_json(field) for field in t.row_fields()]}
-    return _atomic_text(t) + suffix
+    match t:
+        case ArrayType(element) | MultisetType(element):
+            return {"type": t.root + suffix, "element": type_to_json(element)}
+        case VectorType(element, length):
+            return {"type": t.root + suffix, "element": type_to_json(element), "length": length}
+        case MapType(key, value):
+            return {"type": t.root + suffix, "key": type_to_json(key), "value": type_to_json(value)}
+        case RowType(fields):
+            return {"type": t.root + suffix, "fields": [field_to_json(field) for field in fields]}
+    return _type_text(t) + suffix
 
 
 def type_to_sql(t: DataType) -> str:
     """The type as SQL text, nested types in angle brackets."""
-    if t.root in ("ARRAY", "MULTISET"):
-        text = f"{t.root}<{type_to_sql(t.element_type())}>"
-    elif t.root == "VECTOR":
-        text = f"VECTOR<{type_to_sql(t.element_type())}, {t.length}>"
-    elif t.root == "MAP":
-        key, value = t.entry_types()
-        text = f"MAP<{type_to_sql(key)}, {type_to_sql(value)}>"
-    elif t.root == "ROW":
-        text = f"ROW<{', '.join(map(_field_sql, t.row_fields()))}>"
-    else:
-        text = _atomic_text(t)
-    return text if t.nullable else text + " NOT NULL"
+    return _type_text(t) if t.nullable else _type_text(t) + " NOT NULL"
+
+
+def _type_text(t: DataType) -> str:
+    match t:
+        case StringType(root="VARCHAR", length=length) if length == MAX_LENGTH:
+            return "STRING"
+        case BinaryType(root="VARBINARY", length=length) if length == MAX_LENGTH:
+            return "BYTES"
+        case StringType(root, argument) | BinaryType(root, argument):
+            return f"{root}({argument})"
+        case DecimalType(precision, scale):
+            return f"DECIMAL({precision}, {scale})"
+        case TimestampType("TIMESTAMP_LTZ", precision):
+            return f"TIMESTAMP({precision}) WITH LOCAL TIME ZONE"
+        case TimestampType(precision=precision) | TimeType(precision=precision):
+            return f"{t.root}({precision})"
+        case SpatialType(root, str(arguments)):
+            return f"{root}({arguments})"
+        case ArrayType(element) | MultisetType(element):
+            return f"{t.root}<{type_to_sql(element)}>"
+        case VectorType(element, length):
+            return f"VECTOR<{type_to_sql(element)}, {length}>"
+        case MapType(key, value):
+            return f"MAP<{type_to_sql(key)}, {type_to_sql(value)}>"
+        case RowType(fields):
+            return f"ROW<{', '.join(map(_field_sql, fields))}>"
+    return t.root
 
 
 def _field_sql(field: DataField) -> str:
@@ -99,20 +130,6 @@ def _field_sql(field: DataField) -> str:
     return text if field.default_value is None else f"{text} DEFAULT {field.default_value}"
 
 
-def _atomic_text(t: DataType) -> str:
-    if t.root in ("VARCHAR", "VARBINARY") and t.length == MAX_LENGTH:
-        return "STRING" if t.root == "VARCHAR" else "BYTES"
-    if t.length is not None:
-        return f"{t.root}({t.length})"
-    if t.root == "DECIMAL":
-        return f"DECIMAL({t.precision}, {t.scale})"
-    if t.root == "TIMESTAMP_LTZ":
-        return f"TIMESTAMP({t.precision}) WITH LOCAL TIME ZONE"
-    if t.precision is not None:
-        return f"{t.root}({t.precision})"
-    return t.root if t.arguments is None else f"{t.root}({t.arguments})"
-
-
 def _parse(json: object, new_ids: Iterator[int] | None) -> DataType:
     if isinstance(json, str):
         return _parse_text(json)
@@ -121,17 +138,17 @@ def _parse(json: object, new_ids: Iterator[int] | None) -> DataType:
     keyword: str = json["type"]
     nullable = "NOT NULL" not in keyword
     if keyword.startswith(("ARRAY", "MULTISET")):
-        root = "ARRAY" if keyword.startswith("ARRAY") else "MULTISET"
-        return DataType(root, nullable, element=_parse(json.get("element"), new_ids))
+        nested = ArrayType if keyword.startswith("ARRAY") else MultisetType
+        return nested(_parse(json.get("element"), new_ids), nullable=nullable)
     if keyword.startswith("MAP"):
-        return DataType("MAP", nullable, key=_parse(json.get("key"), new_ids), value=_parse(json.get("value"), new_ids))
+        return MapType(_parse(json.get("key"), new_ids), _parse(json.get("value"), new_ids), nullable=nullable)
     if keyword.startswith("VECTOR"):
         length = json.get("length")
         if not isinstance(length, int) or length < 1:
             raise UsageError("cannot read a VECTOR type", f"'length' must be a number from 1, found {length!r}")
-        return DataType("VECTOR", nullable, length=length, element=_parse(json.get("element"), new_ids))
+        return VectorType(_parse(json.get("element"), new_ids), length, nullable=nullable)
     if keyword.startswith("ROW"):
-        return DataType("ROW", nullable, fields=_row_fields(json.get("fields"), new_ids))
+        return RowType(_row_fields(json.get("fields"), new_ids), nullable=nullable)
     raise UsageError(
         f"unknown nested type '{keyword}'",
         "an object stands for ARRAY, MAP, MULTISET, ROW or VECTOR, in upper case",

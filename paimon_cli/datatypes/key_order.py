@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.binary_row import header_size
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, BinaryType, DataType, StringType, TimestampType
 
 WORD_BITS = 63
 """Without the sign."""
@@ -225,10 +225,10 @@ def _column_words(words_at: WordsAt, lengths: _Ints, slot: int, t: DataType) -> 
         return [_ordered_floats(words.astype(np.int32).view(np.float32).astype(np.float64))]
     if t.root == "DOUBLE":
         return [_ordered_floats(words.view(np.float64))]
-    if t.root in TIMESTAMP_ROOTS:
+    if isinstance(t, TimestampType):
         begins = _ARITY_SIZE + (words >> 32)
         return None if _outside(begins, 8, lengths) else [words_at(begins), words & 0xFFFFFFFF]
-    if t.root in STRING_ROOTS or t.root in BINARY_ROOTS:
+    if isinstance(t, (StringType, BinaryType)):
         return _bytes_words(words_at, lengths, slot, words)
     return None
 

@@ -9,7 +9,17 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.data_type import (
+    FLOATING_ROOTS,
+    INTEGER_ROOTS,
+    STRING_ROOTS,
+    TIMESTAMP_ROOTS,
+    DataType,
+    DecimalType,
+    StringType,
+    TimestampType,
+    TimeType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp, clock_text, date_text, sql_time_text
 from paimon_cli.datatypes.java_float_text import java_double_text, java_float_text
@@ -71,13 +81,13 @@ _PARTITION_ROOTS = INTEGER_ROOTS | STRING_ROOTS | TIMESTAMP_ROOTS | {"BOOLEAN", 
 
 
 def _text(value: Any, t: DataType, legacy: bool) -> str:
-    if t.root in STRING_ROOTS:
+    if isinstance(t, StringType):
         return str(value)
     if t.root == "BOOLEAN":
         return "true" if value else "false"
     if t.root in INTEGER_ROOTS:
         return str(value)
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         return format(value, "f")
     if t.root == "FLOAT":
         return java_float_text(value)
@@ -85,10 +95,10 @@ def _text(value: Any, t: DataType, legacy: bool) -> str:
         return java_double_text(value)
     if t.root == "DATE":
         return str(value) if legacy else date_text(value)
-    if t.root == "TIME":
-        return str(value) if legacy else sql_time_text(value, t.precision or 0)
-    if t.root in TIMESTAMP_ROOTS:
-        return _iso_text(value) if legacy else _padded_text(value, t.precision or 0)
+    if isinstance(t, TimeType):
+        return str(value) if legacy else sql_time_text(value, t.precision)
+    if isinstance(t, TimestampType):
+        return _iso_text(value) if legacy else _padded_text(value, t.precision)
     raise NotSupported(f"partitions of type {type_to_sql(t)} are not supported", "their values have no text for a directory")
 
 

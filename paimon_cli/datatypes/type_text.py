@@ -9,7 +9,34 @@ from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
-from paimon_cli.datatypes.data_type import MAX_DECIMAL_PRECISION, MAX_LENGTH, MAX_TIME_PRECISION, DataField, DataType
+from paimon_cli.datatypes.data_type import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    MAX_DECIMAL_PRECISION,
+    MAX_LENGTH,
+    MAX_TIME_PRECISION,
+    SMALLINT,
+    STRING,
+    TINYINT,
+    ArrayType,
+    BinaryType,
+    DataField,
+    DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    PlainType,
+    RowType,
+    SpatialType,
+    StringType,
+    TimestampType,
+    TimeType,
+)
 from paimon_cli.errors import UsageError
 
 _CONTROL_SPACES = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x1f")
@@ -30,20 +57,21 @@ def is_java_blank(text: str) -> bool:
 
 
 _TOKEN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|[(),<>:]|[^\s(),<>'`:]+|\S")
-_PLAIN = {
-    "BOOLEAN": "BOOLEAN",
-    "TINYINT": "TINYINT",
-    "SMALLINT": "SMALLINT",
-    "INT": "INT",
-    "INTEGER": "INT",
-    "BIGINT": "BIGINT",
-    "FLOAT": "FLOAT",
-    "DATE": "DATE",
-    "VARIANT": "VARIANT",
-    "BLOB": "BLOB",
+_PLAIN: dict[str, DataType] = {
+    "BOOLEAN": BOOLEAN,
+    "TINYINT": TINYINT,
+    "SMALLINT": SMALLINT,
+    "INT": INT,
+    "INTEGER": INT,
+    "BIGINT": BIGINT,
+    "FLOAT": FLOAT,
+    "DATE": DATE,
+    "STRING": STRING,
+    "BYTES": BYTES,
+    "VARIANT": PlainType("VARIANT"),
+    "BLOB": PlainType("BLOB"),
 }
-_SIZED = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
-_UNBOUNDED = {"STRING": "VARCHAR", "BYTES": "VARBINARY"}
+_SIZED = {"CHAR": StringType, "VARCHAR": StringType, "BINARY": BinaryType, "VARBINARY": BinaryType}
 
 
 class _Token(NamedTuple):
@@ -84,10 +112,9 @@ class _Reader:
     def type(self) -> DataType:
         """A type with its nullability, and Java's old suffix form `INT ARRAY`."""
         result = self._nullability(self._bare_type())
-        for root in ("ARRAY", "MULTISET"):
-            if self._take(root):
-                return self._nullability(DataType(root, element=result))
-        return result
+        if self._take("ARRAY"):
+            return self._nullability(ArrayType(result))
+        return self._nullability(MultisetType(result)) if self._take("MULTISET") else result
 
     def expect_end(self) -> None:
         if self._next < len(self._tokens):
@@ -97,13 +124,10 @@ class _Reader:
         word = self._peek().upper()
         if word in _PLAIN:
             self._advance()
-            return DataType(_PLAIN[word])
+            return _PLAIN[word]
         if word in _SIZED:
             self._advance()
-            return DataType(word, length=self._argument(1, 1, MAX_LENGTH))
-        if word in _UNBOUNDED:
-            self._advance()
-            return DataType(_UNBOUNDED[word], length=MAX_LENGTH)
+            return _SIZED[word](word, self._argument(1, 1, MAX_LENGTH))
         special = self._special_types().get(word)
         if special is None:
             raise self._error("unknown type" if word else "a type is missing")
@@ -118,9 +142,9 @@ class _Reader:
             "NUMERIC": self._decimal,
             "TIME": self._time,
             "TIMESTAMP": self._timestamp,
-            "TIMESTAMP_LTZ": lambda: DataType("TIMESTAMP_LTZ", precision=self._argument(6, 0, MAX_TIME_PRECISION)),
-            "GEOMETRY": lambda: DataType("GEOMETRY", arguments=self._raw_arguments()),
-            "GEOGRAPHY": lambda: DataType("GEOGRAPHY", arguments=self._raw_arguments()),
+            "TIMESTAMP_LTZ": lambda: TimestampType("TIMESTAMP_LTZ", self._argument(6, 0, MAX_TIME_PRECISION)),
+            "GEOMETRY": lambda: SpatialType("GEOMETRY", self._raw_arguments()),
+            "GEOGRAPHY": lambda: SpatialType("GEOGRAPHY", self._raw_arguments()),
         }
         if self._sql:
             types |= {"ARRAY": self._array, "MULTISET": self._multiset, "MAP": self._map, "ROW": self._row, "STRUCT": self._row}
@@ -128,7 +152,7 @@ class _Reader:
 
     def _double(self) -> DataType:
         self._take("PRECISION")
-        return DataType("DOUBLE")
+        return DOUBLE
 
     def _decimal(self) -> DataType:
         precision, scale = 10, 0
@@ -137,13 +161,13 @@ class _Reader:
             if self._take(","):
                 scale = self._integer(0, precision)
             self._expect(")")
-        return DataType("DECIMAL", precision=precision, scale=scale)
+        return DecimalType(precision, scale)
 
     def _time(self) -> DataType:
         precision = self._argument(0, 0, MAX_TIME_PRECISION)
         if self._take("WITHOUT"):
             self._expect("TIME", "ZONE")
-        return DataType("TIME", precision=precision)
+        return TimeType(precision)
 
     def _timestamp(self) -> DataType:
         precision = self._argument(6, 0, MAX_TIME_PRECISION)
@@ -151,14 +175,14 @@ class _Reader:
             self._expect("TIME", "ZONE")
         elif self._take("WITH"):
             self._expect("LOCAL", "TIME", "ZONE")
-            return DataType("TIMESTAMP_LTZ", precision=precision)
-        return DataType("TIMESTAMP", precision=precision)
+            return TimestampType("TIMESTAMP_LTZ", precision)
+        return TimestampType("TIMESTAMP", precision)
 
     def _array(self) -> DataType:
-        return DataType("ARRAY", element=self._in_brackets())
+        return ArrayType(self._in_brackets())
 
     def _multiset(self) -> DataType:
-        return DataType("MULTISET", element=self._in_brackets())
+        return MultisetType(self._in_brackets())
 
     def _in_brackets(self) -> DataType:
         self._expect("<")
@@ -172,7 +196,7 @@ class _Reader:
         self._expect(",")
         value = self.type()
         self._expect(">")
-        return DataType("MAP", key=key, value=value)
+        return MapType(key, value)
 
     def _row(self) -> DataType:
         fields: list[DataField] = []
@@ -182,7 +206,7 @@ class _Reader:
                 self._expect(",")
             fields.append(self._row_field())
         check_field_names([field.name for field in fields])
-        return DataType("ROW", fields=tuple(fields))
+        return RowType(tuple(fields))
 
     def _row_field(self) -> DataField:
         """`name TYPE [COMMENT 'text']`; ids are counted from 0, a field before those inside of it."""

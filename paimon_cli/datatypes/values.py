@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type, timestamp_unit
-from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.data_type import ArrayType, DataType, MapType, MultisetType, RowType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.errors import NotSupported
@@ -30,17 +30,16 @@ def values_from_arrow(array: pa.Array, t: DataType) -> list[Any]:
     """The cells of an Arrow column of `arrow_type(t)` as internal values; also takes a ChunkedArray."""
     if isinstance(array, pa.ChunkedArray):
         return [value for chunk in array.chunks for value in values_from_arrow(chunk, t)]
-    if t.root == "DATE" or t.root == "TIME":
+    if t.root in ("DATE", "TIME"):
         return list(array.cast(pa.int32()).to_pylist())
-    if t.root in TIMESTAMP_ROOTS:
+    if isinstance(t, TimestampType):
         return _timestamps(array)
-    if t.root == "ARRAY":
-        return _lists(array, values_from_arrow(array.flatten(), t.element_type()))
-    if t.root in ("MAP", "MULTISET"):
-        key, value = t.entry_types()
-        return _maps(array, values_from_arrow(array.keys, key), values_from_arrow(array.items, value))
-    if t.root == "ROW":
-        columns = [values_from_arrow(column, f.type) for column, f in zip(array.flatten(), t.row_fields(), strict=True)]
+    if isinstance(t, ArrayType):
+        return _lists(array, values_from_arrow(array.flatten(), t.element))
+    if isinstance(t, (MapType, MultisetType)):
+        return _maps(array, values_from_arrow(array.keys, t.key), values_from_arrow(array.items, t.value))
+    if isinstance(t, RowType):
+        columns = [values_from_arrow(column, f.type) for column, f in zip(array.flatten(), t.fields, strict=True)]
         rows: Sequence[Any] = list(zip(*columns, strict=True)) if columns else [()] * len(array)
         return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
     return list(array.to_pylist())
@@ -81,18 +80,16 @@ def _arrow_input(value: Any, t: DataType) -> Any:
     """What `pa.array` takes for the Arrow type of `t`."""
     if value is None:
         return None
-    if t.root in TIMESTAMP_ROOTS:
+    if isinstance(t, TimestampType):
         per_milli = _PER_MILLI[timestamp_unit(t)]
         number = value.millis * per_milli + value.nano_of_milli // (1_000_000 // per_milli)
         if abs(number) > LARGEST_NUMBER:
             raise NotSupported("with more than 6 digits a timestamp must lie between 1678 and 2262", NANOS_KEPT)
         return number
-    if t.root == "ARRAY":
-        element = t.element_type()
-        return [_arrow_input(item, element) for item in value]
-    if t.root in ("MAP", "MULTISET"):
-        key_type, value_type = t.entry_types()
-        return [(_arrow_input(key, key_type), _arrow_input(item, value_type)) for key, item in value]
-    if t.root == "ROW":
-        return {f.name: _arrow_input(item, f.type) for f, item in zip(t.row_fields(), value, strict=True)}
+    if isinstance(t, ArrayType):
+        return [_arrow_input(item, t.element) for item in value]
+    if isinstance(t, (MapType, MultisetType)):
+        return [(_arrow_input(key, t.key), _arrow_input(item, t.value)) for key, item in value]
+    if isinstance(t, RowType):
+        return {f.name: _arrow_input(item, f.type) for f, item in zip(t.fields, value, strict=True)}
     return value

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.datatypes.arrow_types import type_from_arrow
-from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataField, DataType
+from paimon_cli.datatypes.data_type import BOOLEAN, STRING, ArrayType, DataField, DataType, MapType, RowType, TimestampType
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest.bad_cells import converted
 from paimon_cli.ingest.csv_and_columnar import csv_batches
@@ -23,7 +23,7 @@ from paimon_cli.ingest.json_rows import json_blocks, parsed_line
 from paimon_cli.ingest.rejects import Fault, cure
 from paimon_cli.ingest.sources import text_stream
 from paimon_cli.ingest.splits import SourceSplit, arrow_file, line_bounds, plan_sources
-from paimon_cli.ingest.text_evidence import BOOLEAN, NUMBERS, STRING, TIMES, TextEvidence, described
+from paimon_cli.ingest.text_evidence import NUMBERS, TIMES, TextEvidence, described
 from paimon_cli.ingest.text_form import TEXT, TextForm
 from paimon_cli.ingest.text_values import PLAIN, text_of_cells
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -127,18 +127,18 @@ class _Reading:
         if not self._shapes:
             raise BadInput("the input has no columns", "it is empty", "declare the columns with -C")
         named = [(name, shape.conclusion(name, warnings, ids)) for name, shape in self._shapes.items()]
-        times = [name for name, t in named if t.root in TIMESTAMP_ROOTS]
-        if any(t.root in TIMESTAMP_ROOTS and t.precision == NANOSECONDS for _, t in named):
+        times = [name for name, t in named if isinstance(t, TimestampType)]
+        if any(isinstance(t, TimestampType) and t.precision == NANOSECONDS for _, t in named):
             named = [(name, self._with_nanoseconds(name, t, times, warnings)) for name, t in named]
         return InferredColumns(tuple(DataField(0, name, t) for name, t in named), self._rows, tuple(warnings))
 
     def _with_nanoseconds(self, name: str, t: DataType, times: list[str], warnings: list[str]) -> DataType:
         """TIMESTAMP(9) for all timestamps with more than six digits, or for none: a parquet file stores them in one way."""
-        if t.root not in TIMESTAMP_ROOTS:
+        if not isinstance(t, TimestampType):
             return t
         others = [other for other in times if not self._shapes[other].texts.takes_nanoseconds]
         if not others:
-            return DataType(t.root, precision=NANOSECONDS)
+            return TimestampType(t.root, NANOSECONDS)
         if t.precision != NANOSECONDS:
             return t
         warnings.append(described(name, STRING, f"its nine digits cannot be combined with the years of '{others[0]}'"))
@@ -192,7 +192,7 @@ class Shape:
         if self._booleans:
             return BOOLEAN
         if self._element is not None:
-            return DataType("ARRAY", element=self._element.conclusion(f"{name}[]", warnings, ids))
+            return ArrayType(self._element.conclusion(f"{name}[]", warnings, ids))
         if self._fields is not None:
             return self._object(name, warnings, ids)
         t, why = (self._numbers if self._numbers.seen else self.texts).conclusion()
@@ -211,8 +211,8 @@ class Shape:
             if set(types.values()) - {value}:
                 why = "as a map it needs values of one type, and no field of a ROW has an empty name"
                 raise BadInput(f"column '{name}' holds objects with an empty key", why, "declare the columns with -C")
-            return DataType("MAP", key=STRING.with_nullable(False), value=value)
-        return DataType("ROW", fields=tuple(DataField(next(ids), key, t) for key, t in types.items()))
+            return MapType(STRING.with_nullable(False), value)
+        return RowType(tuple(DataField(next(ids), key, t) for key, t in types.items()))
 
 
 def _number_text(number: int | Decimal) -> str:

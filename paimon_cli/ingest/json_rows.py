@@ -16,7 +16,18 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from paimon_cli.datatypes.canonical_json import from_canonical
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, NESTED_ROOTS, DataField, DataType
+from paimon_cli.datatypes.data_type import (
+    FLOATING_ROOTS,
+    INTEGER_ROOTS,
+    ArrayType,
+    DataField,
+    DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    NestedType,
+    RowType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import BadInput, NotSupported
@@ -119,7 +130,7 @@ def json_blocks(stream: BinaryIO, split: SourceSplit) -> Iterator[bytes]:
 
 def _parsed_by_arrow(block: bytes, starts: np.ndarray, ends: np.ndarray, fields: Sequence[DataField]) -> pa.Table | None:
     """Parse the fast way. None if anything is unusual: the slow way then decides and reports the error."""
-    if not len(starts) or any(field.type.root in NESTED_ROOTS for field in fields):
+    if not len(starts) or any(isinstance(field.type, NestedType) for field in fields):
         return None
     text = np.frombuffer(block, np.uint8)
     # pyarrow accepts objects anywhere; only if all lines have the form {...} do its rows correspond to lines.
@@ -198,7 +209,7 @@ def _column(values: Sequence[Any], t: DataType, *, missing_are_null: bool) -> tu
 
     Values are converted one by one: they are Python objects already, and there is no vectorised parser for nested values.
     """
-    if t.root in NESTED_ROOTS:
+    if isinstance(t, NestedType):
         return nested_column(values, t, missing_are_null=missing_are_null)
     texts, cells = _one_by_one(values, lambda value: value if isinstance(value, str) else _text(value, t))
     try:
@@ -252,18 +263,18 @@ def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:
     """Natural JSON in canonical form: numbers of DECIMAL as text, objects of MAP and MULTISET as lists of pairs."""
     if value is None:
         return None
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         return str(value) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else value
     if t.root in FLOATING_ROOTS:
         return float(value) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else value
     if t.root in CALENDAR_ROOTS and isinstance(value, str):
         check_calendar_text(value, t)
         return value
-    if t.root == "ARRAY" and t.element is not None and isinstance(value, list):
+    if isinstance(t, ArrayType) and isinstance(value, list):
         return [_canonical(item, t.element, missing_are_null) for item in value]
-    if t.root in ("MAP", "MULTISET"):
+    if isinstance(t, (MapType, MultisetType)):
         return _pairs(value, t, missing_are_null)
-    if t.root == "ROW" and t.fields is not None and isinstance(value, dict):
+    if isinstance(t, RowType) and isinstance(value, dict):
         types = {field.name: field.type for field in t.fields}
         needed = {name for name, inner in types.items() if not (missing_are_null and inner.nullable)}
         if not needed <= value.keys() <= types.keys():
@@ -272,14 +283,12 @@ def _canonical(value: Any, t: DataType, missing_are_null: bool) -> Any:
     return value
 
 
-def _pairs(value: Any, t: DataType, missing_are_null: bool) -> Any:
-    key = t.key if t.root == "MAP" else t.element
-    item = t.value if t.root == "MAP" else DataType("INT", nullable=False)
+def _pairs(value: Any, t: MapType | MultisetType, missing_are_null: bool) -> Any:
     if isinstance(value, dict):
         value = [[k, v] for k, v in value.items()]
-    if key is None or item is None or not isinstance(value, list) or any(not isinstance(p, list) or len(p) != 2 for p in value):
+    if not isinstance(value, list) or any(not isinstance(p, list) or len(p) != 2 for p in value):
         raise ValueError("a map is an object or a list of [key, value] pairs")
-    return [[_canonical(k, key, missing_are_null), _canonical(v, item, missing_are_null)] for k, v in value]
+    return [[_canonical(k, t.key, missing_are_null), _canonical(v, t.value, missing_are_null)] for k, v in value]
 
 
 def _compact(value: Any) -> object:

@@ -13,21 +13,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.casts.column_cast import with_default
-from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.arrow_types import arrow_type, check_storable
 from paimon_cli.datatypes.data_type import (
-    BINARY_ROOTS,
     FLOATING_ROOTS,
-    NESTED_ROOTS,
-    NEWER_ROOTS,
-    STRING_ROOTS,
-    TIMESTAMP_ROOTS,
+    STRING,
+    ArrayType,
+    BinaryType,
     DataField,
     DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    NestedType,
+    RowType,
+    StringType,
+    TimestampType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, SHORT, UPDATE_BEFORE
 from paimon_cli.datatypes.values import Timestamp, values_to_arrow
-from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.bad_cells import BadCell, WrongType, bad_cells, converted
 from paimon_cli.ingest.json_rows import Needed, nested_from_text
 from paimon_cli.ingest.rejects import Fault, Tally
@@ -41,7 +46,7 @@ from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_schema
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
-KIND_TYPE = DataType("VARCHAR", nullable=False, length=2147483647)
+KIND_TYPE = STRING.with_nullable(False)
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ class IncomingRows:
 
     def __post_init__(self) -> None:
         for column in self.schema.fields:
-            check_writable(column.name, column.type)
+            check_storable(column)
         if self.kind_column is not None and self.kind_column in self.schema.field_names:
             raise UsageError(f"'{self.kind_column}' is a column of the table", "row kinds come from an additional input column")
         own = self.schema.options.get("rowkind.field")
@@ -231,7 +236,7 @@ class IncomingRows:
         from_text = format in TEXT
         column = text_of_cells(raw) if from_text else raw
         if from_text and pa.types.is_string(column.type):
-            if t.root in NESTED_ROOTS:
+            if isinstance(t, NestedType):
                 return nested_from_text(column, t, self.source.form, missing_are_null=self.missing_are_null)
             # In CSV the reader has told those in quotes from those that are not; JSON has all of its texts in quotes.
             nulls = self.source.form.null_values if format == "json" else ()
@@ -268,30 +273,20 @@ def _nearest(name: str, candidates: list[str]) -> str | None:
     return next(iter(same or get_close_matches(name, candidates, 1)), None)
 
 
-def check_writable(column: str, t: DataType) -> None:
-    """Raise `NotSupported` if the column's type, or a type inside it, cannot be written so that every reader reads it."""
-    if t.root in NEWER_ROOTS:
-        raise NotSupported(f"cannot write column '{column}'", f"only the newest versions of Paimon can read {t.root}")
-    inner = [t.element, t.key, t.value, *(field.type for field in t.fields or ())]
-    for part in inner:
-        if part is not None:
-            check_writable(column, part)
-
-
 def zero_value(t: DataType) -> Any:
     """Any value of the type, as an internal value."""
     if t.root == "BOOLEAN":
         return False
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         return Decimal(0)
-    if t.root in STRING_ROOTS:
+    if isinstance(t, StringType):
         return ""
-    if t.root in BINARY_ROOTS:
+    if isinstance(t, BinaryType):
         return b""
-    if t.root in TIMESTAMP_ROOTS:
+    if isinstance(t, TimestampType):
         return Timestamp(0, 0)
-    if t.root in ("ARRAY", "MAP", "MULTISET"):
+    if isinstance(t, (ArrayType, MapType, MultisetType)):
         return []
-    if t.root == "ROW":
+    if isinstance(t, RowType):
         return tuple(None if f.type.nullable else zero_value(f.type) for f in t.fields or ())
     return 0.0 if t.root in FLOATING_ROOTS else 0

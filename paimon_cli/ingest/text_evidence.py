@@ -9,21 +9,29 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.data_type import MAX_DECIMAL_PRECISION, MAX_LENGTH, DataType
+from paimon_cli.datatypes.data_type import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    MAX_DECIMAL_PRECISION,
+    STRING,
+    DataType,
+    DecimalType,
+    TimestampType,
+    TimeType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.bad_cells import BadCells, shown
 from paimon_cli.ingest.text_form import TextForm, null_value_flag
 from paimon_cli.ingest.text_values import NOT_FINITE, NUMBER, TIMESTAMP, parse_text
 
-STRING = DataType("VARCHAR", length=MAX_LENGTH)
-BOOLEAN, BIGINT, DOUBLE = DataType("BOOLEAN"), DataType("BIGINT"), DataType("DOUBLE")
 NUMBERS = (BIGINT, DOUBLE)
 TIMES = (
-    DataType("DATE"),
-    DataType("TIME", precision=3),
-    *(DataType(root, precision=digits) for digits in (6, 9) for root in ("TIMESTAMP", "TIMESTAMP_LTZ")),
+    DATE,
+    TimeType(3),
+    *(TimestampType(root, digits) for digits in (6, 9) for root in ("TIMESTAMP", "TIMESTAMP_LTZ")),
 )
-SPELLED_AS = {
+SPELLED_AS: dict[DataType, str] = {
     BIGINT: r"^-?(0|[1-9][0-9]*)$",
     DOUBLE: r"(?i)^(-?(0|[1-9][0-9]*|)(\.[0-9]*)?(e[+-]?[0-9]+)?|[+-]?inf(inity)?|nan)$",
 }
@@ -114,12 +122,12 @@ class TextEvidence:
     @property
     def takes_nanoseconds(self) -> bool:
         """Whether all times fit a column with nine digits, too."""
-        return not self.seen or any(t.precision == 9 for t in self._left if t.root == self._left[0].root)
+        return not self.seen or TimestampType(self._left[0].root, 9) in self._left
 
     def _exact_number(self) -> tuple[DataType, str]:
         example = shown(self._too_wide)
         if self._in_exact_form and self._whole_digits + self._scale <= MAX_DECIMAL_PRECISION:
-            t = DataType("DECIMAL", precision=MAX_DECIMAL_PRECISION, scale=self._scale)
+            t = DecimalType(MAX_DECIMAL_PRECISION, self._scale)
             return t, f"{example} has more digits than BIGINT and DOUBLE hold"
         return STRING, f"{example} has more digits than any type of numbers here holds"
 

@@ -11,7 +11,16 @@ import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.canonical_json import from_canonical
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, STRING_ROOTS, DataType
+from paimon_cli.datatypes.data_type import (
+    FLOATING_ROOTS,
+    INTEGER_ROOTS,
+    BinaryType,
+    DataType,
+    DecimalType,
+    StringType,
+    TimestampType,
+    TimeType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported
@@ -49,35 +58,37 @@ def parse_text(array: pa.Array, t: DataType, form: TextForm = PLAIN) -> pa.Array
 
     Texts that mean null are null in all columns except text columns, where it matters whether they were quoted.
     """
-    if t.root in STRING_ROOTS:
+    if isinstance(t, StringType):
         return cast_atomic(array, t)
-    if form.null_values or t.root not in BINARY_ROOTS:
-        array = with_nulls(array, [*form.null_values, *(EMPTY if t.root not in BINARY_ROOTS else ())])
+    if form.null_values or not isinstance(t, BinaryType):
+        array = with_nulls(array, [*form.null_values, *(EMPTY if not isinstance(t, BinaryType) else ())])
     if t.root == "BOOLEAN":
         return _booleans(array)
     if t.root in INTEGER_ROOTS:
         return _integers(array, t)
     if t.root in FLOATING_ROOTS:
         return _floats(array, t)
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         _require_form(array, NUMBER, "it is not a number")
-        target = arrow_type(t)
-        return attempt(
-            array, lambda part: part.cast(target), f"it does not fit {type_to_sql(t.with_nullable(True))} without loss"
-        )
-    if t.root in BINARY_ROOTS:
+        target, why = arrow_type(t), f"it does not fit {type_to_sql(t.with_nullable(True))} without loss"
+        return attempt(array, lambda part: part.cast(target), why)
+    if isinstance(t, BinaryType):
         return _bytes_of_hex(array, t)
-    if t.root == "TIME":
+    if isinstance(t, TimeType):
         return _times(array, t)
     if form.timestamp_formats:
         return _formatted(array, t, form)
-    return _dates(array, t) if t.root == "DATE" else _timestamps(array, t, form.timezone)
+    return _calendar(array, t, form)
+
+
+def _calendar(array: pa.Array, t: DataType, form: TextForm) -> pa.Array:
+    return _timestamps(array, t, form.timezone) if isinstance(t, TimestampType) else _dates(array, t)
 
 
 def _formatted(array: pa.Array, t: DataType, form: TextForm) -> pa.Array:
     iso = in_iso_form(array, form.timestamp_formats, dates_only=t.root == "DATE")
     try:
-        return _dates(iso, t) if t.root == "DATE" else _timestamps(iso, t, form.timezone)
+        return _calendar(iso, t, form)
     except BadCells as problem:
         raise _in_texts(array, problem) from problem
 
@@ -116,10 +127,9 @@ def _floats(array: pa.Array, t: DataType) -> pa.Array:
     return numbers
 
 
-def _bytes_of_hex(array: pa.Array, t: DataType) -> pa.Array:
+def _bytes_of_hex(array: pa.Array, t: BinaryType) -> pa.Array:
     _require_form(array, HEX, "binary values are written as pairs of hex digits")
-    longest = t.length if t.length is not None else MAX_LENGTH
-    require(array, pc.less_equal(pc.binary_length(array), 2 * longest), f"it is longer than {longest} bytes")
+    require(array, pc.less_equal(pc.binary_length(array), 2 * t.length), f"it is longer than {t.length} bytes")
     # Arrow has no hex decoder; a comprehension over one text column costs less than the parsing before it.
     return pa.array([None if text is None else bytes.fromhex(text) for text in array.to_pylist()], pa.binary())
 
@@ -132,16 +142,16 @@ def _dates(array: pa.Array, t: DataType) -> pa.Array:
     return attempt(array, lambda part: part.cast(pa.date32()), "there is no such day")
 
 
-def _times(array: pa.Array, t: DataType) -> pa.Array:
+def _times(array: pa.Array, t: TimeType) -> pa.Array:
     parts = _parts(array, TIME, "a TIME is written HH:MM:SS[.fff]")
     seconds = _seconds(array, pa.repeat(EPOCH_DAY, len(array)), _part(parts, "clock", MIDNIGHT))
-    precision = min(t.precision or 0, 3)
+    precision = min(t.precision, 3)
     millis = seconds * 1000 + _fraction(array, parts, precision, 3)
     return pa.array(millis.astype(np.int32), pa.int32(), mask=_nulls(array)).view(pa.time32("ms"))
 
 
-def _timestamps(array: pa.Array, t: DataType, timezone: str | None) -> pa.Array:
-    precision = t.precision if t.precision is not None else 6
+def _timestamps(array: pa.Array, t: TimestampType, timezone: str | None) -> pa.Array:
+    precision = t.precision
     digits = 3 if precision <= 3 else 6 if precision <= 6 else 9
     if digits < 9 and (made := _as_arrow_reads(array, t, 10 ** (digits - precision))) is not None:
         return made
@@ -161,7 +171,7 @@ def _timestamps(array: pa.Array, t: DataType, timezone: str | None) -> pa.Array:
     return pa.array(units, pa.int64(), mask=_nulls(array)).view(arrow_type(t))
 
 
-def _as_arrow_reads(array: pa.Array, t: DataType, step: int) -> pa.Array | None:
+def _as_arrow_reads(array: pa.Array, t: TimestampType, step: int) -> pa.Array | None:
     """Timestamps that need no zone, in multiples of `step` units; None if a text has another form."""
     if not _all(pc.match_substring_regex(array, INSTANT if t.root == "TIMESTAMP_LTZ" else LOCAL_TIME)):
         return None
@@ -272,9 +282,9 @@ def _as_column(texts: pa.Array, t: DataType) -> pa.Array:
 def check_calendar_text(text: str, t: DataType) -> None:
     """Check what `from_canonical` accepts: `ValueError` for digits after the precision, or a zone that the type does not have."""
     fraction = re.search(r"\.([0-9]+)", text)
-    stored = 3 if t.root == "TIME" else 9
-    if fraction and len(fraction[1].rstrip("0")) > min(t.precision or 0, stored):
-        raise ValueError(f"it has more than {min(t.precision or 0, stored)} digits after the second")
+    most = min(t.precision, 3) if isinstance(t, TimeType) else t.precision if isinstance(t, TimestampType) else 0
+    if fraction and len(fraction[1].rstrip("0")) > most:
+        raise ValueError(f"it has more than {most} digits after the second")
     if t.root != "DATE" and text.endswith("Z") != (t.root == "TIMESTAMP_LTZ"):
         raise ValueError(NEEDS_ZONE if t.root == "TIMESTAMP_LTZ" else TAKES_NO_ZONE)
 

@@ -11,13 +11,19 @@ import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import (
-    BINARY_ROOTS,
     FLOATING_ROOTS,
     INTEGER_ROOTS,
     MAX_LENGTH,
-    STRING_ROOTS,
-    TIMESTAMP_ROOTS,
+    ArrayType,
+    BinaryType,
     DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    RowType,
+    StringType,
+    TimestampType,
+    TimeType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.ingest.bad_cells import BadCell, BadCells, WrongType, attempt, bad_cells, require
@@ -64,15 +70,15 @@ def cast_atomic(array: pa.Array, t: DataType, rules: CastRules = EXACT) -> pa.Ar
         return _integers(array, t)
     if t.root in FLOATING_ROOTS:
         return _floats(array, t, rules.may_round)
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         return _decimals(array, t)
-    if t.root in STRING_ROOTS:
+    if isinstance(t, StringType):
         return _strings(array, t)
-    if t.root in BINARY_ROOTS:
+    if isinstance(t, BinaryType):
         return _binaries(array, t)
-    if t.root == "TIME":
+    if isinstance(t, TimeType):
         return _times(array, t)
-    if t.root in TIMESTAMP_ROOTS:
+    if isinstance(t, TimestampType):
         return _timestamps(array, t, rules.timezone)
     accepted = pa.types.is_boolean(array.type) if t.root == "BOOLEAN" else pa.types.is_date(array.type)
     return _cast(array, t, accepted, "it is not a whole day")
@@ -99,20 +105,20 @@ def _floats(array: pa.Array, t: DataType, may_round: bool) -> pa.Array:
     return _cast(array, t, pa.types.is_floating(array.type), "it does not fit")
 
 
-def _decimals(array: pa.Array, t: DataType) -> pa.Array:
+def _decimals(array: pa.Array, t: DecimalType) -> pa.Array:
     target, why = arrow_type(t), f"it does not fit {type_to_sql(t.with_nullable(True))} without loss"
     if pa.types.is_integer(array.type):
         # Arrow reserves digits for every value of the integer type, so the cast goes through a wider decimal.
-        wide = pa.decimal256(20 + (t.scale or 0), t.scale or 0)
+        wide = pa.decimal256(20 + t.scale, t.scale)
         return attempt(array, lambda part: part.cast(wide).cast(target), why)
     return _cast(array, t, pa.types.is_decimal(array.type), why)
 
 
-def _strings(array: pa.Array, t: DataType) -> pa.Array:
+def _strings(array: pa.Array, t: StringType) -> pa.Array:
     if not pa.types.is_string(array.type):
         raise WrongType(str(array.type))
     attempt(array, _valid_utf8, "it is not valid UTF-8")
-    if t.length is not None and t.length < MAX_LENGTH:
+    if t.length < MAX_LENGTH:
         require(array, pc.less_equal(pc.utf8_length(array), t.length), f"it is longer than {t.length} characters")
     return array
 
@@ -122,22 +128,22 @@ def _valid_utf8(part: pa.Array) -> pa.Array:
     return part
 
 
-def _binaries(array: pa.Array, t: DataType) -> pa.Array:
+def _binaries(array: pa.Array, t: BinaryType) -> pa.Array:
     if not pa.types.is_binary(array.type):
         raise WrongType(str(array.type))
-    if t.length is not None and t.length < MAX_LENGTH:
+    if t.length < MAX_LENGTH:
         require(array, pc.less_equal(pc.binary_length(array), t.length), f"it is longer than {t.length} bytes")
     return array
 
 
-def _times(array: pa.Array, t: DataType) -> pa.Array:
-    why = f"it has more than {min(t.precision or 0, MILLIS_DIGITS)} digits after the second"
+def _times(array: pa.Array, t: TimeType) -> pa.Array:
+    why = f"it has more than {min(t.precision, MILLIS_DIGITS)} digits after the second"
     millis = _cast(array, t, pa.types.is_time(array.type), why)
-    require_digits(array, millis.view(pa.int32()), t.precision or 0, MILLIS_DIGITS, why)
+    require_digits(array, millis.view(pa.int32()), t.precision, MILLIS_DIGITS, why)
     return millis
 
 
-def _timestamps(array: pa.Array, t: DataType, timezone: str | None) -> pa.Array:
+def _timestamps(array: pa.Array, t: TimestampType, timezone: str | None) -> pa.Array:
     if not pa.types.is_timestamp(array.type):
         raise WrongType(str(array.type))
     if (array.type.tz is not None) != (t.root == "TIMESTAMP_LTZ"):
@@ -147,11 +153,10 @@ def _timestamps(array: pa.Array, t: DataType, timezone: str | None) -> pa.Array:
             )
             raise WrongType(str(array.type), f"the input {reason}; give the zone with --timezone, such as UTC")
         array = instants(array, timezone) if array.type.tz is None else local_times(array, timezone)
-    precision = t.precision if t.precision is not None else MICROS_DIGITS
-    why = f"it is not a timestamp of {precision} digits after the second"
+    why = f"it is not a timestamp of {t.precision} digits after the second"
     cast = _cast(array, t, True, why)
-    stored = next(digits for digits in (MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS) if precision <= digits)
-    require_digits(array, cast.view(pa.int64()), precision, stored, why)
+    stored = next(digits for digits in (MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS) if t.precision <= digits)
+    require_digits(array, cast.view(pa.int64()), t.precision, stored, why)
     return cast
 
 
@@ -176,9 +181,6 @@ def require_digits(array: pa.Array, units: pa.Array, precision: int, stored: int
         require(array, numbers % step == 0, why)
 
 
-COUNT = DataType("INT", nullable=False)
-
-
 def cast_column(array: pa.Array, t: DataType, rules: CastRules = EXACT) -> pa.Array:
     """The column as `arrow_type(t)`, without loss. Raises `WrongType`, or `BadCells` for the rows that do not fit.
 
@@ -187,47 +189,44 @@ def cast_column(array: pa.Array, t: DataType, rules: CastRules = EXACT) -> pa.Ar
     values = plain(array)
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), arrow_type(t))
-    if t.root == "ARRAY" and t.element is not None:
-        return _cast_list(values, t, t.element, rules)
-    if t.root == "MAP" and t.key is not None and t.value is not None:
-        return _cast_map(values, t, t.key, t.value, rules)
-    if t.root == "MULTISET" and t.element is not None:
-        return _cast_map(values, t, t.element, COUNT, rules)
-    if t.root == "ROW" and t.fields is not None:
+    if isinstance(t, ArrayType):
+        return _cast_list(values, t, rules)
+    if isinstance(t, (MapType, MultisetType)):
+        return _cast_map(values, t, rules)
+    if isinstance(t, RowType):
         return _cast_struct(values, t, rules)
     return cast_atomic(values, t, rules)
 
 
-def _cast_list(array: pa.Array, t: DataType, element: DataType, rules: CastRules) -> pa.Array:
+def _cast_list(array: pa.Array, t: ArrayType, rules: CastRules) -> pa.Array:
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type)):
         raise WrongType(str(array.type))
     offsets = _offsets(array)
-    values = _inner(array, array.flatten(), element, offsets, rules)
+    values = _inner(array, array.flatten(), t.element, offsets, rules)
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=arrow_type(t), mask=_null_mask(array))
 
 
-def _cast_map(array: pa.Array, t: DataType, key: DataType, value: DataType, rules: CastRules) -> pa.Array:
+def _cast_map(array: pa.Array, t: MapType | MultisetType, rules: CastRules) -> pa.Array:
     if not pa.types.is_map(array.type):
         raise WrongType(str(array.type))
     # Arrow's list functions do not accept maps.
     lists = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
     offsets, entries = _offsets(lists), lists.flatten()
-    keys = _inner(array, entries.field(0), key.with_nullable(False), offsets, rules)
-    items = _inner(array, entries.field(1), value, offsets, rules)
+    keys = _inner(array, entries.field(0), t.key.with_nullable(False), offsets, rules)
+    items = _inner(array, entries.field(1), t.value, offsets, rules)
     return pa.MapArray.from_arrays(pa.array(offsets), keys, items, type=arrow_type(t), mask=_null_mask(array))
 
 
-def _cast_struct(array: pa.Array, t: DataType, rules: CastRules) -> pa.Array:
-    fields = t.fields or ()
+def _cast_struct(array: pa.Array, t: RowType, rules: CastRules) -> pa.Array:
     if not pa.types.is_struct(array.type):
         raise WrongType(str(array.type))
     given = [field.name for field in array.type]
-    needed = {field.name for field in fields if not (rules.missing_are_null and field.type.nullable)}
-    if len(set(given)) < len(given) or not needed <= set(given) <= {field.name for field in fields}:
+    needed = {field.name for field in t.fields if not (rules.missing_are_null and field.type.nullable)}
+    if len(set(given)) < len(given) or not needed <= set(given) <= {field.name for field in t.fields}:
         raise WrongType(str(array.type))
     present = array.is_valid()
     children = []
-    for field in fields:
+    for field in t.fields:
         child = pc.struct_field(array, field.name) if field.name in given else pa.nulls(len(array))
         with _rows_of(array, lambda row: row):
             children.append(cast_column(child, field.type, rules))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from paimon_cli.datatypes.data_type import MAX_LENGTH, DataField, DataType
+from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.datatypes.row_kind import SHORT
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ROW_KIND = "rowkind"
 """Name of the kind among the rows shown: Paimon reserves it, so no column of the table is called so."""
-KIND_FIELD = DataField(-1, ROW_KIND, DataType("VARCHAR", length=MAX_LENGTH))
+KIND_FIELD = DataField(-1, ROW_KIND, STRING)
 
 
 @dataclass(frozen=True)

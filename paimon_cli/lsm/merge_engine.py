@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paimon_cli.datatypes.data_type import NESTED_ROOTS, NEWER_ROOTS
+from paimon_cli.datatypes.data_type import UNORDERED_ROOTS
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.lsm.aggregation import Aggregation, PartialUpdate, SequenceGroup
@@ -35,7 +35,7 @@ def _check_order(schema: TableSchema, options: TableOptions) -> None:
     groups = options.sequence_groups.items() if options.merge_engine == "partial-update" else ()
     for key, names in (("sequence.field", options.sequence_fields), *((key, fields) for key, (fields, _) in groups)):
         for field in schema.fields_of(names):
-            if field.type.root in NESTED_ROOTS | NEWER_ROOTS:
+            if field.type.root in UNORDERED_ROOTS:
                 raise NotSupported(f"{key} with {field.name} {type_to_sql(field.type)}", "only plain values have an order")
 
 

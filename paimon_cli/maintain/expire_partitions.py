@@ -11,7 +11,7 @@ from typing import Any
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.canonical_json import canonical_json
-from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.data_type import DataType, TimestampType
 from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY, epoch_day
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import DataConflict, UsageError
@@ -126,7 +126,7 @@ def _texts(context: TableContext, partition: bytes) -> list[str | None]:
 
 def _value_text(value: Any, t: DataType) -> str:
     text = str(canonical_json(value, t))
-    return text.replace("T", " ").removesuffix("Z") if t.root in TIMESTAMP_ROOTS else text
+    return text.replace("T", " ").removesuffix("Z") if isinstance(t, TimestampType) else text
 
 
 _DEFAULT = re.compile(r"([+-]?\d{1,10})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?", re.ASCII)

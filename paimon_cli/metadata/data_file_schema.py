@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type, without_hidden_nulls
 from paimon_cli.datatypes.binary_row import serialize_row
-from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, PlainType, RowType
 from paimon_cli.datatypes.values import values_from_arrow
 from paimon_cli.metadata.table_schema import TableSchema
 
@@ -73,8 +73,8 @@ class FileLayout:
         """The columns of a file as fields, system columns with their reserved ids."""
         if not self.keys:
             return list(self.schema.fields)
-        sequence = DataField(SEQUENCE_NUMBER_ID, SEQUENCE_NUMBER, DataType("BIGINT", nullable=False))
-        kind = DataField(VALUE_KIND_ID, VALUE_KIND, DataType("TINYINT", nullable=False))
+        sequence = DataField(SEQUENCE_NUMBER_ID, SEQUENCE_NUMBER, PlainType("BIGINT", nullable=False))
+        kind = DataField(VALUE_KIND_ID, VALUE_KIND, PlainType("TINYINT", nullable=False))
         keys = [replace(f, id=f.id + KEY_ID_OFFSET, name=KEY_PREFIX + f.name) for f in self.keys]
         return [*keys, sequence, kind, *self.schema.fields]
 
@@ -113,15 +113,15 @@ def _identified(field: DataField, name: str, field_id: int) -> pa.Field:
 def _identified_type(t: DataType, field_id: int, depth: int) -> pa.DataType:
     """The Arrow type with ids on nested fields: derived from the column's id and the depth, ROW fields by their own."""
     inner = field_id * 1024 + depth
-    if t.root == "ARRAY" and t.element is not None:
+    if isinstance(t, ArrayType):
         return pa.list_(_nested("element", t.element, NESTED_ID_BASE + inner, field_id, depth))
-    if t.root == "MAP" and t.key is not None and t.value is not None:
+    if isinstance(t, MapType):
         key = _nested("key", t.key.with_nullable(False), NESTED_ID_BASE - inner, field_id, depth)
         return pa.map_(key, _nested("value", t.value, NESTED_ID_BASE + inner, field_id, depth))
-    if t.root == "MULTISET" and t.element is not None:
+    if isinstance(t, MultisetType):
         key = _nested("key", t.element.with_nullable(False), NESTED_ID_BASE - inner, field_id, depth)
         return pa.map_(key, pa.field("value", pa.int32(), False, _field_id(NESTED_ID_BASE + inner)))
-    if t.root == "ROW" and t.fields is not None:
+    if isinstance(t, RowType):
         return pa.struct([_identified(field, field.name, field.id) for field in t.fields])
     return arrow_type(t)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.dialects.sqlite import SQLite
 
-from paimon_cli.datatypes.data_type import NESTED_ROOTS
+from paimon_cli.datatypes.data_type import NestedType
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.read.row_order import RowOrder, SortKey
@@ -48,7 +48,7 @@ def row_order_of(text: str, schema: TableSchema) -> RowOrder:
     keys = []
     for node in order.expressions:
         value = reader.expression(node.this, reader.type_beside(node.this))
-        if isinstance(value, ColumnValue) and value.type.root in NESTED_ROOTS:
+        if isinstance(value, ColumnValue) and isinstance(value.type, NestedType):
             raise UsageError(f"{sql.part(node.this)} is nested", "values of its type have no order")
         if not list(value.columns()):
             raise sql.refused(node.this, "it is the same for every row", "order by a column, such as id DESC")

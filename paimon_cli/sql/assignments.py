@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from paimon_cli.datatypes.arrow_types import arrow_field
-from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.data_type import DataField, DecimalType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.expression_sql import ExpressionReader, SqlText, sql_of
-from paimon_cli.sql.expressions import DECIMAL, NUMERIC, WHOLE, Expression, as_kind, can_become, kind_of
+from paimon_cli.sql.expressions import NUMERIC, WHOLE, Expression, as_kind, can_become, kind_of
 
 
 class BadRow(Exception):
@@ -51,7 +51,7 @@ class Assignment:
         values = as_kind(self.expression.evaluate(batch), kind_of(t))
         if kind_of(t) == WHOLE:
             return values.cast(pa.int64())
-        if kind_of(t) == DECIMAL and values.type.scale > (t.scale or 0):
+        if isinstance(t, DecimalType) and values.type.scale > t.scale:
             values = pc.round(values, t.scale, round_mode="half_towards_infinity")
         return values
 

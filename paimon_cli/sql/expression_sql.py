@@ -12,7 +12,7 @@ import sqlglot
 from sqlglot import Dialect, exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
-from paimon_cli.datatypes.data_type import MAX_LENGTH, TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.data_type import BIGINT, BOOLEAN, BYTES, DOUBLE, STRING, TIMESTAMP_ROOTS, DataType, DecimalType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
@@ -141,11 +141,6 @@ UNDERSTOOD = (
     "round, floor or ceil"
 )
 
-STRING = DataType("VARCHAR", length=MAX_LENGTH)
-BIGINT = DataType("BIGINT")
-DOUBLE = DataType("DOUBLE")
-BOOLEAN = DataType("BOOLEAN")
-BYTES = DataType("VARBINARY", length=MAX_LENGTH)
 TEMPORAL_ROOTS = TIMESTAMP_ROOTS | {"DATE", "TIME"}
 MOST_DIGITS = 38
 LARGEST_WHOLE = 2**63 - 1
@@ -196,7 +191,7 @@ class ExpressionReader:
             raise self._unknown_column(names[0])
         t = first.type
         for position, name in enumerate(names[1:], start=1):
-            inner = {field.name: field.type for field in t.row_fields()} if t.root == "ROW" else {}
+            inner = {field.name: field.type for field in t.fields} if isinstance(t, RowType) else {}
             if name.name not in inner:
                 raise self._unknown_field(names[:position], t, name.name, inner)
             t = inner[name.name]
@@ -297,7 +292,7 @@ def _constant_number(value: Decimal) -> Constant:
     if scale == 0 and abs(value) <= LARGEST_WHOLE:
         return Constant(int(value), BIGINT)
     if scale >= 0 and max(len(digits), scale) <= MOST_DIGITS:
-        return Constant(value, DataType("DECIMAL", precision=max(len(digits), scale, 1), scale=scale))
+        return Constant(value, DecimalType(max(len(digits), scale, 1), scale))
     if math.isinf(float(value)):
         raise UsageError(f"{value} does not fit any number type")
     return Constant(float(value), DOUBLE)

@@ -16,7 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, DataType
+from paimon_cli.datatypes.data_type import (
+    FLOATING_ROOTS,
+    INTEGER_ROOTS,
+    BinaryType,
+    DataType,
+    DecimalType,
+    NestedType,
+    StringType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 
@@ -46,15 +54,15 @@ def kind_of(t: DataType) -> str:
     """The kind of a column's values, regardless of their width."""
     if t.root in INTEGER_ROOTS:
         return WHOLE
-    if t.root == "DECIMAL":
+    if isinstance(t, DecimalType):
         return DECIMAL
     if t.root in FLOATING_ROOTS:
         return FLOATING
-    if t.root in STRING_ROOTS:
+    if isinstance(t, StringType):
         return TEXT
-    if t.root in BINARY_ROOTS:
+    if isinstance(t, BinaryType):
         return BINARY
-    return type_to_sql(t.with_nullable(True)) if t.is_nested else t.root
+    return type_to_sql(t.with_nullable(True)) if isinstance(t, NestedType) else t.root
 
 
 def can_become(kind: str, wanted: str) -> bool:

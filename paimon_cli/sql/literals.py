@@ -13,7 +13,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_cli.datatypes.data_type import BINARY_ROOTS, FLOATING_ROOTS, INTEGER_ROOTS, STRING_ROOTS, TIMESTAMP_ROOTS, DataType
+from paimon_cli.datatypes.data_type import (
+    FLOATING_ROOTS,
+    INTEGER_ROOTS,
+    BinaryType,
+    DataType,
+    DecimalType,
+    StringType,
+    TimestampType,
+    TimeType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of, parse_date, parse_time, parse_timestamp
 from paimon_cli.datatypes.values import values_to_arrow
@@ -51,24 +60,23 @@ class WholeNumber:
 
     def value(self, number: int) -> Any:
         """The internal value of a number of units."""
-        if self.type.root == "DECIMAL":
-            return decimal_of(number, self.type.scale or 0)
-        if self.type.root in TIMESTAMP_ROOTS:
+        if isinstance(self.type, DecimalType):
+            return decimal_of(number, self.type.scale)
+        if isinstance(self.type, TimestampType):
             per_milli = _per_second(self.type) // 1000
             return Timestamp(number // per_milli, number % per_milli * (1_000_000 // per_milli))
         return number
 
 
-def _per_second(t: DataType) -> int:
+def _per_second(t: TimestampType) -> int:
     """Stored units per second: millis, micros or nanos."""
-    precision = t.precision if t.precision is not None else 6
-    return 10 ** (3 if precision <= 3 else 6 if precision <= 6 else 9)
+    return 10 ** (3 if t.precision <= 3 else 6 if t.precision <= 6 else 9)
 
 
 def whole_number(t: DataType) -> WholeNumber | None:
     """The whole-number form of a type; None for texts, binaries, booleans and floats."""
-    if t.root == "DECIMAL":
-        largest = 10 ** (t.precision or 0) - 1
+    if isinstance(t, DecimalType):
+        largest = 10**t.precision - 1
         return WholeNumber(t, -largest, largest)
     bits = BITS.get(t.root)
     return WholeNumber(t, -(1 << (bits - 1)), (1 << (bits - 1)) - 1) if bits is not None else None
@@ -77,14 +85,16 @@ def whole_number(t: DataType) -> WholeNumber | None:
 def units_of(literal: Literal, t: DataType) -> Fraction:
     """The literal in units of a whole-number type, exactly. `UsageError` if it cannot be compared with the column."""
     try:
-        if t.root in INTEGER_ROOTS or t.root == "DECIMAL":
-            return _number(literal) * 10 ** (t.scale or 0)
+        if t.root in INTEGER_ROOTS:
+            return _number(literal)
+        if isinstance(t, DecimalType):
+            return _number(literal) * 10**t.scale
         nanos = _nanos(literal, t)
     except (ValueError, ArithmeticError) as problem:
         raise nonsense(literal, t) from problem
-    if t.root == "DATE":
-        return Fraction(nanos, NANOS_OF_DAY)
-    return Fraction(nanos, 10**6) if t.root == "TIME" else Fraction(nanos * _per_second(t), 10**9)
+    if isinstance(t, TimestampType):
+        return Fraction(nanos * _per_second(t), 10**9)
+    return Fraction(nanos, NANOS_OF_DAY if t.root == "DATE" else 10**6)
 
 
 def _number(literal: Literal) -> Fraction:
@@ -100,9 +110,9 @@ def _number(literal: Literal) -> Fraction:
 def _nanos(literal: Literal, t: DataType) -> int:
     """Nanoseconds since the epoch, or of the day for TIME."""
     text = literal.value
-    if not isinstance(text, str) or ((literal.keyword == "TIME") != (t.root == "TIME") and literal.keyword):
+    if not isinstance(text, str) or ((literal.keyword == "TIME") != isinstance(t, TimeType) and literal.keyword):
         raise ValueError("not a text")
-    if t.root == "TIME":
+    if isinstance(t, TimeType):
         return parse_time(text) * 10**6
     if literal.keyword == "DATE":
         return parse_date(text) * NANOS_OF_DAY
@@ -127,9 +137,9 @@ def _offset_minutes(zone: str) -> int:
 def value_of(literal: Literal, t: DataType) -> Any:
     """The internal value to compare with a text, binary, boolean or floating column. `UsageError` if there is none."""
     value = literal.value
-    if t.root in STRING_ROOTS and isinstance(value, str) and not literal.keyword:
+    if isinstance(t, StringType) and isinstance(value, str) and not literal.keyword:
         return value
-    if t.root in BINARY_ROOTS and isinstance(value, bytes):
+    if isinstance(t, BinaryType) and isinstance(value, bytes):
         return value
     if t.root == "BOOLEAN" and isinstance(value, bool):
         return value

@@ -12,22 +12,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, NESTED_ROOTS, DataType
+from paimon_cli.datatypes.data_type import BIGINT, DOUBLE, FLOATING_ROOTS, STRING, DataType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.conditions import Always, And, Compare, Condition, IsNan, IsNull, Like, OneOf, Or, Related
-from paimon_cli.sql.expression_sql import (
-    BIGINT,
-    DOUBLE,
-    STRING,
-    ExpressionReader,
-    SqlText,
-    comparable_kind,
-    is_column,
-    literal_of,
-)
+from paimon_cli.sql.expression_sql import ExpressionReader, SqlText, comparable_kind, is_column, literal_of
 from paimon_cli.sql.expressions import FLOATING, NUMERIC, TEXT, ColumnValue, Constant, Expression, Function
 from paimon_cli.sql.literals import Literal, scalar_of, units_of, value_of, whole_number
 
@@ -240,8 +231,8 @@ class _Reader:
         return term, None
 
     def _refuse_nested(self, node: exp.Expr, term: Expression) -> None:
-        if isinstance(term, ColumnValue) and term.type.root in NESTED_ROOTS:
-            fields = [field.name for field in term.type.row_fields()] if term.type.root == "ROW" else []
+        if isinstance(term, ColumnValue) and isinstance(term.type, NestedType):
+            fields = [field.name for field in term.type.fields] if isinstance(term.type, RowType) else []
             hint = f"compare a field of it, such as {self._sql.part(node)}.{fields[0]}" if fields else ""
             raise UsageError(
                 f"{self._sql.part(node)} is nested", "as a whole it can only be tested with IS NULL or IS NOT NULL", hint

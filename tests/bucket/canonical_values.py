@@ -7,7 +7,16 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.data_type import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DecimalType,
+    RowType,
+    StringType,
+    TimestampType,
+    TimeType,
+)
 from paimon_cli.datatypes.internal_values import Timestamp, date_text, epoch_day, time_text, timestamp_text
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
@@ -30,19 +39,19 @@ def _values(t: DataType) -> st.SearchStrategy[Any]:
     if t.root in ("FLOAT", "DOUBLE"):
         width: Literal[32, 64] = 32 if t.root == "FLOAT" else 64
         return st.floats(width=width, allow_nan=False, allow_infinity=False) | st.sampled_from(["NaN", "Infinity", "-Infinity"])
-    if t.root == "DECIMAL":
-        return st.integers(-(10 ** (t.precision or 0)) + 1, 10 ** (t.precision or 0) - 1).map(lambda n: _decimal(n, t.scale or 0))
-    if t.root in ("CHAR", "VARCHAR"):
-        texts = TEXT.filter(lambda text: len(text) <= (t.length or 0))
+    if isinstance(t, DecimalType):
+        return st.integers(-(10**t.precision) + 1, 10**t.precision - 1).map(lambda n: _decimal(n, t.scale))
+    if isinstance(t, StringType):
+        texts = TEXT.filter(lambda text: len(text) <= t.length)
         return texts.map(lambda text: text.rstrip(" ")) if t.root == "CHAR" else texts
-    if t.root in ("BINARY", "VARBINARY"):
-        return st.binary(max_size=min(t.length or 0, 5)).map(bytes.hex)
+    if isinstance(t, BinaryType):
+        return st.binary(max_size=min(t.length, 5)).map(bytes.hex)
     if t.root == "DATE":
         return st.integers(epoch_day(1, 1, 1), epoch_day(9999, 12, 31)).map(date_text)
-    if t.root == "TIME":
-        step = 10 ** (3 - min(3, t.precision or 0))
+    if isinstance(t, TimeType):
+        step = 10 ** (3 - min(3, t.precision))
         return st.integers(0, 86_400_000 // step - 1).map(lambda n: time_text(n * step))
-    if t.root.startswith("TIMESTAMP"):
+    if isinstance(t, TimestampType):
         return _timestamps(t)
     return _nested(t)
 
@@ -53,19 +62,19 @@ def _decimal(unscaled: int, scale: int) -> str:
     return f"-{text}" if unscaled < 0 else text
 
 
-def _timestamps(t: DataType) -> st.SearchStrategy[str]:
-    step = 10 ** (9 - (t.precision or 0))
+def _timestamps(t: TimestampType) -> st.SearchStrategy[str]:
+    step = 10 ** (9 - t.precision)
     low, high = FIRST * 86_400 * 10**9 // step, LAST * 86_400 * 10**9 // step
     zone = "Z" if t.root == "TIMESTAMP_LTZ" else ""
     return st.integers(low, high).map(lambda n: timestamp_text(Timestamp(*divmod(n * step, 1_000_000))) + zone)
 
 
 def _nested(t: DataType) -> st.SearchStrategy[Any]:
-    if t.root == "ARRAY":
-        return st.lists(values(t.element_type()), max_size=3)
-    if t.root == "ROW":
-        return st.fixed_dictionaries({field.name: values(field.type) for field in t.row_fields()})
-    key, value = t.entry_types()
+    if isinstance(t, ArrayType):
+        return st.lists(values(t.element), max_size=3)
+    if isinstance(t, RowType):
+        return st.fixed_dictionaries({field.name: values(field.type) for field in t.fields})
+    key, value = t.children
     entries = st.lists(st.tuples(_values(key), values(value)).map(list), max_size=3, unique_by=lambda entry: json.dumps(entry[0]))
     return entries.map(lambda pairs: sorted(pairs, key=_entry_order))
 

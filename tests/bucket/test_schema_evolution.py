@@ -8,13 +8,13 @@ import pytest
 from paimon_cli.bucket import data_file_reader
 from paimon_cli.bucket.data_file_reader import ColumnSource, as_declared, column_sources, evolved
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.data_type import INT, ArrayType, DataField, DataType, MapType, RowType
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import NotSupported, UsageError
 
 
 def _row(*fields: tuple[int, str, str]) -> DataType:
-    return DataType("ROW", fields=tuple(DataField(i, name, parse_sql_type(text)) for i, name, text in fields))
+    return RowType(tuple(DataField(i, name, parse_sql_type(text)) for i, name, text in fields))
 
 
 OLD = _row((5, "a", "INT"), (6, "b", "STRING"), (7, "gone", "INT"))
@@ -31,8 +31,8 @@ def test_fields_of_rows_by_id() -> None:
 
 
 def test_rows_inside_of_lists_and_maps() -> None:
-    lists = DataType("ARRAY", element=OLD), DataType("ARRAY", element=NEW)
-    maps = DataType("MAP", key=parse_sql_type("INT"), value=OLD), DataType("MAP", key=parse_sql_type("INT"), value=NEW)
+    lists = ArrayType(OLD), ArrayType(NEW)
+    maps = MapType(INT, OLD), MapType(INT, NEW)
     cell, evolved_cell = {"a": 1, "b": "xyz", "gone": 9}, {"text": "xy", "b": None, "a": 1}
     column = pa.array([[], None, [cell, None]], arrow_type(lists[0]))
     assert evolved(column.slice(1), *lists).to_pylist() == [None, [evolved_cell, None]]

@@ -9,7 +9,7 @@ import pytest
 
 from paimon_cli.casts.column_cast import cast_column, cast_of, may_cast
 from paimon_cli.datatypes.canonical_json import canonical_json, from_canonical
-from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.data_type import DataType, StringType, TimestampType
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.values import values_from_arrow, values_to_arrow
 from paimon_cli.errors import NotSupported, UsageError
@@ -54,11 +54,16 @@ def _only_in_0_9(value: Any, source: DataType, target: DataType) -> bool:
     before_1970 = source.root == "TIMESTAMP" and str(value) < "1970"
     if roots in (("TIMESTAMP", "DATE"), ("TIMESTAMP", "TIME")) and before_1970:
         return True
-    if source.root in ("CHAR", "VARCHAR") and target.root in ("DATE", "TIME") and re.fullmatch("-[0-9]+", str(value)):
+    if isinstance(source, StringType) and target.root in ("DATE", "TIME") and re.fullmatch("-[0-9]+", str(value)):
         return True
-    if source.root in ("CHAR", "VARCHAR") and target.root.startswith("TIMESTAMP"):
+    if isinstance(source, StringType) and target.root.startswith("TIMESTAMP"):
         return str(value).isdigit() or "T" in str(value)
-    lost_nanos = source.precision == 9 and target.root.startswith("TIMESTAMP") and ".00000000" in str(value)
+    lost_nanos = (
+        isinstance(source, TimestampType)
+        and source.precision == 9
+        and target.root.startswith("TIMESTAMP")
+        and ".00000000" in str(value)
+    )
     return lost_nanos or (roots == ("BIGINT", "BOOLEAN") and value % 2**32 == 0)
 
 

@@ -28,7 +28,7 @@ from paimon_cli.datatypes.field_types import parse_sql_type, type_to_sql
 from paimon_cli.errors import NotSupported, StorageUnavailable, UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.storage.storage_for_url import storage_for_url
-from tests.tables import make_table
+from tests.tables import make_table, row_fields
 
 NESTED = "ROW<a INT NOT NULL, l ARRAY<INT>, m MAP<STRING, ROW<x INT>>>"
 
@@ -56,10 +56,10 @@ def test_add_columns_with_ids_of_their_own() -> None:
     assert (found.id, found.time_millis, found.highest_field_id) == (1, 5, 12)
     assert [f.id for f in found.fields] == [8, 0, 1, 2, 3]
     assert found.fields[0].description == "hi"
-    assert [f.id for f in found.fields[0].type.row_fields()] == [9, 10]
-    row = found.field("r").type
-    assert [(f.name, f.id) for f in row.row_fields()] == [("a", 4), ("b", 11), ("l", 5), ("m", 7)]
-    assert [(f.name, f.id) for f in row.row_fields()[3].type.entry_types()[1].row_fields()] == [("x", 6), ("y", 12)]
+    assert [f.id for f in row_fields(found.fields[0].type)] == [9, 10]
+    row = row_fields(found.field("r").type)
+    assert [(f.name, f.id) for f in row] == [("a", 4), ("b", 11), ("l", 5), ("m", 7)]
+    assert [(f.name, f.id) for f in row_fields(row[3].type.children[1])] == [("x", 6), ("y", 12)]
 
 
 def test_renamed_columns_are_renamed_in_options_and_keys() -> None:
@@ -92,7 +92,7 @@ def test_alter_columns() -> None:
 
 def test_drop_and_add_again_is_another_column() -> None:
     found = changed(DropColumn(("v",)), AddColumn(("v",), parse_sql_type("INT")), DropColumn(("r", "l")))
-    assert (found.field("v").id, len(found.field("r").type.row_fields())) == (8, 2)
+    assert (found.field("v").id, len(row_fields(found.field("r").type))) == (8, 2)
 
 
 REFUSED: list[tuple[SchemaChange, str]] = [

@@ -8,6 +8,7 @@ from paimon_cli.catalog.ddl import parse_create_table
 from paimon_cli.catalog.table_definition import to_schema, with_key_options
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import NotSupported, PaimonError, UsageError
+from tests.tables import row_fields
 
 FLINK = """
 -- orders of the shop
@@ -39,8 +40,8 @@ def test_flink() -> None:
 def test_ids_count_nested_fields() -> None:
     schema = to_schema(parse_create_table(FLINK, "orders.sql"), 0)
     assert [field.id for field in schema.fields] == [0, 1, 4, 5, 6]
-    rows = schema.fields[1].type.element_type().row_fields()
-    assert [field.id for field in rows] == [2, 3]
+    (rows,) = schema.fields[1].type.children
+    assert [field.id for field in row_fields(rows)] == [2, 3]
     assert schema.highest_field_id == 6
 
 

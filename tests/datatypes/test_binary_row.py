@@ -8,7 +8,7 @@ import pytest
 
 from paimon_cli.datatypes.binary_row import deserialize_row, encode_row, row_hash, serialize_row
 from paimon_cli.datatypes.canonical_json import canonical_json, from_canonical
-from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.data_type import ArrayType, DataType, MapType, MultisetType, RowType
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.row_kind import SHORT
 from tests.vectors import load
@@ -23,12 +23,12 @@ def lacks_room(value: Any, t: DataType, in_row: bool) -> bool:
     """Whether a null DECIMAL(>18) or TIMESTAMP(>3) lies inside a ROW, where 0.9 reserves nothing: read, but never written so."""
     if value is None:
         return in_row and not t.is_compact
-    if t.root == "ROW":
-        return any(lacks_room(item, field.type, True) for item, field in zip(value, t.row_fields(), strict=True))
-    if t.root == "ARRAY":
-        return any(lacks_room(item, t.element_type(), False) for item in value)
-    if t.root in ("MAP", "MULTISET"):
-        key, item_type = t.entry_types()
+    if isinstance(t, RowType):
+        return any(lacks_room(item, field.type, True) for item, field in zip(value, t.fields, strict=True))
+    if isinstance(t, ArrayType):
+        return any(lacks_room(item, t.element, False) for item in value)
+    if isinstance(t, (MapType, MultisetType)):
+        key, item_type = t.key, t.value
         return any(lacks_room(k, key, False) or lacks_room(v, item_type, False) for k, v in value)
     return False
 

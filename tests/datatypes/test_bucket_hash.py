@@ -12,7 +12,7 @@ import pytest
 from paimon_cli.datatypes.binary_row import encode_row, row_hash, serialize_row
 from paimon_cli.datatypes.bucket_hash import bucket_of, encode_rows, hash_rows
 from paimon_cli.datatypes.canonical_json import from_canonical
-from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.datatypes.data_type import BinaryType, DataType, DecimalType, StringType, TimestampType, TimeType
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.datatypes.values import values_to_arrow
@@ -60,7 +60,7 @@ def check_hash(row: dict[str, object], schema: TableSchema, names: tuple[str, ..
     try:
         arrays = [values_to_arrow([value], t) for value, t in zip(values, types, strict=True)]
     except NotSupported:
-        assert any((t.precision or 0) > 6 and t.root.startswith("TIMESTAMP") for t in types)
+        assert any(isinstance(t, TimestampType) and t.precision > 6 for t in types)
         return False
     assert encode_rows(arrays, types)[0].as_py() == serialize_row(values, types)
     assert hash_rows(arrays, types).tolist() == [expected]
@@ -94,19 +94,18 @@ def random_value(t: DataType, draw: random.Random) -> object:
         return draw.choice([0, -1, -(1 << bits - 1), (1 << bits - 1) - 1, draw.getrandbits(bits - 1)])
     if t.root in ("FLOAT", "DOUBLE"):
         return draw.choice([0.0, -0.0, 1.5, -2.25, float("inf")])
-    if t.root in ("CHAR", "VARCHAR"):
+    if isinstance(t, StringType):
         return "".join(draw.choices("aé表😀 ", k=draw.choice([0, 1, 2, 7, 8, 9, 30])))[: t.length]
-    if t.root in ("BINARY", "VARBINARY"):
+    if isinstance(t, BinaryType):
         return draw.randbytes(draw.choice([0, 1, 3, 7, 8, 9, 40]))[: t.length]
     if t.root == "DATE":
         return draw.randint(-800_000, 2_000_000)
-    if t.root == "TIME":
+    if isinstance(t, TimeType):
         return draw.randint(0, 86_399_999)
-    assert t.precision is not None
-    if t.root == "DECIMAL":
-        assert t.scale is not None
+    if isinstance(t, DecimalType):
         limit = 10 ** draw.randint(0, t.precision) - 1
         return decimal.Decimal((draw.randint(0, 1), tuple(map(int, str(draw.randint(0, limit)))), -t.scale))
+    assert isinstance(t, TimestampType)
     nanos = 0 if t.precision <= 3 else draw.randint(0, 999) * 1000 + (draw.randint(0, 999) if t.precision > 6 else 0)
     return Timestamp(draw.randint(-(10**12), 10**12), nanos)
 

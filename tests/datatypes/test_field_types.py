@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.data_type import INT, STRING, DataField
 from paimon_cli.datatypes.field_types import parse_sql_type, parse_type, type_to_json, type_to_sql
 from paimon_cli.errors import UsageError
+from tests.tables import row_fields
 from tests.vectors import load
 
 JAVA_ROOTS = {
@@ -60,8 +61,9 @@ def test_sql_round_trip_of_nested_types() -> None:
 
 def test_fields_of_sql_rows_are_numbered_depth_first() -> None:
     t = parse_sql_type("ROW<a INT, b ROW<c STRING>, d: DATE>")
-    assert [field.id for field in t.row_fields()] == [0, 1, 3]
-    assert t.row_fields()[1].type.row_fields() == (DataField(2, "c", parse_type("STRING")),)
+    fields = row_fields(t)
+    assert [field.id for field in fields] == [0, 1, 3]
+    assert row_fields(fields[1].type) == (DataField(2, "c", STRING),)
 
 
 def test_fields_without_ids_are_numbered_depth_first() -> None:
@@ -69,7 +71,7 @@ def test_fields_without_ids_are_numbered_depth_first() -> None:
     t = parse_type(
         {"type": "ROW", "fields": [{"name": "a", "type": "INT"}, {"name": "b", "type": inner}, {"name": "d", "type": "INT"}]}
     )
-    assert [field.id for field in t.row_fields()] == [0, 1, 3]
+    assert [field.id for field in row_fields(t)] == [0, 1, 3]
 
 
 @pytest.mark.parametrize(
@@ -102,4 +104,4 @@ def test_newer_types_keep_their_text(text: str) -> None:
 
 
 def test_nullability_of_a_copy() -> None:
-    assert DataType("INT").with_nullable(False) == parse_type("INT NOT NULL")
+    assert INT.with_nullable(False) == parse_type("INT NOT NULL")

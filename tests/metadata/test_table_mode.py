@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_cli.datatypes.data_type import DataField, DataType
+from paimon_cli.datatypes.data_type import DataField, PlainType
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.table_mode import RESCALE, BucketMode, TableMode
 from paimon_cli.metadata.table_schema import TableSchema
@@ -16,7 +16,7 @@ FIRST_ROW = {"merge-engine": "first-row"}
 
 
 def mode(options: dict[str, str] | None = None, keys: tuple[str, ...] = ("dt", "id")) -> TableMode:
-    fields = tuple(DataField(number, name, DataType("INT", nullable=False)) for number, name in enumerate(("dt", "id", "v")))
+    fields = tuple(DataField(number, name, PlainType("INT", nullable=False)) for number, name in enumerate(("dt", "id", "v")))
     schema = TableSchema(0, fields, 2, ("dt",), keys, options or {}, None, 0)
     return TableMode.of(schema, TableOptions({"bucket": "2", **(options or {})}))
 

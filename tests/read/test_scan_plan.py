@@ -14,7 +14,7 @@ import pytest
 
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.datatypes.canonical_json import canonical_rows
-from paimon_cli.datatypes.data_type import NESTED_ROOTS, DataField, DataType
+from paimon_cli.datatypes.data_type import INT, BinaryType, DataField, DataType, NestedType
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.table_schema import TableSchema
@@ -118,7 +118,7 @@ def test_schema_changes_and_statistics(tmp_path: Path) -> None:
         old.fields[0],
         DataField(1, "v", parse_type("BIGINT")),
         DataField(2, "x", old.fields[2].type),
-        DataField(3, "w", DataType("INT")),
+        DataField(3, "w", INT),
     )
     new = TableSchema(1, fields, 3, (), ("k",), old.options, None, 0)
     (tmp_path / "t" / "schema" / "schema-1").write_text(new.to_json())
@@ -185,7 +185,7 @@ def test_a_table_without_snapshots(tmp_path: Path) -> None:
 
 
 def _literal(value: Any, t: DataType) -> str:
-    if t.root in ("BINARY", "VARBINARY"):
+    if isinstance(t, BinaryType):
         return f"X'{value}'"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
@@ -197,7 +197,7 @@ def test_pruned_scans_of_golden_tables(golden: Golden, tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table(golden.writer, golden.name, tmp_path)))
     rows = expected_rows(golden)
     snapshot = context.snapshots.latest()
-    fields = [field for field in context.schema.fields if field.type.root not in NESTED_ROOTS]
+    fields = [field for field in context.schema.fields if not isinstance(field.type, NestedType)]
     names = [field.name for field in fields]
     everything = _table(context, plan_scan(context, snapshot), names, None)
     source = random.Random(7)

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import pyarrow as pa
-
 from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, MAX_LENGTH, DataField, DataType
+from paimon_cli.datatypes.data_type import (
+    FLOATING_ROOTS,
+    INTEGER_ROOTS,
+    STRING,
+    ArrayType,
+    DataField,
+    MapType,
+    NestedType,
+    RowType,
+)
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError
 from paimon_cli.lsm.aggregators.aggregator import Aggregator
@@ -86,7 +93,7 @@ def _product(field: DataField, options: TableOptions) -> Aggregator:
 
 def _extreme(function: str, greatest: bool) -> Builder:
     def build(field: DataField, options: TableOptions) -> Aggregator:
-        _expect(function, field, not field.type.is_nested, "values that have an order")
+        _expect(function, field, not isinstance(field.type, NestedType), "values that have an order")
         return Extreme(greatest)
 
     return build
@@ -101,39 +108,39 @@ def _boolean(function: str, greatest: bool) -> Builder:
 
 
 def _listagg(field: DataField, options: TableOptions) -> Aggregator:
-    _expect("listagg", field, field.type.root == "VARCHAR" and field.type.length == MAX_LENGTH, "STRING")
+    _expect("listagg", field, field.type.with_nullable(True) == STRING, "STRING")
     delimiter = _setting(field, options, "list-agg-delimiter", read.text, ",")
     return distinct_text(delimiter) if _flag(field, options, "distinct") else JoinedText(delimiter)
 
 
 def _collect(field: DataField, options: TableOptions) -> Aggregator:
-    _expect("collect", field, field.type.root == "ARRAY", "ARRAY")
-    element = arrow_type(field.type.element_type())
+    _expect("collect", field, isinstance(field.type, ArrayType), "ARRAY")
+    element = arrow_type(field.type).value_type
     return collected(element, _flag(field, options, "distinct"), ignores_retractions(field, options))
 
 
 def _merge_map(field: DataField, options: TableOptions) -> Aggregator:
-    _expect("merge_map", field, field.type.root == "MAP", "MAP")
+    _expect("merge_map", field, isinstance(field.type, MapType), "MAP")
     return merged_map(arrow_type(field.type).key_type)
 
 
 def _timed_map(field: DataField, options: TableOptions) -> Aggregator:
-    value = field.type.entry_types()[1] if field.type.root == "MAP" else DataType("INT")
-    is_row = value.root == "ROW" and len(value.row_fields()) > 1
-    _expect("merge_map_with_keytime", field, is_row, "MAP of ROW with two fields or more")
-    names = [inner.name for inner in value.row_fields()]
+    t = field.type
+    fits = isinstance(t, MapType) and isinstance(t.value, RowType) and len(t.value.fields) > 1
+    _expect("merge_map_with_keytime", field, fits, "MAP of ROW with two fields or more")
+    names = [inner.name for inner in arrow_type(t).item_type]
     wanted = options.column_option(field.name, "ts-field") or names[-1]
     _expect("merge_map_with_keytime", field, wanted in names, f"a ROW with the field {wanted}")
-    return timed_map(arrow_type(field.type).key_type, wanted)
+    return timed_map(arrow_type(t).key_type, wanted)
 
 
 def _nested_table(function: str, field: DataField, options: TableOptions) -> NestedTable:
-    is_table = field.type.root == "ARRAY" and field.type.element_type().root == "ROW"
+    is_table = isinstance(field.type, ArrayType) and isinstance(field.type.element, RowType)
     _expect(function, field, is_table, "ARRAY of ROW")
-    row_type: pa.DataType = arrow_type(field.type.element_type())
+    row_type = arrow_type(field.type).value_type
     key = _names(field, options, "nested-key")
     sequence = _names(field, options, "nested-sequence-field")
-    names = [inner.name for inner in field.type.element_type().row_fields()]
+    names = [inner.name for inner in row_type]
     for name in (*key, *sequence):
         _expect(function, field, name in names, f"rows with the field {name}")
     for option in ("nested-key-null-strategy", "nested-sequence-field"):
