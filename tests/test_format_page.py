@@ -29,7 +29,7 @@ from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, S
 from paimon_cli.metadata.staged_commit import StagedCommit
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import HONOURED, IN_PART, OPTIONS, find_option
-from paimon_cli.options.size_and_duration import parse_duration, parse_size
+from paimon_cli.options.option_text import parse_duration, parse_size
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
 from paimon_cli.storage.lock_table import LockTable
 

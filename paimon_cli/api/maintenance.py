@@ -308,7 +308,7 @@ class Maintenance(OpenedTable):
         """
         from paimon_cli.invariants.repair_plan import KINDS, plan_repair
         from paimon_cli.jobs.metadata_jobs import apply_repair
-        from paimon_cli.options.size_and_duration import parse_duration
+        from paimon_cli.options.option_text import parse_duration
 
         if unknown := [name for name in only if name not in KINDS]:
             raise UsageError(f"no repair '{unknown[0]}'", f"there are {', '.join(KINDS)}")
@@ -343,7 +343,7 @@ def compact_request(
     """The options of a compaction, checked. `unknown_buckets_allowed`: for a request to many tables."""
     from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, RoundLimits
     from paimon_cli.jobs.compact_job import FAIL, LEAST_MEMORY, RETRY, SKIP, CompactRequest
-    from paimon_cli.options.size_and_duration import parse_duration, parse_size
+    from paimon_cli.options.option_text import parse_duration, parse_size
 
     check_choice("strategy", strategy, (FULL_STRATEGY, MINOR_STRATEGY))
     check_positive(if_snapshot=if_snapshot, max_buckets=max_buckets)

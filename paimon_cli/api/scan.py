@@ -188,7 +188,7 @@ def increment_of(text: str, mode: str) -> Increment:
 def file_form(path: str, file_format: str | None, file_size: str | None) -> tuple[FileForm, int | None]:
     """The format of an output and, for a directory, the size of its files in bytes."""
     from paimon_cli.jobs.export_job import LEAST_FILE_SIZE, FileForm
-    from paimon_cli.options.size_and_duration import human_size, parse_size
+    from paimon_cli.options.option_text import human_size, parse_size
 
     if file_size is None and not path.endswith("/") and not os.path.isdir(path):
         return FileForm.of(path, file_format), None

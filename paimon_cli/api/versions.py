@@ -251,6 +251,6 @@ def _row(consumer: Consumer, latest: int) -> ConsumerRow:
 
 
 def _millis(age: str | None) -> int | None:
-    from paimon_cli.options.size_and_duration import parse_duration
+    from paimon_cli.options.option_text import parse_duration
 
     return None if age is None else parse_duration(age)

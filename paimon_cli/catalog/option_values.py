@@ -8,7 +8,7 @@ from typing import Any
 from paimon_cli.errors import UsageError
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_catalog import IN_PART, OF_CATALOG, find_option, nearest_key
-from paimon_cli.options.option_text import TypedOption, read_option
+from paimon_cli.options.option_text import read_option
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.storage.catalog_options import is_catalog_option, names_secret
 
@@ -22,10 +22,10 @@ _READER_OF_TYPE: dict[str, Callable[[str], Any]] = {
     "Boolean": read.boolean,
     "Integer": read.whole_number(-(2**31)),
     "Long": read.whole_number(-(2**63), 2**63 - 1),
-    "MemorySize": read.size,
-    "Duration": read.duration,
-    "Double": float,
-    "Float": float,
+    "MemorySize": read.parse_size,
+    "Duration": read.parse_duration,
+    "Double": read.number,
+    "Float": read.number,
 }
 
 
@@ -37,8 +37,9 @@ def check_option_values(options: Mapping[str, str]) -> None:
             read_option(key, text, read.one_of(*(choice.lower() for choice in known.choices)))
         elif known is not None and known.type in _READER_OF_TYPE:
             read_option(key, text, _READER_OF_TYPE[known.type])
-    _read_typed_values(TableOptions(options))
-    of_levels = TableOptions(options).file_format_per_level.values()
+    typed = TableOptions(options)
+    typed.check()
+    of_levels = typed.file_format_per_level.values()
     formats = [("file.format", options.get("file.format", "parquet")), *(("file.format.per.level", text) for text in of_levels)]
     for key, file_format in formats:
         if file_format.lower() not in FILE_FORMATS:
@@ -102,13 +103,6 @@ def idle_levels(options: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _read_typed_values(options: TableOptions) -> None:
-    """Read every typed property once: each raises for an invalid value."""
-    for name, attribute in vars(TableOptions).items():
-        if isinstance(attribute, (TypedOption, property)):
-            getattr(options, name)
-
-
 ONLY_UP = ("ignore-delete", "ignore-update-before")
 NEVER = {"type": "the kind of a table never changes", "path": "to move a table, move its directory"}
 
@@ -122,7 +116,7 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
     if has_snapshots:
         _refuse_immutable(key)
         if key == "bucket":
-            _check_bucket(int(old or "-1"), value)
+            _check_bucket(old or "-1", value)
         if key == "deletion-vectors.enabled":
             _check_vectors(options, _is_true(value))
         if key in ONLY_UP and _is_true(old) and not _is_true(value):
@@ -167,9 +161,9 @@ def _refuse_immutable(key: str) -> None:
         raise UsageError(f"option {key} cannot be changed", "it cannot change once the table has data", option=key)
 
 
-def _check_bucket(old: int, value: str) -> None:
+def _check_bucket(old: str, value: str) -> None:
     """Check the new bucket number. Texts that are no numbers are refused with all other values later."""
-    if old == -1 or value.strip() == "-1":
+    if "-1" in (old.strip(), value.strip()):
         raise UsageError(
             f"bucket cannot change from {old} to {value}",
             "a table cannot switch between fixed and dynamic buckets",

@@ -64,7 +64,7 @@ def compact(
     """
     from paimon_cli.api.maintenance import compact_request
     from paimon_cli.cli import compact_once, compact_plan_view, compact_watch
-    from paimon_cli.options.size_and_duration import parse_duration
+    from paimon_cli.options.option_text import parse_duration
 
     pause = parse_duration(interval) / 1000
     if watch and (dry_run or if_snapshot is not None):

@@ -13,7 +13,7 @@ from paimon_cli.cli.parameters import ConflictGranularity
 from paimon_cli.cli.results import COUNT, FLAG, ID, NAMES, Column, Item, Kind, Listing, OutputFormat, counted, records, say
 from paimon_cli.cli.terminal import progress_on_stderr
 from paimon_cli.errors import UsageError
-from paimon_cli.options.size_and_duration import parse_duration
+from paimon_cli.options.option_text import parse_duration
 
 if TYPE_CHECKING:
     from paimon_cli.lab.interleavings import CheckReport, CheckRequest, Replay

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import typer
 
 from paimon_cli.errors import Refused
-from paimon_cli.options.size_and_duration import human_size as human_size
+from paimon_cli.options.option_text import human_size as human_size
 
 ABSENT = "-"
 BAR_WIDTH = 25

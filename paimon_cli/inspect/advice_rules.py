@@ -28,7 +28,7 @@ from paimon_cli.lsm.compaction_simulation import OnCommit
 from paimon_cli.maintain.retention import Retention, expiring_range
 from paimon_cli.metadata.data_file import ADD
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
-from paimon_cli.options.size_and_duration import human_size
+from paimon_cli.options.option_text import human_size
 from paimon_cli.options.table_options import MB
 
 BUCKETS, SMALL_FILES, OPTIONS, COMPACTION = "buckets", "small-files", "options", "compaction"

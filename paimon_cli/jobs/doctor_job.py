@@ -15,7 +15,7 @@ from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageErr
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.inspect.doctor_rules import ERROR, RULES, WARNING, Diagnosis, ExaminedTable
 from paimon_cli.jobs.spark.java_runtime import broken_java_home, find_java
-from paimon_cli.options.size_and_duration import human_size
+from paimon_cli.options.option_text import human_size
 from paimon_cli.storage.guarded_storage import check_commits, race_probes
 
 PACKAGES = ("pyarrow", "pyspark", "fastavro", "numpy", "pandas", "fsspec", "typer", "pyroaring")

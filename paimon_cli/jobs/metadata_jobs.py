@@ -24,7 +24,7 @@ from paimon_cli.maintain.rollback import RollbackPlan, RollbackTarget, roll_back
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, CommitMessage, DataFileMeta, FileFilter, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import is_plain_name
-from paimon_cli.options.size_and_duration import plain_number
+from paimon_cli.options.option_text import plain_number
 from paimon_cli.read.time_travel import moment_of
 
 

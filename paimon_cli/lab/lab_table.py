@@ -40,8 +40,7 @@ from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options.option_text import TypedOption
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TableOptions
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TYPED_OPTIONS, TableOptions
 from paimon_cli.storage.memory_storage import MemoryStorage
 
 A = TypeVar("A")
@@ -96,14 +95,13 @@ class LabSetting:
 
 _IDLE = ("snapshot.", "tag.", "consumer.", "changelog.", "partition.expiration", "source.", "bucket", DATA_CONFLICT_CHECK)
 """Nothing expires or streams in a case; buckets and the data conflict check are the case's own."""
-_READ_KEYS = {option.key for option in vars(TableOptions).values() if isinstance(option, TypedOption)}
-_MORE_READ_KEYS = {"num-levels", "num-sorted-run.stop-trigger", "lookup-compact.max-interval"}
+_READ_KEYS = {option.key for option in TYPED_OPTIONS.values()}
 
 
 def check_options(options: Mapping[str, str]) -> None:
     """`UsageError` for options that would change nothing in a case: options that no write, merge, compaction or commit reads."""
     for key in options:
-        is_read = key in _READ_KEYS | _MORE_READ_KEYS or key.startswith("fields.")
+        is_read = key in _READ_KEYS or key.startswith("fields.")
         if key.startswith(_IDLE) or not is_read:
             why = "a case honours the options that writes, merges, compactions and commits read; buckets are its own"
             hint = "--data-conflict-check sets it" if key == DATA_CONFLICT_CHECK else "leave the option out"

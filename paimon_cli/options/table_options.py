@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
+from paimon_cli.errors import UsageError
 from paimon_cli.options import option_text as read
-from paimon_cli.options.option_text import TypedOption, read_option
-from paimon_cli.options.size_and_duration import parse_size
+from paimon_cli.options.option_text import parse_size, read_option
+
+T = TypeVar("T")
 
 MB = 1024 * 1024
 _MAX_LONG = 2**63 - 1
@@ -35,23 +40,61 @@ def _positive_size(value: str) -> int:
     return number
 
 
+@dataclass(frozen=True, eq=False)
+class TypedOption(Generic[T]):
+    """Declares one option: the value set under `key` or an older key, else `default`, which may depend on other options.
+
+    `TableOptions` holds the values as plain attributes. A text that does not fit has none there, so Python asks this descriptor,
+    which raises `UsageError` with key, value and what is allowed.
+    """
+
+    key: str
+    default: T | Callable[[TableOptions], T]
+    read: Callable[[str], T]
+    older_keys: tuple[str, ...] = ()
+
+    def __get__(self, options: TableOptions, owner: type[object] | None = None) -> T:
+        for key in (self.key, *self.older_keys):
+            if key in options.raw:
+                return read_option(key, options.raw[key], self.read)
+        return self.default(options) if callable(self.default) else self.default
+
+
 class TableOptions:
-    """The options of one table; sizes are bytes, durations millis. A value that does not fit raises `UsageError` when read."""
+    """The options of one table, parsed once; sizes are bytes, durations millis. Immutable.
+
+    A text that does not fit raises `UsageError` when its attribute is read, so that a bad option stands in the way only of the
+    work that depends on it.
+    """
+
+    raw: Mapping[str, str]
 
     def __init__(self, mapping: Mapping[str, str]) -> None:
-        self.raw = dict(mapping)
+        self.__dict__.update(_DEFAULTS, raw=dict(mapping))
+        for name in {*_DEPENDENT, *(_NAME_OF_KEY[key] for key in _NAME_OF_KEY.keys() & mapping.keys())}:
+            self.__dict__.pop(name, None)
+            with suppress(UsageError):
+                self.__dict__[name] = getattr(self, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"options of a table do not change: {name}")
+
+    def __reduce__(self) -> tuple[type[TableOptions], tuple[Mapping[str, str]]]:
+        return TableOptions, (self.raw,)
 
     def with_overrides(self, mapping: Mapping[str, str]) -> TableOptions:
         """These options with some of them replaced, as dynamic options do for one call."""
         return TableOptions({**self.raw, **mapping})
 
+    def check(self) -> None:
+        """Raise `UsageError` for the first option, in the order of declaration, whose text does not fit."""
+        for name in TYPED_OPTIONS:
+            getattr(self, name)
+
     # buckets
     bucket = TypedOption("bucket", -1, read.whole_number(-2))
     bucket_keys = TypedOption[tuple[str, ...]]("bucket-key", (), read.names)
     bucket_function = TypedOption("bucket-function.type", HASHED, read.one_of(*BUCKET_FUNCTIONS, "hive"))
-    dynamic_bucket_target_row_num = TypedOption("dynamic-bucket.target-row-num", 2_000_000, read.whole_number(1, _MAX_LONG))
-    dynamic_bucket_initial_buckets = TypedOption("dynamic-bucket.initial-buckets", None, read.optional(read.whole_number(1)))
-    dynamic_bucket_max_buckets = TypedOption("dynamic-bucket.max-buckets", -1, read.whole_number(-1))
 
     # files
     file_format = TypedOption("file.format", "parquet", str.lower)
@@ -60,29 +103,31 @@ class TableOptions:
     file_compression_per_level = TypedOption[dict[int, str]]("file.compression.per.level", {}, read.per_level)
     zstd_level = TypedOption("file.compression.zstd-level", 1, read.whole_number(-7, 22))
     parquet_writer_version = TypedOption("parquet.writer.version", "v1", read.one_of("v1", "v2", "parquet_1_0", "parquet_2_0"))
-    file_block_size = TypedOption("file.block-size", None, read.optional(_positive_size))
-    data_file_path_directory = TypedOption("data-file.path-directory", None, read.optional(read.text))
+    file_block_size = TypedOption("file.block-size", None, _positive_size)
+    data_file_path_directory = TypedOption("data-file.path-directory", None, read.text)
     target_file_size = TypedOption("target-file-size", 128 * MB, _positive_size)
     target_file_row_num = TypedOption("target-file-row-num", _MAX_LONG, read.whole_number(1, _MAX_LONG))
-    append_target_file_size = TypedOption("target-file-size", 256 * MB, _positive_size)
     data_file_prefix = TypedOption("data-file.prefix", "data-", read.text)
     changelog_file_prefix = TypedOption("changelog-file.prefix", "changelog-", read.text)
     file_index_read_enabled = TypedOption("file-index.read.enabled", True, read.boolean)
-    file_index_in_manifest_threshold = TypedOption("file-index.in-manifest-threshold", 500, read.size)
+    file_index_in_manifest_threshold = TypedOption("file-index.in-manifest-threshold", 500, read.parse_size)
+
+    _table_stats_mode = TypedOption("metadata.stats-mode", "truncate(16)", _stats_mode)
+    _level_stats_modes = TypedOption[dict[int, str]]("metadata.stats-mode.per.level", {}, read.per_level)
 
     # writing and merging
     write_only = TypedOption("write-only", False, read.boolean, ("write.compaction-skip",))
     write_buffer_size = TypedOption("write-buffer-size", 256 * MB, _positive_size)
     write_buffer_spillable = TypedOption("write-buffer-spillable", True, read.boolean)
-    write_buffer_spill_max_disk_size = TypedOption("write-buffer-spill.max-disk-size", _MAX_LONG, read.size)
+    write_buffer_spill_max_disk_size = TypedOption("write-buffer-spill.max-disk-size", _MAX_LONG, read.parse_size)
     local_sort_max_file_handles = TypedOption("local-sort.max-num-file-handles", 128, read.whole_number(2))
-    sort_spill_threshold = TypedOption("sort-spill-threshold", None, read.optional(read.whole_number(2)))
+    sort_spill_threshold = TypedOption("sort-spill-threshold", None, read.whole_number(2))
     merge_engine = TypedOption(
         "merge-engine", "deduplicate", read.one_of("deduplicate", "partial-update", "aggregation", "first-row")
     )
     sequence_fields = TypedOption[tuple[str, ...]]("sequence.field", (), read.names)
     sequence_sort_order = TypedOption("sequence.field.sort-order", "ascending", read.one_of("ascending", "descending"))
-    rowkind_field = TypedOption("rowkind.field", None, read.optional(read.text))
+    rowkind_field = TypedOption("rowkind.field", None, read.text)
     ignore_delete = TypedOption(
         "ignore-delete",
         False,
@@ -95,12 +140,12 @@ class TableOptions:
         "partial-update.remove-record-on-sequence-group", (), read.names
     )
     aggregation_remove_record_on_delete = TypedOption("aggregation.remove-record-on-delete", False, read.boolean)
-    record_level_expire_time = TypedOption("record-level.expire-time", None, read.optional(read.duration))
-    record_level_time_field = TypedOption("record-level.time-field", None, read.optional(read.text))
-    default_aggregate_function = TypedOption("fields.default-aggregate-function", None, read.optional(read.text))
+    record_level_expire_time = TypedOption("record-level.expire-time", None, read.parse_duration)
+    record_level_time_field = TypedOption("record-level.time-field", None, read.text)
+    default_aggregate_function = TypedOption("fields.default-aggregate-function", None, read.text)
     changelog_producer = TypedOption("changelog-producer", "none", read.one_of("none", "input", "lookup", "full-compaction"))
     changelog_row_deduplicate = TypedOption("changelog-producer.row-deduplicate", False, read.boolean)
-    full_compaction_delta_commits = TypedOption("full-compaction.delta-commits", None, read.optional(read.whole_number(1)))
+    full_compaction_delta_commits = TypedOption("full-compaction.delta-commits", None, read.whole_number(1))
     deletion_vectors_enabled = TypedOption("deletion-vectors.enabled", False, read.boolean)
     deletion_vectors_merge_on_read = TypedOption("deletion-vectors.merge-on-read", False, read.boolean)
     deletion_vectors_bitmap64 = TypedOption("deletion-vectors.bitmap64", False, read.boolean)
@@ -109,19 +154,24 @@ class TableOptions:
 
     # compaction
     compaction_trigger = TypedOption("num-sorted-run.compaction-trigger", 5, read.whole_number(1))
+    num_levels = TypedOption("num-levels", lambda options: options.compaction_trigger + 1, read.whole_number(2))
+    _stop_trigger = TypedOption(
+        "num-sorted-run.stop-trigger", lambda options: options.compaction_trigger + 3, read.whole_number(0)
+    )
     max_size_amplification_percent = TypedOption("compaction.max-size-amplification-percent", 200, read.whole_number(0))
     size_ratio = TypedOption("compaction.size-ratio", 1, read.whole_number(0))
-    optimization_interval = TypedOption("compaction.optimization-interval", None, read.optional(read.duration))
-    total_size_threshold = TypedOption("compaction.total-size-threshold", None, read.optional(read.size))
-    incremental_size_threshold = TypedOption("compaction.incremental-size-threshold", None, read.optional(read.size))
+    optimization_interval = TypedOption("compaction.optimization-interval", None, read.parse_duration)
+    total_size_threshold = TypedOption("compaction.total-size-threshold", None, read.parse_size)
+    incremental_size_threshold = TypedOption("compaction.incremental-size-threshold", None, read.parse_size)
     small_file_ratio = TypedOption("compaction.small-file-ratio", 0.7, read.share)
-    min_file_num = TypedOption("compaction.min.file-num", 5, read.whole_number(1))
-    delete_ratio_threshold = TypedOption("compaction.delete-ratio-threshold", 0.2, read.share)
     force_up_level0 = TypedOption("compaction.force-up-level-0", False, read.boolean)
     force_rewrite_all_files = TypedOption("compaction.force-rewrite-all-files", False, read.boolean)
     offpeak_start_hour = TypedOption("compaction.offpeak.start.hour", -1, read.whole_number(-1, 23))
     offpeak_end_hour = TypedOption("compaction.offpeak.end.hour", -1, read.whole_number(-1, 23))
     offpeak_ratio = TypedOption("compaction.offpeak-ratio", 0, read.whole_number(0))
+    lookup_compact_max_interval = TypedOption(
+        "lookup-compact.max-interval", lambda options: 2 * options.compaction_trigger, read.whole_number(1)
+    )
     lookup_compact = TypedOption("lookup-compact", "radical", read.one_of("radical", "gentle"))
 
     # partitions
@@ -131,46 +181,41 @@ class TableOptions:
 
     # commits, manifests, expiry
     commit_max_retries = TypedOption("commit.max-retries", 10, read.whole_number(0))
-    commit_timeout = TypedOption("commit.timeout", None, read.optional(read.duration))
-    commit_min_retry_wait = TypedOption("commit.min-retry-wait", 10, read.duration)
-    commit_max_retry_wait = TypedOption("commit.max-retry-wait", 10_000, read.duration)
-    commit_user_prefix = TypedOption("commit.user-prefix", None, read.optional(read.text))
+    commit_timeout = TypedOption("commit.timeout", None, read.parse_duration)
+    commit_min_retry_wait = TypedOption("commit.min-retry-wait", 10, read.parse_duration)
+    commit_max_retry_wait = TypedOption("commit.max-retry-wait", 10_000, read.parse_duration)
+    commit_user_prefix = TypedOption("commit.user-prefix", None, read.text)
     commit_data_conflict_check = TypedOption(DATA_CONFLICT_CHECK, "off", read.one_of(*DATA_CONFLICT_CHECKS))
     commit_force_create_snapshot = TypedOption("commit.force-create-snapshot", False, read.boolean)
-    manifest_compression = TypedOption("manifest.compression", "zstd", str.lower)
     manifest_target_file_size = TypedOption("manifest.target-file-size", 8 * MB, _positive_size)
-    manifest_full_compaction_threshold_size = TypedOption("manifest.full-compaction-threshold-size", 16 * MB, read.size)
+    manifest_full_compaction_threshold_size = TypedOption("manifest.full-compaction-threshold-size", 16 * MB, read.parse_size)
     manifest_merge_min_count = TypedOption("manifest.merge-min-count", 30, read.whole_number(1))
     snapshot_num_retained_min = TypedOption("snapshot.num-retained.min", 10, read.whole_number(1))
     snapshot_num_retained_max = TypedOption("snapshot.num-retained.max", 2**31 - 1, read.whole_number(1))
-    snapshot_time_retained = TypedOption("snapshot.time-retained", 3_600_000, read.duration)
+    snapshot_time_retained = TypedOption("snapshot.time-retained", 3_600_000, read.parse_duration)
+    changelog_num_retained_min = TypedOption(
+        "changelog.num-retained.min", lambda options: options.snapshot_num_retained_min, read.whole_number(1)
+    )
+    changelog_num_retained_max = TypedOption(
+        "changelog.num-retained.max", lambda options: options.snapshot_num_retained_max, read.whole_number(1)
+    )
+    changelog_time_retained = TypedOption(
+        "changelog.time-retained", lambda options: options.snapshot_time_retained, read.parse_duration
+    )
     snapshot_expire_limit = TypedOption("snapshot.expire.limit", 50, read.whole_number(1))
     snapshot_clean_empty_directories = TypedOption("snapshot.clean-empty-directories", False, read.boolean)
     tag_time_expire_enabled = TypedOption("tag.time-expire-enabled", True, read.boolean)
-    tag_default_time_retained = TypedOption("tag.default-time-retained", None, read.optional(read.duration))
-    consumer_expiration_time = TypedOption("consumer.expiration-time", None, read.optional(read.duration))
-    partition_expiration_time = TypedOption("partition.expiration-time", None, read.optional(read.duration))
+    tag_default_time_retained = TypedOption("tag.default-time-retained", None, read.parse_duration)
+    consumer_expiration_time = TypedOption("consumer.expiration-time", None, read.parse_duration)
+    partition_expiration_time = TypedOption("partition.expiration-time", None, read.parse_duration)
     partition_expiration_strategy = TypedOption(
         "partition.expiration-strategy", "values-time", read.one_of("values-time", "update-time")
     )
     partition_expiration_max_num = TypedOption("partition.expiration-max-num", 100, read.whole_number(1))
-    partition_timestamp_pattern = TypedOption("partition.timestamp-pattern", None, read.optional(read.text))
-    partition_timestamp_formatter = TypedOption("partition.timestamp-formatter", None, read.optional(read.text))
+    partition_timestamp_pattern = TypedOption("partition.timestamp-pattern", None, read.text)
+    partition_timestamp_formatter = TypedOption("partition.timestamp-formatter", None, read.text)
     split_target_size = TypedOption("source.split.target-size", 128 * MB, _positive_size)
-    split_open_file_cost = TypedOption("source.split.open-file-cost", 4 * MB, read.size)
-
-    @property
-    def changelog_num_retained_min(self) -> int:
-        """Option `changelog.num-retained.min`; unset, that of snapshots."""
-        return TypedOption("changelog.num-retained.min", self.snapshot_num_retained_min, read.whole_number(1)).__get__(self)
-
-    @property
-    def changelog_num_retained_max(self) -> int:
-        return TypedOption("changelog.num-retained.max", self.snapshot_num_retained_max, read.whole_number(1)).__get__(self)
-
-    @property
-    def changelog_time_retained(self) -> int:
-        return TypedOption("changelog.time-retained", self.snapshot_time_retained, read.duration).__get__(self)
+    split_open_file_cost = TypedOption("source.split.open-file-cost", 4 * MB, read.parse_size)
 
     @property
     def changelogs_outlive_snapshots(self) -> bool:
@@ -184,18 +229,7 @@ class TableOptions:
     @property
     def stop_trigger(self) -> int:
         """Sorted runs at which writers wait: never below the compaction trigger, three above it when unset."""
-        stop = TypedOption("num-sorted-run.stop-trigger", self.compaction_trigger + 3, read.whole_number(0)).__get__(self)
-        return max(stop, self.compaction_trigger)
-
-    @property
-    def num_levels(self) -> int:
-        """Levels of a bucket's tree, level 0 included."""
-        return TypedOption("num-levels", self.compaction_trigger + 1, read.whole_number(2)).__get__(self)
-
-    @property
-    def lookup_compact_max_interval(self) -> int:
-        """Gentle lookup compaction happens at every n-th attempt at least."""
-        return TypedOption("lookup-compact.max-interval", 2 * self.compaction_trigger, read.whole_number(1)).__get__(self)
+        return max(self._stop_trigger, self.compaction_trigger)
 
     def format_at(self, level: int) -> str:
         """File format of a new file at `level`."""
@@ -221,11 +255,16 @@ class TableOptions:
         own = self.column_option(column, "stats-mode")
         if own is not None:
             return read_option(f"fields.{column}.stats-mode", own, _stats_mode)
-        levels = TypedOption[dict[int, str]]("metadata.stats-mode.per.level", {}, read.per_level).__get__(self)
-        if level in levels:
-            return read_option("metadata.stats-mode.per.level", levels[level], _stats_mode)
-        return TypedOption("metadata.stats-mode", "truncate(16)", _stats_mode).__get__(self)
+        if level in self._level_stats_modes:
+            return read_option("metadata.stats-mode.per.level", self._level_stats_modes[level], _stats_mode)
+        return self._table_stats_mode
 
+
+TYPED_OPTIONS = {name: option for name, option in vars(TableOptions).items() if isinstance(option, TypedOption)}
+"""The options that this engine reads, by their attributes in `TableOptions`."""
+_NAME_OF_KEY = {key: name for name, option in TYPED_OPTIONS.items() for key in (option.key, *option.older_keys)}
+_DEPENDENT = {name for name, option in TYPED_OPTIONS.items() if callable(option.default)}
+_DEFAULTS = {name: option.default for name, option in TYPED_OPTIONS.items() if name not in _DEPENDENT}
 
 OF_COLUMNS = "fields"
 SEQUENCE_FIELD = "sequence.field"

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from paimon_cli.errors import NotFound, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
-from paimon_cli.options.size_and_duration import parse_duration, plain_number
+from paimon_cli.options.option_text import parse_duration, plain_number
 from paimon_cli.sql.literals import epoch_nanos
 
 SNAPSHOT_ID, TAG, VERSION, WATERMARK = "scan.snapshot-id", "scan.tag-name", "scan.version", "scan.watermark"

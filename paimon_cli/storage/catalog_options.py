@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paimon_cli.errors import NotSupported, UsageError
-from paimon_cli.options.size_and_duration import parse_duration, plain_number
+from paimon_cli.options.option_text import parse_duration, plain_number
 
 _USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
 _QUERY = re.compile(r"(://[^\s?]+)\?\S+")

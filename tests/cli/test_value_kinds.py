@@ -7,7 +7,7 @@ import time
 import pytest
 
 from paimon_cli.cli.results import CHANGE, COUNT, KEY, LONG, SIZE, SPAN, TIME, WALL_CLOCK, counted, printable
-from paimon_cli.options.size_and_duration import parse_size
+from paimon_cli.options.option_text import parse_size
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pickle
 import pytest
 
 from paimon_cli.errors import UsageError
+from paimon_cli.options import table_options
 from paimon_cli.options.option_catalog import OPTIONS
-from paimon_cli.options.option_text import TypedOption
-from paimon_cli.options.size_and_duration import parse_duration, parse_size
-from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TableOptions
+from paimon_cli.options.option_text import parse_duration, parse_size
+from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, TYPED_OPTIONS, TableOptions, TypedOption
 
 MB = 1 << 20
 
@@ -19,11 +19,11 @@ def test_defaults_are_those_of_the_catalog() -> None:
     """Every typed attribute whose default Paimon lists has that very default."""
     catalog = {option.key: option for option in OPTIONS}
     others = ("target-file-size", DATA_CONFLICT_CHECK, "parquet.writer.version")
-    typed = {name: o for name, o in vars(TableOptions).items() if isinstance(o, TypedOption) and o.key not in others}
+    typed = {name: o for name, o in TYPED_OPTIONS.items() if o.key not in others}
     for name, option in typed.items():
         listed = catalog[option.key]
         if listed.default is None:
-            assert option.default in (None, ()), name
+            assert option.default in (None, ()) or callable(option.default), name
         elif listed.type == "Map<String, String>":
             assert option.default == {}, name
         elif listed.type == "Duration":
@@ -107,6 +107,8 @@ def test_stats_modes() -> None:
         ("write_buffer_size", "write-buffer-size", "big", "128 mb"),
         ("commit_timeout", "commit.timeout", "soon", "1 h"),
         ("small_file_ratio", "compaction.small-file-ratio", "1.5", "0 to 1"),
+        ("small_file_ratio", "compaction.small-file-ratio", "0.1_5", "0 to 1"),
+        ("small_file_ratio", "compaction.small-file-ratio", "nan", "0 to 1"),
         ("file_format_per_level", "file.format.per.level", "avro", "0:avro"),
         ("num_levels", "num-levels", "1", "from 2"),
         ("zstd_level", "file.compression.zstd-level", "99", "22"),
@@ -118,8 +120,37 @@ def test_bad_values_name_key_value_and_what_is_allowed(attribute: str, key: str,
     assert f"'{key}'" in error.value.what and f"'{value}'" in error.value.what and allowed in error.value.why
 
 
-def test_options_travel_to_other_processes() -> None:
-    assert pickle.loads(pickle.dumps(TableOptions({"bucket": "3"}))).bucket == 3
+def test_a_bad_value_stands_in_the_way_of_its_own_option_only() -> None:
+    options = TableOptions({"num-sorted-run.compaction-trigger": "x", "bucket": "4", "num-levels": "1"})
+    assert (options.bucket, options.write_only) == (4, False)
+    for attribute, key in (("compaction_trigger", "trigger"), ("stop_trigger", "trigger"), ("num_levels", "num-levels")):
+        for _ in range(2):
+            with pytest.raises(UsageError, match=key):
+                getattr(options, attribute)
+    with pytest.raises(UsageError, match="compaction-trigger"):
+        options.check()
+    assert options.with_overrides({"num-sorted-run.compaction-trigger": "3", "num-levels": "4"}).stop_trigger == 6
+
+
+def test_texts_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = TableOptions({"bucket": "4", "write.compaction-skip": "true", "num-sorted-run.compaction-trigger": "2"})
+    monkeypatch.setattr(table_options, "read_option", None)
+    monkeypatch.setattr(TypedOption, "__get__", None)
+    values = {name: getattr(options, name) for name in TYPED_OPTIONS}
+    assert (values["bucket"], values["write_only"], values["num_levels"], options.stop_trigger) == (4, True, 3, 5)
+
+
+def test_options_do_not_change() -> None:
+    options = TableOptions({"bucket": "4"})
+    with pytest.raises(AttributeError, match="bucket"):
+        options.bucket = 5
+    assert options.bucket == 4
+
+
+def test_options_travel_to_other_processes_as_texts() -> None:
+    options = TableOptions({"bucket": "3", "num-levels": "x"})
+    assert pickle.loads(pickle.dumps(options)).bucket == 3
+    assert len(pickle.dumps(options)) < 200
 
 
 def test_sizes_and_durations_of_the_catalog_are_readable() -> None:

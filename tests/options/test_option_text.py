@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_cli.errors import UsageError
-from paimon_cli.options.size_and_duration import parse_duration, parse_size, plain_number
+from paimon_cli.options.option_text import parse_duration, parse_size, plain_number
 
 
 @pytest.mark.parametrize(
