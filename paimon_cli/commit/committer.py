@@ -27,7 +27,7 @@ from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.options import option_catalog
+from paimon_cli.options.option_catalog import COMMIT
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Committer:
     """Turns commit messages into snapshots of one table."""
 
     def __init__(self, context: TableContext) -> None:
-        option_catalog.refuse(option_catalog.COMMIT, context.options.raw, context.address)
+        context.check(COMMIT)
         self._context = context
 
     def commit(

@@ -102,7 +102,7 @@ Decision = CompactionTask | SkippedBucket
 
 def check_compactable(context: TableContext) -> None:
     """Raise for tables whose compaction must do more than merge."""
-    context.mode.check(COMPACT, context.address)
+    context.check(COMPACT)
     merge_engine(context.schema, context.options)
 
 

@@ -18,9 +18,9 @@ from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHist
 from paimon_cli.history.tags_and_branches import BranchList, TagHistory
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
-from paimon_cli.metadata.table_mode import TableMode
+from paimon_cli.metadata.table_mode import LIMITED_WORK, TableMode
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.options import option_catalog
+from paimon_cli.options.option_catalog import OPEN, refuse
 from paimon_cli.options.table_options import TableOptions, renamed_in_options, without_sequence_fields
 from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, SystemClock
 from paimon_cli.storage.storage import Storage
@@ -147,14 +147,29 @@ class TableContext(TableHistory):
             storage, root = storage_for_url(url, storage_options, confined=True)
         schema = schema or SchemaHistory(storage, TableLayout(root, branch)).latest()
         options = TableOptions(schema.options).with_overrides(dynamic_options or {})
-        option_catalog.refuse(option_catalog.OPEN, options.raw, root)
         clock, names, trace = clock or SystemClock(), names or RandomNames(), trace or NoTrace()
-        return TableContext(root, storage, schema, options, clock, names, branch=branch, trace=trace)
+        context = TableContext(root, storage, schema, options, clock, names, branch=branch, trace=trace)
+        context.check(OPEN)
+        return context
 
     @cached_property
     def mode(self) -> TableMode:
-        """What kind of table this is; work that this version does not do on it is refused by `mode.check`."""
+        """What kind of table this is."""
         return TableMode.of(self.schema, self.options)
+
+    def check(self, work: str) -> None:
+        """Raise `NotSupported` if this version does not do `work` on the table: a gate of `option_catalog`, or a rescale."""
+        if work in self._checked:
+            return
+        if work in LIMITED_WORK:
+            self.mode.check(work, self.address)
+        else:
+            refuse(work, self.options.raw, self.address)
+        self._checked.add(work)
+
+    @cached_property
+    def _checked(self) -> set[str]:
+        return set()
 
     def at_schema(self, schema_id: int) -> TableContext:
         """The table with the columns of an older schema. Options stay the same, with columns under their older names."""

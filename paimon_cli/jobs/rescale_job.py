@@ -84,7 +84,7 @@ def plan_rescale(context: TableContext, buckets: int, partitions: Sequence[Mappi
 
     `UsageError` if only some partitions would get another number than the table's option, because no writer would accept them.
     """
-    context.mode.check(RESCALE, context.address)
+    context.check(RESCALE)
     check_writable_table(context)
     present = context.options.bucket
     if partitions and buckets != present:

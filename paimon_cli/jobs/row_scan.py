@@ -12,7 +12,7 @@ from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.datatypes.row_kind import SHORT
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
-from paimon_cli.options import option_catalog
+from paimon_cli.options.option_catalog import SCAN
 from paimon_cli.read.increments import AUTO, IncrementRange, asked_increment, increment_context, plan_increment
 from paimon_cli.read.row_order import RowOrder, in_order
 from paimon_cli.read.scan_plan import ScanPlan, plan_scan
@@ -129,7 +129,7 @@ class RowScan:
 
 def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:
     """Find the snapshot, check columns and predicate against its schema, and plan. Raises `NotFound` and `UsageError`."""
-    option_catalog.refuse(option_catalog.SCAN, table.context.options.raw, table.context.address)
+    table.context.check(SCAN)
     increment = request.increment
     if increment is None and (request.snapshot, request.tag, request.as_of) == (None, None, None):
         increment = _increment_by_option(table.context)

@@ -94,7 +94,7 @@ class NewFiles:
 
 def check_writable_table(context: TableContext) -> None:
     """Raise `NotSupported` for tables whose writers must do more than this version does."""
-    context.mode.check(WRITE, context.address)
+    context.check(WRITE)
     merge_engine(context.schema, context.options)
 
 

@@ -21,7 +21,7 @@ from paimon_cli.maintain.parallel_calls import DeleteFiles
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text, tag_text
 from paimon_cli.metadata.table_layout import is_plain_name
-from paimon_cli.options import option_catalog
+from paimon_cli.options.option_catalog import TAG
 from paimon_cli.storage.clock_and_names import local_wall_clock
 from paimon_cli.storage.storage import PutOutcome, keep_deleted
 
@@ -32,7 +32,7 @@ def create_tag(context: TableContext, name: str, snapshot_id: int | None = None,
     `UsageError` if the name is taken or invalid, `NotFound` if the snapshot does not exist.
     """
     check_tag_name(name)
-    option_catalog.refuse(option_catalog.TAG, context.options.raw, context.address)
+    context.check(TAG)
     if context.tags.content(name) is not None:
         raise UsageError(f"tag '{name}' exists", hint=f"paimon-cli tags replace {context.layout.argument} {shlex.quote(name)}")
     text, holder = snapshot_and_holder(context, snapshot_id)

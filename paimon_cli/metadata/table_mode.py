@@ -18,6 +18,8 @@ from paimon_cli.options.table_options import TableOptions
 
 RESCALE = "rescale"
 """Moving rows into another number of buckets."""
+LIMITED_WORK = (WRITE, COMPACT, RESCALE)
+"""Work that depends on what kind of table it is; other work depends only on options without a gate."""
 DYNAMIC_BUCKET = -1
 
 

@@ -7,12 +7,12 @@ miss; every place where work begins asks a gate.
 from __future__ import annotations
 
 import json
+import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from paimon_cli.errors import NotSupported
@@ -77,8 +77,9 @@ def _option(row: Mapping[str, Any]) -> Option:
 
 
 def _load() -> tuple[Option, ...]:
-    text = resources.files("paimon_cli.options").joinpath("option_catalog.json").read_text(encoding="utf-8")
-    return tuple(map(_option, json.loads(text)))
+    content = pkgutil.get_data("paimon_cli.options", "option_catalog.json")  # importlib.resources takes longer to load
+    assert content is not None
+    return tuple(map(_option, json.loads(content)))
 
 
 OPTIONS = _load()

@@ -70,9 +70,9 @@ class TableOptions:
     raw: Mapping[str, str]
 
     def __init__(self, mapping: Mapping[str, str]) -> None:
-        self.__dict__.update(_DEFAULTS, raw=dict(mapping))
-        for name in {*_DEPENDENT, *(_NAME_OF_KEY[key] for key in _NAME_OF_KEY.keys() & mapping.keys())}:
-            self.__dict__.pop(name, None)
+        names = {*_DEPENDENT, *(_NAME_OF_KEY[key] for key in _NAME_OF_KEY.keys() & mapping.keys())}
+        self.__dict__.update({name: value for name, value in _DEFAULTS.items() if name not in names}, raw=dict(mapping))
+        for name in names:
             with suppress(UsageError):
                 self.__dict__[name] = getattr(self, name)
 

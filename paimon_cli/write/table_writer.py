@@ -77,7 +77,7 @@ def write_rows(
     `tallies` gets what was found in each split. With several `threads` input is decoded ahead, and buckets are sorted, written
     and compacted side by side in the end.
     """
-    plan.context.mode.check(WRITE, plan.context.address)
+    plan.context.check(WRITE)
     check_writable(plan.context.schema, plan.context.options)
     tallies.update((number, Tally()) for number in range(len(plan.splits)))
     batches = (batch for number, split in enumerate(plan.splits) for batch in plan.incoming.read(split, tallies[number]))
