@@ -127,7 +127,7 @@ class ChangedVectors:
 
         All vectors of a bucket are in one file: engines that know of one only would lose the others at their next commit.
         """
-        if not (self._marked or self._dropped):
+        if not (self._marked or self._dropped) and live.issuperset(self.before.by_file):
             return (), ()
         names = [*self.before.by_file, *(name for name in self._marked if name not in self.before.by_file)]
         kept = {

@@ -21,7 +21,7 @@ from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sorted_rows import SortedRows
+from paimon_cli.lsm.sorted_rows import MergeEngine, SortedRows, with_level
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -134,13 +134,15 @@ def merge_section(
     memory: int | None = None,
     expiry: RecordExpiry | None = None,
     vectors: BucketVectors = NO_VECTORS,
+    level_engine: MergeEngine | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Merge the overlapping runs of one section of the bucket; one row per key, retractions kept.
 
     A section of one run is passed through: `columns` then need not hold what a merge needs. `memory`: decoded bytes that
     all runs may hold together, None for `MERGE_BYTES`. `expiry`: rows that are too old are left out before they are merged.
     `vectors`: rows that are marked deleted are left out before the merge. The order of the bucket's files decides between equal
-    sequence numbers, of writers that did not know of each other.
+    sequence numbers, of writers that did not know of each other. `level_engine`: merges in place of the table's engine; it is
+    given all keys, also those with one row, and the level of each row in a column LEVEL.
     """
     ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
@@ -149,11 +151,13 @@ def merge_section(
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
             for batch in _file_rows(context, bucket.bucket_id, file, columns, rows, vectors):
-                yield batch if expiry is None else expiry.kept(batch)
+                kept = batch if expiry is None else expiry.kept(batch)
+                yield kept if level_engine is None else with_level(kept, file.level)
 
     opened = [functools.partial(open_run, run) for run in runs]
     most = most_runs(context, memory or MERGE_BYTES)
-    return merge_in_passes(opened, context.schema.trimmed_primary_keys, merge_engine(context.schema, context.options), most)
+    engine = level_engine or merge_engine(context.schema, context.options)
+    return merge_in_passes(opened, context.schema.trimmed_primary_keys, engine, most, keys_repeat=level_engine is not None)
 
 
 def most_runs(context: TableContext, memory: int) -> int:

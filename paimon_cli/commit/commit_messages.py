@@ -16,6 +16,7 @@ from paimon_cli.metadata.data_file import (
     ADD,
     DELETE,
     DELETION_VECTORS,
+    BucketId,
     CommitMessage,
     DataFileMeta,
     FileFilter,
@@ -31,6 +32,7 @@ from paimon_cli.storage.storage import delete_all
 class SnapshotChanges:
     """Entries of the delta (DELETEs before ADDs), of the changelog, and of the index manifest, for one snapshot.
 
+    `read_vectors`: buckets, with the files of deletion vectors that the changes are based on.
     `check_files`: the files to delete must still be there and levels must stay disjoint. `replaces_partitions`: the DELETEs
     are all that lives in the touched partitions, so their bucket count may change. `read_snapshot_id`: the oldest snapshot
     that a writer of these changes saw, None if unknown.
@@ -44,6 +46,7 @@ class SnapshotChanges:
     check_files: bool = False
     replaces_partitions: bool = False
     read_snapshot_id: int | None = None
+    read_vectors: tuple[tuple[BucketId, tuple[str, ...]], ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -82,6 +85,7 @@ def compact_changes(messages: Sequence[CommitMessage]) -> SnapshotChanges:
         deleted_indexes=_indexes(DELETE, messages, lambda m: m.compact_deleted_index_files),
         check_files=True,
         read_snapshot_id=oldest_read(messages),
+        read_vectors=tuple((m.bucket_id, m.read_index_files) for m in messages if m.read_index_files is not None),
     )
 
 
@@ -136,27 +140,29 @@ def oldest_read(messages: Iterable[CommitMessage]) -> int | None:
 def apply_index_changes(
     context: TableContext, previous: Sequence[IndexManifestEntry], changes: SnapshotChanges
 ) -> list[IndexManifestEntry]:
-    """Deletes first, then each new file replaces the current one of its key.
+    """What the index manifest holds after the changes: deletes first, then each new hash index replaces that of its bucket.
 
-    The key is (partition, bucket, type), with the file where vectors of many files share a bucket. Raises `FilesConflict` if
-    a file to delete is not the current one, because another commit changed the index since it was read.
+    Raises `FilesConflict` if a file to delete is not the current one, or if a bucket with one file of deletion vectors would have
+    another besides: another commit changed the index since it was read, and its vectors would be lost.
     """
-    current = {_index_key(context, entry): entry for entry in previous}
+    current = {_index_key(entry): entry for entry in previous}
     for entry in changes.deleted_indexes:
-        removed = current.pop(_index_key(context, entry), None)
+        removed = current.pop(_index_key(entry), None)
         if removed is None or removed.index_file.file_name != entry.index_file.file_name:
             raise _changed_by_others(context, entry)
+    marked = {entry.bucket_id: entry for entry in current.values() if entry.index_file.index_type == DELETION_VECTORS}
+    has_buckets = bool(context.schema.primary_keys) or context.options.bucket != -1
     for entry in changes.new_indexes:
-        current[_index_key(context, entry)] = IndexManifestEntry(ADD, entry.partition, entry.bucket, entry.index_file)
+        if has_buckets and entry.index_file.index_type == DELETION_VECTORS and entry.bucket_id in marked:
+            raise _changed_by_others(context, marked[entry.bucket_id])
+        current[_index_key(entry)] = IndexManifestEntry(ADD, entry.partition, entry.bucket, entry.index_file)
     return list(current.values())
 
 
-def _index_key(context: TableContext, entry: IndexManifestEntry) -> tuple[object, ...]:
+def _index_key(entry: IndexManifestEntry) -> tuple[object, ...]:
+    """A bucket has one index of a type; each file of deletion vectors is known by its name."""
     own = (entry.partition, entry.bucket, entry.index_file.index_type)
-    unaware = not context.schema.primary_keys and context.options.bucket == -1
-    if unaware and entry.index_file.index_type == DELETION_VECTORS:
-        return (*own, entry.index_file.file_name)
-    return own
+    return (*own, entry.index_file.file_name) if entry.index_file.index_type == DELETION_VECTORS else own
 
 
 def _changed_by_others(context: TableContext, entry: IndexManifestEntry) -> FilesConflict:
@@ -207,7 +213,7 @@ def created_files(context: TableContext, messages: Sequence[CommitMessage]) -> l
         for file in message.created_files():
             for name in (file.file_name, *file.extra_files):
                 files.append((file.file_name, context.data_file_path_of(message.partition, message.bucket, name)))
-        for index in message.new_index_files + message.compact_new_index_files:
+        for index in message.created_index_files():
             files.append((index.file_name, context.layout.index(index.file_name)))
     return files
 

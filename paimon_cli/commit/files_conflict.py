@@ -7,16 +7,25 @@ again cannot help.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from paimon_cli.commit.commit_messages import SnapshotChanges
+from paimon_cli.commit.commit_messages import SnapshotChanges, apply_index_changes
 from paimon_cli.errors import DamagedFile, FilesConflict, NotFound
 from paimon_cli.history.live_files import BucketCounts, LiveBuckets, live_files_of_buckets
 from paimon_cli.history.manifest_reader import KeepManifest
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import ADD, DELETE, FileFilter, FileIdentity, ManifestEntry
+from paimon_cli.metadata.data_file import (
+    ADD,
+    DELETE,
+    DELETION_VECTORS,
+    BucketId,
+    FileFilter,
+    FileIdentity,
+    IndexManifestEntry,
+    ManifestEntry,
+)
 from paimon_cli.metadata.manifests import may_hold_any
 from paimon_cli.metadata.snapshot import Snapshot
 
@@ -130,15 +139,24 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
     for identity, entry in added.items():
         if identity in survivors:
             raise _conflict(context, entry, "is already in the table", "the same commit was probably already made")
-    _check_levels(context, changes.entries, [*survivors.values(), *added.values()])
+    left = [*survivors.values(), *added.values()]
+    _check_levels(context, changes.entries, left)
+    names: dict[BucketId, set[str]] = {bucket_id: set() for bucket_id in _touched_buckets(changes)}
+    for entry in left:
+        names[entry.bucket_id].add(entry.file.file_name)
+    _check_vectors(context, latest, changes, names)
 
 
 def _touched_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> LiveBuckets:
     """Live files of the buckets that change."""
     if changes.replaces_partitions:  # they were read from `latest` just now
         return LiveBuckets([entry for entry in changes.entries if entry.kind == DELETE])
-    bucket_ids = {entry.bucket_id for entry in changes.entries}
+    bucket_ids = _touched_buckets(changes)
     return live_files_of_buckets(context, latest, bucket_ids) if latest is not None and bucket_ids else LiveBuckets()
+
+
+def _touched_buckets(changes: SnapshotChanges) -> set[BucketId]:
+    return {entry.bucket_id for entry in changes.entries} | {entry.bucket_id for entry in changes.new_indexes}
 
 
 def _folded(
@@ -195,4 +213,53 @@ def _conflict(context: TableContext, entry: ManifestEntry, what: str, why: str, 
         bucket=entry.bucket,
         file=entry.file.file_name,
         **details,
+    )
+
+
+def _check_vectors(
+    context: TableContext, latest: Snapshot | None, changes: SnapshotChanges, live: Mapping[BucketId, Collection[str]]
+) -> None:
+    """Raise `FilesConflict` if the changes would lose a deletion vector or leave one without its file (FORMAT.md, section 8).
+
+    The vectors of a bucket must still be those that a compaction has read, whether it changes them or not: another commit may
+    have marked rows that it has copied. `live`: the data files of each bucket that changes, as the changes leave them.
+    """
+    previous = [] if latest is None else context.manifests.index_entries(latest)
+    current: dict[BucketId, list[IndexManifestEntry]] = {}
+    for entry in previous:
+        if entry.index_file.index_type == DELETION_VECTORS:
+            current.setdefault(entry.bucket_id, []).append(entry)
+    for bucket_id, read in changes.read_vectors:
+        now = {entry.index_file.file_name: entry for entry in current.get(bucket_id, [])}
+        if now.keys() != set(read):
+            raise _vectors_replaced(context, bucket_id, now.keys() - set(read) or set(read) - now.keys())
+    own = {entry.index_file.file_name for entry in changes.new_indexes}
+    gone = {(entry.bucket_id, entry.file.file_name) for entry in changes.entries if entry.kind == DELETE}
+    for index in apply_index_changes(context, previous, changes):
+        for vector in index.index_file.deletion_vector_ranges or ():
+            name = vector.data_file_name
+            is_ours = index.index_file.file_name in own or (index.bucket_id, name) in gone
+            if is_ours and name not in live[index.bucket_id]:
+                raise _dangling(context, index, name)
+
+
+def _vectors_replaced(context: TableContext, bucket_id: BucketId, files: Collection[str]) -> FilesConflict:
+    return FilesConflict(
+        f"the deletion vectors of {context.bucket_path(*bucket_id)} have changed",
+        f"another commit wrote or removed {min(files)} since this compaction has read the bucket",
+        "run the job again: it will start from the latest snapshot",
+        partition=context.partition_path_of(bucket_id.partition).rstrip("/"),
+        bucket=bucket_id.bucket,
+        file=min(files),
+    )
+
+
+def _dangling(context: TableContext, entry: IndexManifestEntry, data_file: str) -> FilesConflict:
+    return FilesConflict(
+        f"index file {entry.index_file.file_name} of {context.bucket_path(*entry.bucket_id)} would mark rows of a missing file",
+        f"data file {data_file} would not be in the table after this commit",
+        "run the job again: it will start from the latest snapshot",
+        partition=context.partition_path_of(entry.partition).rstrip("/"),
+        bucket=entry.bucket,
+        file=data_file,
     )

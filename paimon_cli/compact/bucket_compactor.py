@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileWriter, check_writable
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_columns, merge_section, without_retractions
 from paimon_cli.bucket.stamped_files import DataFileNames, stamped_prefix
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket, task_steps
+from paimon_cli.compact.lookup_merge import LookupMerge
 from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.compaction_picker import Rewrite, Upgrade
-from paimon_cli.lsm.sorted_runs import SortedRun
-from paimon_cli.metadata.data_file import SOURCE_COMPACT, CommitMessage, DataFileMeta, FileFilter, file_facts
+from paimon_cli.lsm.sorted_runs import Section, SortedRun
+from paimon_cli.metadata.data_file import (
+    SOURCE_COMPACT,
+    CommitMessage,
+    DataFileMeta,
+    FileFilter,
+    file_facts,
+    vector_file_names,
+)
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 
 KIND_BATCH_ROWS = 1 << 20
@@ -106,6 +115,9 @@ class MergeRewriter:
         if self._must_lose_deletes(file):
             self.rewrite(Rewrite(((SortedRun(file.level, (file,)),),)))
             return
+        self._move(file)
+
+    def _move(self, file: DataFileMeta) -> None:
         facts = {"bucket": self._place, "file": file.file_name, "from_level": file.level}
         self._context.trace.step("upgrade", **facts, level=self._task.output_level)
         self._before.append(file)
@@ -113,10 +125,13 @@ class MergeRewriter:
 
     def _must_lose_deletes(self, file: DataFileMeta) -> bool:
         """Whether a file to be moved to the top level holds retractions that its metadata does not count, as pypaimon's do."""
-        if self._task.output_level != self._task.max_level or file.level == self._task.max_level:
+        if self._may_keep_deletes(file):
             return False
         kinds = read_data_file(self._context, self._task.bucket_id, file, [VALUE_KIND], KIND_BATCH_ROWS)
         return any(bool(np.any(batch.column(VALUE_KIND).to_numpy() & 1)) for batch in kinds)
+
+    def _may_keep_deletes(self, file: DataFileMeta) -> bool:
+        return self._task.output_level != self._task.max_level or file.level == self._task.max_level
 
     def rewrite(self, step: Rewrite) -> None:
         context, task = self._context, self._task
@@ -125,7 +140,7 @@ class MergeRewriter:
         facts = {"bucket": self._place, "level": task.output_level, **file_facts("input_", step.files)}
         with context.trace.timed("rewrite", **facts) as result:
             for section in step.sections:
-                for batch in merge_section(context, task.picked, list(section), self._columns, task.memory, self._expiry):
+                for batch in self._merged(list(section)):
                     if self._is_given_up():
                         raise CancelledError
                     writer.write(without_retractions(batch) if task.drop_deletes else batch)
@@ -133,6 +148,10 @@ class MergeRewriter:
             result |= file_facts("output_", files)
         self._before += step.files
         self._after += files
+
+    def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
+        task = self._task
+        return merge_section(self._context, task.picked, section, self._columns, task.memory, self._expiry)
 
     def message(self) -> CommitMessage:
         return CommitMessage(
@@ -144,14 +163,58 @@ class MergeRewriter:
         )
 
 
+class LookupRewriter(MergeRewriter):
+    """Merges, and looks up what its keys replace above the output level: for tables whose readers do not merge."""
+
+    def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
+        super().__init__(context, task, is_given_up)
+        self._lookup = LookupMerge(context, task, self._columns, self._expiry)
+
+    def upgrade(self, file: DataFileMeta) -> None:
+        if self._lookup.must_rewrite(file):
+            self.rewrite(Rewrite(((SortedRun(file.level, (file,)),),)))
+        else:
+            super().upgrade(file)
+
+    def _may_keep_deletes(self, file: DataFileMeta) -> bool:
+        return super()._may_keep_deletes(file) and not (self._task.drop_deletes and file.level == 0)
+
+    def _move(self, file: DataFileMeta) -> None:
+        self._lookup.moves(file)
+        super()._move(file)
+
+    def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
+        return self._lookup.merged(section)
+
+    def message(self) -> CommitMessage:
+        """With the deletion vectors of the files that are left, if there is a change to any."""
+        message = super().message()
+        if not self._context.mode.deletion_vectors:
+            return message
+        task, vectors = self._task, self._lookup.vectors
+        kept = {file.file_name for file in message.compact_after}
+        for file in message.compact_before:
+            if file.file_name not in kept:
+                vectors.drop(file.file_name)
+        gone, made = vectors.write(frozenset(file.file_name for file in (*task.files, *task.others)))
+        read = vector_file_names(task.index_files)
+        return replace(message, compact_deleted_index_files=gone, compact_new_index_files=made, read_index_files=read)
+
+
+def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> Rewriter:
+    """What the table's changelog and deletion vectors ask of a compaction."""
+    if context.mode.looks_up_old_rows:
+        return LookupRewriter(context, task, is_given_up)
+    return MergeRewriter(context, task, is_given_up)
+
+
 def run_compaction(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool] = lambda: False) -> CommitMessage:
     """Carry out the task. Memory is bounded by the number of runs, not by the size of the bucket.
 
     If it fails or is cancelled (`CancelledError`), its new files are removed and the table is unchanged.
     """
     check_writable(context.schema, context.options)
-    rewriter: Rewriter
-    with MergeRewriter(context, task, is_given_up) as rewriter:
+    with rewriter_of(context, task, is_given_up) as rewriter:
         for step in task_steps(context, task):
             if isinstance(step, Upgrade):
                 rewriter.upgrade(step.file)

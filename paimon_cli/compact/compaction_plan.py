@@ -16,11 +16,12 @@ from paimon_cli.lsm.compaction_picker import (
     compaction_steps,
     full_pick,
     may_drop_deletes,
+    steps_one_by_one,
 )
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, key_sections, sorted_runs
-from paimon_cli.lsm.universal_compaction import run_sizes
-from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, DataFileMeta, file_facts
+from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, run_sizes
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, DataFileMeta, IndexFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.option_catalog import COMPACT
 from paimon_cli.storage.clock_and_names import local_hour, moment_of_wall_clock
@@ -35,7 +36,9 @@ POSTPONED = "rows wait here unsorted until another Paimon engine moves them into
 class CompactionTask:
     """The compaction of one bucket as plain data, for this process or a Spark executor.
 
-    `files`: oldest first. `state`: what to remember of the bucket after the compaction; `memory`: bytes that its merge may use,
+    `files`: oldest first. `others`, where old rows are looked up or marked: the files of the bucket that stay; `index_files`:
+    those of the bucket. `rewrite_marked`: files with a deletion vector lose it; `one_by_one`: no two files are put together.
+    `state`: what to remember of the bucket after the compaction; `memory`: bytes that its merge may use,
     None for the default. `bucket_size`, `oldest_size`: bytes of the whole bucket and of its oldest run.
     """
 
@@ -53,6 +56,10 @@ class CompactionTask:
     read_snapshot_id: int
     file_stamp: str = ""
     rewrite_all: bool = False
+    others: tuple[DataFileMeta, ...] = ()
+    index_files: tuple[IndexFileMeta, ...] = ()
+    rewrite_marked: bool = False
+    one_by_one: bool = False
     state: PickState = UNKNOWN
     memory: int | None = None
     bucket_size: int = 0
@@ -65,7 +72,12 @@ class CompactionTask:
     @property
     def picked(self) -> BucketFiles:
         """The bucket with the files that the task reads."""
-        return BucketFiles(self.partition, self.bucket, self.total_buckets, self.files)
+        return BucketFiles(self.partition, self.bucket, self.total_buckets, self.files, self.index_files)
+
+    @property
+    def marked(self) -> frozenset[str]:
+        """Names of the data files that have a deletion vector."""
+        return marked_files(self.index_files)
 
     def with_memory(self, memory: int | None) -> CompactionTask:
         return self if memory is None else replace(self, memory=memory)
@@ -155,8 +167,12 @@ def _decide(
         size = sum(run.size for run in runs)
         return SkippedBucket(bucket.partition, bucket.bucket, len(runs), reason, then, len(bucket.files), size)
 
+    marked = marked_files(bucket.index_files) if context.mode.deletion_vectors else frozenset()
+    chosen: set[str] | None = None
     if strategy == FULL_STRATEGY:
         pick, then = full_pick(runs, max_level, rewrite_all=rewrite_all), PickState(now)
+        if pick is None and runs and (chosen := {file.file_name for file in runs[0].files} & marked):
+            pick = CompactionPick(max_level, 1, FULL, f"{len(chosen)} files of the top level with deletion vectors")
         if pick is None:
             return left_alone("no files" if not runs else "one run, already at the top level", known)
     else:
@@ -164,19 +180,20 @@ def _decide(
         pick, then = picker.pick(run_sizes(runs), now, known)
         if pick is None:
             return left_alone(picker.why_not(run_sizes(runs), then), then)
-    if context.options.merge_engine == "first-row" and strategy != FULL_STRATEGY:
-        # readers of first-row tables read each file above level 0 for itself: no key may be in two of them
-        pick = replace(pick, output_level=max_level, run_count=len(runs))
-    chosen = {file.file_name for run in runs[: pick.run_count] for file in run.files}
-    picked = tuple(file for file in bucket.files if file.file_name in chosen)
+    one_by_one = chosen is not None
+    if chosen is None:
+        chosen = {file.file_name for run in runs[: pick.run_count] for file in run.files}
+    looks_up = context.mode.looks_up_old_rows
     return CompactionTask(
         partition=bucket.partition,
         bucket=bucket.bucket,
         total_buckets=bucket.total_buckets,
-        files=picked,
+        files=tuple(file for file in bucket.files if file.file_name in chosen),
         output_level=pick.output_level,
         max_level=max_level,
-        drop_deletes=may_drop_deletes(pick.output_level, highest_level(bucket.files)),
+        drop_deletes=may_drop_deletes(
+            pick.output_level, highest_level(bucket.files), marks_old_rows=context.mode.deletion_vectors
+        ),
         reason=pick.reason,
         arithmetic=pick.arithmetic,
         runs_before=len(runs),
@@ -184,6 +201,10 @@ def _decide(
         read_snapshot_id=snapshot_id,
         file_stamp=file_stamp,
         rewrite_all=rewrite_all,
+        others=tuple(file for file in bucket.files if file.file_name not in chosen) if looks_up else (),
+        index_files=bucket.index_files if looks_up else (),
+        rewrite_marked=strategy == FULL_STRATEGY,
+        one_by_one=one_by_one,
         state=then,
         bucket_size=sum(run.size for run in runs),
         oldest_size=runs[-1].size,
@@ -193,8 +214,12 @@ def _decide(
 def task_steps(context: TableContext, task: CompactionTask) -> list[Step]:
     """The steps of the task: what is rewritten, and what only changes its level. The run and its estimate both use them."""
     small_file_size = int(context.options.target_file_size * context.options.small_file_ratio)
-    sections = key_sections(task.files, context.key_of)
-    return compaction_steps(sections, task.output_level, task.max_level, small_file_size, rewrite_all=task.rewrite_all)
+    if task.one_by_one:
+        return steps_one_by_one(task.files)
+    sections, marked = key_sections(task.files, context.key_of), task.marked if task.rewrite_marked else ()
+    return compaction_steps(
+        sections, task.output_level, task.max_level, small_file_size, rewrite_all=task.rewrite_all, marked=marked
+    )
 
 
 def _known(runs: list[SortedRun], max_level: int, state: PickState) -> PickState:
@@ -202,7 +227,13 @@ def _known(runs: list[SortedRun], max_level: int, state: PickState) -> PickState
     top = (file.creation_time_millis for run in runs if run.level == max_level for file in run.files)
     moments = [moment_of_wall_clock(millis) for millis in top if millis is not None]
     last_full = max([*moments, *([] if state.last_full is None else [state.last_full])], default=None)
-    return PickState(last_full, state.waits)
+    # A process that knows nothing of earlier attempts counts the flushes that they have left.
+    return PickState(last_full, max(state.waits, sum(run.level == 0 for run in runs) - 1))
+
+
+def marked_files(index_files: Iterable[IndexFileMeta]) -> frozenset[str]:
+    """Names of the data files whose deletion vectors these index files hold."""
+    return frozenset(vector.data_file_name for index in index_files for vector in index.deletion_vector_ranges or ())
 
 
 def tasks_of(plans: Iterable[Decision]) -> list[CompactionTask]:

@@ -68,9 +68,10 @@ class NewFiles:
             self.delete_all_but(messages)
 
     def delete_all_but(self, messages: Sequence[CommitMessage]) -> None:
-        """Delete the new data files that no message names."""
+        """Delete the new files that no message names."""
         with cleaning_up():
             kept = {file.file_name for message in messages for file in message.created_files()}
+            kept |= {file.file_name for message in messages for file in message.created_index_files()}
             delete_stamped_files(self.context, self.stamp, kept)
 
     def commit(

@@ -5,7 +5,7 @@ The strategy picks (Java UniversalCompaction); forced level 0, off-peak hours an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_cli.lsm.sorted_runs import Section, SortedRun
@@ -36,17 +36,25 @@ Step = Rewrite | Upgrade
 
 
 def compaction_steps(
-    sections: Sequence[Section], output_level: int, max_level: int, small_file_size: int, *, rewrite_all: bool = False
+    sections: Sequence[Section],
+    output_level: int,
+    max_level: int,
+    small_file_size: int,
+    *,
+    rewrite_all: bool = False,
+    marked: Collection[str] = (),
 ) -> list[Step]:
     """Steps in key order. Big files that overlap nothing are upgraded; small ones join the rewrite of their neighbours.
 
-    A file that may hold deletes is rewritten when it arrives at (or lies at) the top level, where deletes must go.
+    A file that may hold deletes is rewritten when it arrives at (or lies at) the top level, where deletes must go. `marked`:
+    names of files whose deletion vectors must go.
     """
     steps: list[Step] = []
     candidates: list[tuple[SortedRun, ...]] = []
 
     def settle(file: DataFileMeta) -> Iterator[Step]:
-        if rewrite_all or (output_level == max_level and file.delete_row_count != 0):
+        has_deletes = output_level == max_level and file.delete_row_count != 0
+        if rewrite_all or has_deletes or file.file_name in marked:
             yield Rewrite(((SortedRun(file.level, (file,)),),))
         elif file.level != output_level:
             yield Upgrade(file)
@@ -73,9 +81,16 @@ def compaction_steps(
     return steps
 
 
-def may_drop_deletes(output_level: int, highest_level: int) -> bool:
-    """Whether retractions may be dropped: only if no older row can exist below the output (FORMAT.md, section 12)."""
-    return output_level != 0 and output_level >= highest_level
+def steps_one_by_one(files: Sequence[DataFileMeta]) -> list[Step]:
+    """Each file rewritten for itself, because files between them stay."""
+    return [Rewrite(((SortedRun(file.level, (file,)),),)) for file in files]
+
+
+def may_drop_deletes(output_level: int, highest_level: int, *, marks_old_rows: bool = False) -> bool:
+    """Whether retractions may be dropped: if no older row can exist below the output, or is marked there by a deletion vector
+    (FORMAT.md, section 12).
+    """
+    return output_level != 0 and (output_level >= highest_level or marks_old_rows)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,15 @@ import pyarrow as pa
 
 from paimon_cli.errors import BadInput
 
+LEVEL = "_LEVEL"
+"""Column of rows in a merge whose result depends on it: the level of the file that a row comes from."""
+
+
+def with_level(rows: pa.RecordBatch, level: int) -> pa.RecordBatch:
+    """The rows with a column LEVEL."""
+    levels = pa.array(np.full(rows.num_rows, level, np.int32))
+    return rows.append_column(pa.field(LEVEL, pa.int32(), nullable=False), levels)
+
 
 @dataclass(frozen=True)
 class SortedRows:

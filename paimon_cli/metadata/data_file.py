@@ -130,6 +130,11 @@ class IndexFileMeta:
     external_path: str | None = None
 
 
+def vector_file_names(index_files: Iterable[IndexFileMeta]) -> tuple[str, ...]:
+    """Names of the index files that hold deletion vectors."""
+    return tuple(index.file_name for index in index_files if index.index_type == DELETION_VECTORS)
+
+
 @dataclass(frozen=True, slots=True)
 class IndexManifestEntry:
     """One line of an index manifest: an index file of (partition, bucket)."""
@@ -203,6 +208,7 @@ class CommitMessage:
 
     The append half (`new_files`, `deleted_files`, `changelog_files`, `new_index_files`, `deleted_index_files`) becomes an
     APPEND snapshot, the compact half a COMPACT snapshot after it. `read_snapshot_id` is the snapshot that the writer read.
+    `read_index_files`: the files of deletion vectors that the compact half is based on; None where it does not depend on any.
     """
 
     partition: bytes
@@ -219,6 +225,7 @@ class CommitMessage:
     compact_new_index_files: tuple[IndexFileMeta, ...] = ()
     compact_deleted_index_files: tuple[IndexFileMeta, ...] = ()
     read_snapshot_id: int | None = None
+    read_index_files: tuple[str, ...] | None = None
 
     @property
     def bucket_id(self) -> BucketId:
@@ -245,3 +252,7 @@ class CommitMessage:
         before = {f.file_name for f in self.compact_before}
         rewritten = tuple(f for f in self.compact_after if f.file_name not in before)
         return self.new_files + self.changelog_files + rewritten + self.compact_changelog_files
+
+    def created_index_files(self) -> tuple[IndexFileMeta, ...]:
+        """Index files that exist only for this message."""
+        return self.new_index_files + self.compact_new_index_files

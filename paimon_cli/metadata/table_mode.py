@@ -76,6 +76,11 @@ class TableMode:
         return self.has_keys and (self.merge_on_read or not self.deletion_vectors)
 
     @property
+    def looks_up_old_rows(self) -> bool:
+        """Whether a compaction of level 0 has to find the older rows of its keys above the level that it writes."""
+        return self.has_keys and (self.deletion_vectors or self.merge_engine == "first-row")
+
+    @property
     def hides_level_0(self) -> bool:
         """Whether plain reads skip level 0 until it is compacted (FORMAT.md, section 11.1)."""
         if not self.has_keys:

@@ -11,7 +11,7 @@ from typing import Any
 from paimon_cli.errors import FilesConflict
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta
+from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, IndexFileMeta, vector_file_names
 from paimon_cli.write.write_plan import CompactBucket
 
 
@@ -77,6 +77,7 @@ class BucketTree:
         self._compactions = compactions
         self._running: Future[CommitMessage | None] | None = None
         self._live = list(start.files)
+        self._index_files = start.index_files
         self._flushed: list[DataFileMeta] = []
         self._before: dict[str, DataFileMeta] = {}
         self._after: dict[str, DataFileMeta] = {}
@@ -106,7 +107,7 @@ class BucketTree:
         if self._compactions is None or self._running is not None or not self.has_unseen_runs:
             return False
         self.has_unseen_runs = False
-        self._running = self._compactions.begin(replace(self._start, files=tuple(self._live)))
+        self._running = self._compactions.begin(replace(self._start, files=tuple(self._live), index_files=self._index_files))
         return True
 
     def take_result(self, *, wait: bool) -> bool:
@@ -123,6 +124,7 @@ class BucketTree:
         if message is None:
             return False
         self._replace(message.compact_before, message.compact_after)
+        self._replace_index_files(message.compact_deleted_index_files, message.compact_new_index_files)
         self.has_unseen_runs = True
         return True
 
@@ -134,6 +136,13 @@ class BucketTree:
         for file in before:
             self._consume(file, is_kept=file.file_name in made)
         self._after |= {file.file_name: file for file in after}
+
+    def _replace_index_files(self, gone: Sequence[IndexFileMeta], made: Sequence[IndexFileMeta]) -> None:
+        """Files that only an earlier compaction of this write made are deleted at once, as data files are."""
+        for file in gone:
+            if file not in self._start.index_files:
+                self._context.storage.delete(self._context.layout.index(file.file_name))
+        self._index_files = (*(file for file in self._index_files if file not in gone), *made)
 
     def _consume(self, file: DataFileMeta, is_kept: bool) -> None:
         if self._after.pop(file.file_name, None) is None:
@@ -149,6 +158,7 @@ class BucketTree:
         """Nothing could be committed of earlier results either: they, too, replace files that are gone."""
         self._compactions, self.compaction_lost = None, str(conflict)
         self._live = [*self._start.files, *self._flushed]
+        self._replace_index_files(self._index_files, self._start.index_files)
         uncompacted = {file.file_name for file in self._live}
         for file in self._after.values():
             if file.file_name not in uncompacted:
@@ -157,6 +167,8 @@ class BucketTree:
         self._after.clear()
 
     def message(self, read_snapshot_id: int | None) -> CommitMessage:
+        start = self._start.index_files
+        depends_on_vectors = bool(self._before) and self._context.mode.deletion_vectors
         return CommitMessage(
             self._start.partition,
             self._start.bucket,
@@ -164,5 +176,8 @@ class BucketTree:
             new_files=tuple(self._flushed),
             compact_before=tuple(self._before.values()),
             compact_after=tuple(self._after.values()),
+            compact_new_index_files=tuple(file for file in self._index_files if file not in start),
+            compact_deleted_index_files=tuple(file for file in start if file not in self._index_files),
             read_snapshot_id=read_snapshot_id,
+            read_index_files=vector_file_names(start) if depends_on_vectors else None,
         )

@@ -142,7 +142,6 @@ def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[s
     [
         (["id INT"], {"options": {"bucket": "-1"}}, "fixed number of buckets"),
         (["id INT", "dt DATE"], {"partition_by": ("dt",), "options": {"bucket": "-1"}}, "fixed number of buckets"),
-        (["id INT"], {"options": {"deletion-vectors.enabled": "true"}}, "deletion vectors"),
         (["id INT"], {"options": {"changelog-producer": "lookup"}}, "changelog-producer=lookup"),
         (["id INT"], {"options": {"merge-engine": "first-row", "changelog-producer": "lookup"}}, "changelog-producer=lookup"),
         (["id INT"], {"options": {"merge-engine": "aggregation", "changelog-producer": "input"}}, "changelog-producer=input"),

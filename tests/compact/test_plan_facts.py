@@ -90,14 +90,15 @@ def test_a_plan_says_what_the_files_are(tmp_path: Path, seed: int) -> None:
         assert set(found.files) == set(bucket.files) and found.output_level == top and found.state.last_full == NOW
         return
     tops = [moment_of_wall_clock(file.creation_time_millis or 0) for file in bucket.files if file.level == top]
-    known = PickState(max([*tops, *([state.last_full] if state.last_full else [])], default=None), state.waits)
+    flushes = sum(file.level == 0 for file in bucket.files)
+    last_full = max([*tops, *([state.last_full] if state.last_full else [])], default=None)
+    known = PickState(last_full, max(state.waits, flushes - 1))
     pick, then = CompactionPicker.of(context.options, top, local_hour(NOW)).pick(run_sizes(runs), NOW, known)
     assert pick is not None and found.state == then and found.reason == pick.reason
-    if options["merge-engine"] == "first-row":
-        assert set(found.files) == set(bucket.files) and found.output_level == top
-    else:
-        chosen = {file.file_name for run in runs[: pick.run_count] for file in run.files}
-        assert {file.file_name for file in found.files} == chosen and found.output_level == pick.output_level
+    chosen = {file.file_name for run in runs[: pick.run_count] for file in run.files}
+    assert {file.file_name for file in found.files} == chosen and found.output_level == pick.output_level
+    left = {file.file_name for file in bucket.files} - chosen
+    assert {file.file_name for file in found.others} == (left if options["merge-engine"] == "first-row" else set())
 
 
 def _runs_of(task: CompactionTask) -> int:

@@ -66,7 +66,7 @@ def test_reads_merge_unless_vectors_mark_what_is_replaced(
         (WRITE, {"bucket": "-1"}, ("dt", "id"), "cannot write table t with bucket=-1"),
         (WRITE, {"bucket": "-2"}, ("dt", "id"), "cannot write table t with bucket=-2"),
         (WRITE, {"bucket": "0"}, ("dt", "id"), "cannot write table t with bucket=0"),
-        (WRITE, VECTORS, ("dt", "id"), "cannot write table t with deletion-vectors.enabled=true"),
+        (WRITE, VECTORS, ("dt", "id"), None),
         (RESCALE, {}, ("dt", "id"), None),
         (RESCALE, {"bucket": "-1"}, ("dt", "id"), "cannot rescale table t with bucket=-1"),
         (COMPACT, {}, ("dt", "id"), None),

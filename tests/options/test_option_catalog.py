@@ -117,7 +117,7 @@ def test_the_nearest_key_is_one_that_can_be_typed() -> None:
         ("scan", {"scan.fallback-branch": "b"}, "scan.fallback-branch"),
         ("write", {"bucket-function.type": "hive"}, "bucket-function.type"),
         ("write", {"record-level.time-field-type": "millis-long"}, "record-level.time-field-type"),
-        ("compact", {"deletion-vectors.enabled": "true"}, "deletion-vectors.enabled"),
+        ("compact", {"row-tracking.enabled": "true"}, "row-tracking.enabled"),
         ("commit", {"metadata.iceberg.storage": "hadoop-catalog"}, "metadata.iceberg.storage"),
         ("commit", {"tag.automatic-creation": "process-time"}, "tag.automatic-creation"),
         ("tag", {"tag.callbacks": "a.B"}, "tag.callbacks"),

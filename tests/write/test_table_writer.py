@@ -165,7 +165,7 @@ def test_a_commit_id_counts_once(tmp_path: Path) -> None:
 def test_what_is_not_written_is_refused_before_anything_happens(tmp_path: Path) -> None:
     for number, options in enumerate(
         [
-            {"deletion-vectors.enabled": "true"},
+            {"row-tracking.enabled": "true"},
             {"changelog-producer": "input"},
             {"file.format": "csv"},
         ]

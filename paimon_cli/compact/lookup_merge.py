@@ -1,0 +1,186 @@
+"""Merges level 0 into tables whose readers do not merge: finds the older row of each key above the output level (FORMAT.md,
+section 12; Java LookupMergeTreeCompactRewriter).
+
+An old row that is found is marked in the deletion vector of its file. Its values take part in the merge wherever the result
+depends on them; first-row tables keep the old row and drop the new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.deletion_vectors import ChangedVectors
+from paimon_cli.bucket.key_lookup import ABSENT, FoundRows, find_keys, rows_at
+from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section
+from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.deduplicate import Deduplicate, FirstRow, KeepAllVersions
+from paimon_cli.lsm.merge_engine import merge_engine
+from paimon_cli.lsm.sort_merge import sorted_rows
+from paimon_cli.lsm.sorted_rows import LEVEL, MergeEngine, SortedRows, with_level
+from paimon_cli.lsm.sorted_runs import Section
+from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
+
+CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 32 << 20
+"""Rows whose keys are looked up together: the more, the less often a page of an old file is read again."""
+PIECE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class LookupMerge:
+    """The merges of one compaction task. `columns`: what they give, as `merge_columns` orders it."""
+
+    context: TableContext
+    task: CompactionTask
+    columns: Sequence[str]
+    expiry: RecordExpiry | None
+
+    @cached_property
+    def vectors(self) -> ChangedVectors:
+        return ChangedVectors(self.context, self.task.picked, self.task.file_stamp)
+
+    @cached_property
+    def _engine(self) -> MergeEngine:
+        return merge_engine(self.context.schema, self.context.options)
+
+    @cached_property
+    def _above(self) -> tuple[DataFileMeta, ...]:
+        """The files in which older rows of keys of level 0 may live."""
+        return tuple(file for file in self.task.others if file.level > self.task.output_level)
+
+    @cached_property
+    def _keys(self) -> tuple[str, ...]:
+        return self.context.schema.trimmed_primary_keys
+
+    def must_rewrite(self, file: DataFileMeta) -> bool:
+        """Whether a file cannot go to the output level as it is: it has another format, or its rows change by old ones."""
+        if file.level != 0:
+            return False
+        options = self.context.options
+        if options.format_at(0) != options.format_at(self.task.output_level):
+            return True
+        return any(not self._wins_over(file.min_sequence_number, old) for old in self._above)
+
+    def moves(self, file: DataFileMeta) -> None:
+        """Mark the old rows of a file of level 0 that goes to the output level as it is."""
+        if file.level != 0 or not self._above:
+            return
+        for batch in read_data_file(self.context, self.task.bucket_id, file, self._keys, CHUNK_ROWS):
+            self._mark(self._found(batch))
+
+    def merged(self, section: Section) -> Iterator[pa.RecordBatch]:
+        """One row per key, retractions kept."""
+        context, task, before = self.context, self.task, self.vectors.before
+        parts = (context, task.picked, section, self.columns, task.memory, self.expiry, before)
+        if all(file.level for run in section for file in run.files):
+            yield from merge_section(*parts)
+            return
+        for rows in _chunks(merge_section(*parts, level_engine=KeepAllVersions())):
+            yield from self._resolved(rows)
+
+    def _resolved(self, chunk: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Merge all versions of some keys with the old rows that live above the output level."""
+        engine = self._engine
+        rows = _lowest_level_above_0(sorted_rows(chunk, self._keys, engine))
+        if self._above:
+            is_new = np.maximum.reduceat(_levels(rows), rows.starts) == 0
+            asked = chunk.take(pa.array(rows.order[rows.starts[is_new]]))
+            found = self._found(asked.select(list(self._keys)))
+            if isinstance(engine, FirstRow):
+                is_new[is_new] = found.file != ABSENT
+                rows = _keys_of(rows, ~is_new)
+            else:
+                self._mark(found)
+                rows = self._with_old_rows(rows, found)
+        merging = replace(rows, rows=rows.rows.drop_columns([LEVEL]), merge_lone=True)
+        for piece in merging.pieces_of(PIECE_BYTES):
+            yield engine.merge(piece)
+
+    def _found(self, keys: pa.RecordBatch) -> FoundRows:
+        table = pa.Table.from_batches([keys])
+        return find_keys(self.context, self.task.bucket_id, self._above, table, self.vectors.before)
+
+    def _mark(self, found: FoundRows) -> None:
+        for number, positions in _by_file(found):
+            self.vectors.mark(self._above[number].file_name, positions)
+
+    def _with_old_rows(self, rows: SortedRows, found: FoundRows) -> SortedRows:
+        """The rows and, first, the old ones that decide about the result."""
+        if (found.file == ABSENT).all():
+            return rows
+        added = _levels(rows) == 0
+        oldest = int(rows.rows.column(SEQUENCE_NUMBER).to_numpy()[rows.order[added]].min())
+        old: list[pa.RecordBatch] = []
+        for number, positions in _by_file(found):
+            file = self._above[number]
+            if self._wins_over(oldest, file):
+                continue
+            for batch in rows_at(self.context, self.task.bucket_id, file, positions, self.columns).to_batches():
+                young = batch if self.expiry is None else self.expiry.kept(batch)
+                leveled = with_level(young, file.level)
+                old.append(pa.RecordBatch.from_arrays(leveled.columns, schema=rows.rows.schema))
+        if not old:
+            return rows
+        both = pa.concat_batches([*old, rows.rows.take(pa.array(rows.order))])
+        return sorted_rows(both, self._keys, self._engine)
+
+    def _wins_over(self, oldest_sequence: int, old: DataFileMeta) -> bool:
+        """Whether new rows replace those of an old file whatever their values: then the old ones need not be read."""
+        engine = self._engine
+        by_number = isinstance(engine, Deduplicate) and not engine.sequence_fields and not engine.ignore_delete
+        return by_number and oldest_sequence > old.max_sequence_number
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Neighbours put together up to the size of a chunk; no key spans two of them, as none spans two of the batches."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if waiting and (rows + batch.num_rows > CHUNK_ROWS or size + batch.nbytes > CHUNK_BYTES):
+            yield pa.concat_batches(waiting)
+            waiting, rows, size = [], 0, 0
+        if batch.num_rows:
+            waiting.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _levels(rows: SortedRows) -> np.ndarray:
+    """The level of each row, in `order`."""
+    return np.asarray(rows.rows.column(LEVEL).to_numpy()[rows.order])
+
+
+def _lowest_level_above_0(rows: SortedRows) -> SortedRows:
+    """The rows without those that a lower level above 0 shadows: of the old rows of a key only the newest takes part."""
+    levels = _levels(rows)
+    if np.add.reduceat(levels > 0, rows.starts, dtype=np.int64).max() <= 1:
+        return rows
+    old = np.where(levels > 0, levels, np.iinfo(levels.dtype).max)
+    lowest = np.repeat(np.minimum.reduceat(old, rows.starts), rows.ends - rows.starts)
+    return _chosen(rows, (levels == 0) | (levels == lowest))
+
+
+def _keys_of(rows: SortedRows, wanted: np.ndarray) -> SortedRows:
+    """The rows of the wanted keys."""
+    return _chosen(rows, np.repeat(wanted, rows.ends - rows.starts))
+
+
+def _chosen(rows: SortedRows, kept: np.ndarray) -> SortedRows:
+    """The kept rows (a mask in `order`)."""
+    sizes = np.add.reduceat(kept, rows.starts, dtype=np.int64)
+    sizes = sizes[sizes > 0]
+    return replace(rows, order=rows.order[kept], starts=np.cumsum(sizes) - sizes)
+
+
+def _by_file(found: FoundRows) -> Iterator[tuple[int, np.ndarray]]:
+    """Each file that holds some of the keys, with their positions, which ascend as the keys do."""
+    for number in np.unique(found.file[found.file != ABSENT]).tolist():
+        yield number, found.position[found.file == number]

@@ -1,0 +1,155 @@
+"""Tables with deletion vectors, held against the rows that were written, under writes and compactions of all kinds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from tests.tables import Row, compact, make_table, rows, write
+
+VECTORS = {"deletion-vectors.enabled": "true"}
+COLUMNS = {"k": "INT NOT NULL", "t": "STRING NOT NULL", "n": "INT", "s": "BIGINT", "v": "STRING"}
+KEYS = 60
+
+
+def vector_table(folder: Path, options: Mapping[str, str], buckets: int = 1) -> TableContext:
+    return make_table(folder, COLUMNS, ("k", "t"), bucket=buckets, options={**VECTORS, **options})
+
+
+def the_bucket(context: TableContext) -> BucketFiles:
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    return bucket
+
+
+def levels(context: TableContext) -> list[int]:
+    return sorted(file.level for file in the_bucket(context).files)
+
+
+def marked(context: TableContext) -> dict[int, list[int]]:
+    """Level -> sorted positions that are marked in its files."""
+    bucket, found = the_bucket(context), dict[int, list[int]]()
+    vectors = load_vectors(context, bucket)
+    for file in bucket.files:
+        vector = vectors.of(file.file_name)
+        if vector is not None:
+            found.setdefault(file.level, []).extend(vector.positions)
+    return found
+
+
+def shown(context: TableContext) -> list[Row]:
+    """The rows that a plain read shows, sorted."""
+    return rows(context)
+
+
+def row(k: int, n: int | None = 0, s: int | None = 0, v: str | None = "") -> Row:
+    return {"k": k, "t": f"t{k % 3}", "n": n, "s": s, "v": v}
+
+
+class Oracle:
+    """What a merge of all rows ever written gives, row by row."""
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self.rows: dict[int, Row] = {}
+
+    def write(self, changes: list[Row]) -> None:
+        for change in changes:
+            getattr(self, "_" + self.engine)(dict(change))
+
+    def _deduplicate(self, change: Row) -> None:
+        if change.pop("_op", "+I") == "-D":
+            self.rows.pop(change["k"], None)
+        else:
+            self.rows[change["k"]] = change
+
+    def _ordered(self, change: Row) -> None:
+        change.pop("_op")
+        old = self.rows.get(change["k"])
+        if old is None or change["s"] >= old["s"]:
+            self.rows[change["k"]] = change
+
+    def _partial(self, change: Row) -> None:
+        change.pop("_op")
+        old = self.rows.get(change["k"], change)
+        self.rows[change["k"]] = {name: old[name] if value is None else value for name, value in change.items()}
+
+    def _sums(self, change: Row) -> None:
+        change.pop("_op")
+        old = self.rows.get(change["k"])
+        if old is not None:
+            change["n"], change["s"] = old["n"] + change["n"], max(old["s"], change["s"])
+        self.rows[change["k"]] = change
+
+    def _first(self, change: Row) -> None:
+        change.pop("_op")
+        self.rows.setdefault(change["k"], change)
+
+
+ENGINES: dict[str, dict[str, str]] = {
+    "deduplicate": VECTORS,
+    "ordered": {**VECTORS, "sequence.field": "s"},
+    "partial": {**VECTORS, "merge-engine": "partial-update"},
+    "sums": {
+        **VECTORS,
+        "merge-engine": "aggregation",
+        "fields.n.aggregate-function": "sum",
+        "fields.s.aggregate-function": "max",
+        "fields.default-aggregate-function": "last_value",
+    },
+    "first": {"merge-engine": "first-row"},
+}
+
+
+def random_rows(chance: random.Random, engine: str) -> list[Row]:
+    found = []
+    for _ in range(chance.choice((1, 3, 20, 60))):
+        change = row(chance.randrange(KEYS), chance.randrange(100), chance.randrange(50), f"v{chance.randrange(1000)}")
+        if engine == "partial":
+            change |= {name: None for name in ("n", "v") if chance.random() < 0.5}
+        found.append({**change, "_op": "-D" if engine == "deduplicate" and chance.random() < 0.2 else "+I"})
+    return found
+
+
+def random_options(chance: random.Random) -> dict[str, str]:
+    """Files of a few rows, so that levels hold several files; small row groups."""
+    return {
+        "num-sorted-run.compaction-trigger": chance.choice(("2", "3", "5")),
+        "target-file-row-num": chance.choice(("4", "7", "1000000")),
+        "file.format": chance.choice(("parquet", "parquet", "avro", "orc")),
+        "compaction.small-file-ratio": chance.choice(("0.0", "0.7")),
+        "deletion-vectors.bitmap64": chance.choice(("true", "false")),
+        "file.format.per.level": chance.choice(("", "0:avro", "0:orc,5:parquet")),
+        "sort-spill-threshold": chance.choice(("2", "10")),
+    }
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_are_those_written_whatever_was_compacted(engine: str, seed: int, tmp_path: Path) -> None:
+    chance = random.Random(f"{engine} {seed}")
+    options = {name: text for name, text in random_options(chance).items() if text}
+    if engine == "first":
+        options.pop("deletion-vectors.bitmap64")
+    context = make_table(tmp_path / "t", COLUMNS, ("k", "t"), options={**options, **ENGINES[engine]})
+    oracle = Oracle(engine)
+    for step in range(12):
+        changes = random_rows(chance, engine)
+        compaction = chance.choice(("inline", "inline", "async", "none"))
+        write(context, changes, compaction=compaction)
+        oracle.write(changes)
+        if compaction == "none" or chance.random() < 0.2:
+            compact(context, strategy=chance.choice(("minor", "minor", "full")))
+        expected = sorted(oracle.rows.values(), key=lambda one: one["k"])
+        assert sorted(shown(context), key=lambda one: one["k"]) == expected, (step, options)
+        assert 0 not in levels(context)
+    assert not list(check_table(context, rows=True))
+    compact(context, strategy="full")
+    assert marked(context) == {} and set(levels(context)) <= {context.options.num_levels - 1}
+    assert sorted(shown(context), key=lambda one: one["k"]) == expected
