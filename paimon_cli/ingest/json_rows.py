@@ -31,9 +31,9 @@ from paimon_cli.datatypes.data_type import (
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import BadInput, NotSupported
-from paimon_cli.ingest.bad_cells import BadCell, BadCells, shown
-from paimon_cli.ingest.rejects import KEY_IS_MISSING, NO_OBJECT, NOT_JSON, Fault
-from paimon_cli.ingest.splits import BYTE_ORDER_MARK, NotAnArray, RawRows, SourceSplit, array_blocks, begins_array, line_bounds
+from paimon_cli.ingest.faults import KEY_IS_MISSING, NO_OBJECT, NOT_JSON, BadCell, BadCells, Fault, shown
+from paimon_cli.ingest.source_files import RawRows, SourceSplit
+from paimon_cli.ingest.text_blocks import BYTE_ORDER_MARK, NotAnArray, array_blocks, begins_array, line_bounds
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.ingest.text_values import CALENDAR_ROOTS, check_calendar_text
 

@@ -33,11 +33,10 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.row_kind import DELETE, INSERT, SHORT, UPDATE_BEFORE
 from paimon_cli.datatypes.values import Timestamp, values_to_arrow
 from paimon_cli.errors import BadInput, UsageError
-from paimon_cli.ingest.bad_cells import BadCell, WrongType, bad_cells, converted
+from paimon_cli.ingest.faults import BadCell, Fault, Tally, WrongType, bad_cells, converted
 from paimon_cli.ingest.json_rows import Needed, nested_from_text
-from paimon_cli.ingest.rejects import Fault, Tally
 from paimon_cli.ingest.row_sources import FileRows, RowSource
-from paimon_cli.ingest.splits import RawRows, SourceSplit
+from paimon_cli.ingest.source_files import RawRows, SourceSplit
 from paimon_cli.ingest.text_form import TEXT
 from paimon_cli.ingest.text_values import parse_text, text_of_cells, with_nulls
 from paimon_cli.ingest.typed_columns import CastRules, cast_column

@@ -1,4 +1,4 @@
-"""The syntax of text input: separators, nulls, and time formats, which are converted to ISO form column by column."""
+"""The syntax of text input: separators, nulls, encoding, and formats of times."""
 
 from __future__ import annotations
 
@@ -69,6 +69,9 @@ class TextForm:
                 )
 
 
+PLAIN = TextForm()
+
+
 def text_form(
     *,
     delimiter: str | None = None,
@@ -134,7 +137,7 @@ def _timezone(typed: str) -> str:
 
 
 def _checked_format(typed: str) -> str:
-    from paimon_cli.ingest.time_formats import pattern_of  # loads Arrow, which most commands do without
+    # loads Arrow, which most commands do without
 
     pattern_of(typed)
     return typed
@@ -150,3 +153,53 @@ def _encoding(typed: str) -> str:
     if not found._is_text_encoding:
         raise UsageError(f"{typed!r} does not encode text", hint="such as latin1, cp1252 or utf-16")
     return UTF_8 if found.name in ("utf-8", "utf-8-sig", "ascii") else found.name
+
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+FULL_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+WEEKDAYS = "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mon|tue|wed|thu|fri|sat|sun"
+PATTERNS = {
+    "Y": r"(?P<Y>[0-9]{4})",
+    "y": r"(?P<y>[0-9]{2})",
+    "m": r"(?P<m>[0-9]{1,2})",
+    "d": r"(?P<d>[0-9]{1,2})",
+    "e": r" ?(?P<d>[0-9]{1,2})",
+    "b": rf"(?i:(?P<b>{FULL_MONTHS}|{'|'.join(MONTHS)}))",
+    "H": r"(?P<H>[0-9]{1,2})",
+    "I": r"(?P<I>[0-9]{1,2})",
+    "M": r"(?P<M>[0-9]{1,2})",
+    "S": r"(?P<S>[0-9]{1,2})",
+    "f": r"(?P<f>[0-9]{1,9})",
+    "p": r"(?i:(?P<p>am|pm|a\.m\.|p\.m\.))",
+    "z": r"(?P<z>Z|[+-][0-9]{2}(?::?[0-9]{2})?)",
+    "Z": r"(?P<z>UTC|GMT|Z)",
+    "a": rf"(?i:{WEEKDAYS})",
+    "%": "%",
+}
+SAME_AS = {"B": "b", "h": "b", "A": "a"}
+COMPOSED = {"T": "%H:%M:%S", "R": "%H:%M", "F": "%Y-%m-%d", "D": "%m/%d/%y"}
+
+
+def pattern_of(format: str) -> tuple[str, frozenset[str]]:
+    """The regular expression of a strptime format, and the directives that it names. Raises UsageError."""
+    for letter, longer in COMPOSED.items():
+        format = re.sub(rf"(?<!%)((?:%%)*)%{letter}", rf"\1{longer}", format)
+    pattern, names, place = "^", [], 0
+    for found in re.finditer(r"%(.?)", format):
+        letter = SAME_AS.get(found[1], found[1])
+        if letter not in PATTERNS:
+            known = " ".join(f"%{letter}" for letter in [*PATTERNS, *SAME_AS, *COMPOSED])
+            raise UsageError(f"--timestamp-format {format}: %{found[1]} is not known", f"known are {known}")
+        pattern += re.escape(format[place : found.start()]) + PATTERNS[letter]
+        names += re.findall(r"P<(.)>", PATTERNS[letter])
+        place = found.end()
+    unclear = next((f"%{name} appears twice" for name in names if names.count(name) > 1), "") or _what_lacks(set(names))
+    if unclear:
+        raise UsageError(f"--timestamp-format {format}", unclear)
+    return pattern + re.escape(format[place:]) + "$", frozenset(names)
+
+
+def _what_lacks(names: set[str]) -> str:
+    if not (names & {"Y", "y"} and names & {"m", "b"} and "d" in names):
+        return "it needs a year (%Y), a month (%m, %b) and a day (%d)"
+    return "%I and %p belong together" if ("I" in names) != ("p" in names) else ""

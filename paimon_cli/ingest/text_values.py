@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import methodcaller
 
 import numpy as np
 import pyarrow as pa
@@ -24,31 +25,28 @@ from paimon_cli.datatypes.data_type import (
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported
-from paimon_cli.ingest.bad_cells import BadCell, BadCells, attempt, require
-from paimon_cli.ingest.text_form import TextForm
-from paimon_cli.ingest.time_formats import in_iso_form
+from paimon_cli.ingest.faults import NEEDS_ZONE, NOT_UTF_8, TAKES_NO_ZONE, BadCell, BadCells, attempt, require
+from paimon_cli.ingest.text_form import MONTHS, PLAIN, TextForm, pattern_of
 from paimon_cli.ingest.typed_columns import cast_atomic, instants, local_times
 
 INTEGER = r"^[+-]?[0-9]+$"
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,5})?$"
 NOT_FINITE = r"(?i)^([+-]?inf(inity)?|nan)$"
 HEX = r"^([0-9a-fA-F]{2})*$"
-DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-CLOCK = r"(?P<clock>[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.(?P<fraction>[0-9]{1,9}))?"
-TIME = f"^{CLOCK}$"
-TIMESTAMP = f"^(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]{CLOCK}(?P<zone>Z|z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?)?$"
-LOCAL_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?$"
-INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][01][0-9](:?[0-5][0-9])?)$"
-"""The forms that Arrow's parser reads by itself, many times faster than taken apart."""
+DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+CLOCK = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
+DATE, TIME = f"^{DAY}$", f"^{CLOCK}$"
+TIMESTAMP = rf"^{DAY}([T ]{CLOCK}(Z|z|[+-][0-9]{{2}}(:?[0-9]{{2}})?)?)?$"
+ZONE = r":[0-9.:]*[Zz+-]"
+LOCAL_TIME = f"^{DAY}([T ]{CLOCK})?$"
+INSTANT = rf"^{DAY}[T ]{CLOCK}(Z|[+-][01][0-9](:?[0-5][0-9])?)$"
+"""The forms that need no preparation for Arrow's parser."""
 FAR_YEAR = r"^([+-]|[0-9]{5,}-)"
 CALENDAR_ROOTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"})
-EPOCH_DAY, MIDNIGHT = "1970-01-01", "00:00"
-MOST_NANO_SECONDS = 9_223_286_400
-"""Seconds to and from the epoch that 64-bit nanoseconds hold, less a day for the zone."""
-NEEDS_ZONE = "a TIMESTAMP WITH LOCAL TIME ZONE needs Z or an offset such as +02:00, or --timezone"
-TAKES_NO_ZONE = "a TIMESTAMP without time zone takes no Z and no offset without --timezone, such as --timezone UTC"
-NOT_UTF_8 = "it is not valid UTF-8; --encoding selects another encoding"
-PLAIN = TextForm()
+MOST_NANO_DAYS = 106_750
+"""Days to and from the epoch that 64-bit nanoseconds hold, less a day for the zone."""
+NO_TEXT = pa.scalar(None, pa.string())
+NO_SUCH_TIME = "there is no such time"
 EMPTY = ("",)
 """Quoted nothing: a text, but no value of any other type."""
 
@@ -143,11 +141,12 @@ def _dates(array: pa.Array, t: DataType) -> pa.Array:
 
 
 def _times(array: pa.Array, t: TimeType) -> pa.Array:
-    parts = _parts(array, TIME, "a TIME is written HH:MM:SS[.fff]")
-    seconds = _seconds(array, pa.repeat(EPOCH_DAY, len(array)), _part(parts, "clock", MIDNIGHT))
-    precision = min(t.precision, 3)
-    millis = seconds * 1000 + _fraction(array, parts, precision, 3)
-    return pa.array(millis.astype(np.int32), pa.int32(), mask=_nulls(array)).view(pa.time32("ms"))
+    _require_form(array, TIME, "a TIME is written HH:MM:SS[.fff]")
+    texts = pc.binary_join_element_wise("1970-01-01", _with_digits(array, min(t.precision, 3), 3), "T")
+    try:
+        return _read(texts, pa.timestamp("ms")).cast(pa.time32("ms"))
+    except BadCells as problem:
+        raise _in_texts(array, problem) from problem
 
 
 def _timestamps(array: pa.Array, t: TimestampType, timezone: str | None) -> pa.Array:
@@ -157,18 +156,45 @@ def _timestamps(array: pa.Array, t: TimestampType, timezone: str | None) -> pa.A
         return made
     if _has_far_years(array):
         return _one_by_one(array, t)
-    parts = _parts(array, TIMESTAMP, "a timestamp is written YYYY-MM-DDTHH:MM:SS[.fraction][offset]")
-    has_zone = pc.not_equal(_part(parts, "zone", ""), "")
+    _require_form(array, TIMESTAMP, "a timestamp is written YYYY-MM-DDTHH:MM:SS[.fraction][offset]")
+    has_zone = pc.match_substring_regex(array, ZONE)
     if timezone is None and t.root == "TIMESTAMP_LTZ":
-        require(array, pc.or_(has_zone, array.is_null()), NEEDS_ZONE)
+        require(array, has_zone, NEEDS_ZONE)
     elif timezone is None:
         require(array, pc.invert(has_zone), TAKES_NO_ZONE)
-    written = _seconds(array, _part(parts, "day", EPOCH_DAY), _part(parts, "clock", MIDNIGHT))
-    if digits == 9:
-        require(array, np.abs(written) < MOST_NANO_SECONDS, "with more than 6 digits it must lie between 1678 and 2262")
-    seconds = _in_zone(array, written, written - _zone_seconds(parts), has_zone, t, timezone)
-    units = seconds * 10**digits + _fraction(array, parts, precision, digits)
-    return pa.array(units, pa.int64(), mask=_nulls(array)).view(arrow_type(t))
+    texts = pc.ascii_upper(_with_digits(array, precision, digits))
+    try:
+        if digits == 9:
+            days = _read(pc.utf8_slice_codeunits(texts, 0, 10), pa.date32())
+            require(
+                array,
+                pc.less(pc.abs(days.cast(pa.int32())), MOST_NANO_DAYS),
+                "with more than 6 digits it must lie between 1678 and 2262",
+            )
+        return _moments(texts, has_zone, t, timezone)
+    except BadCells as problem:
+        raise _in_texts(array, problem) from problem
+
+
+def _moments(texts: pa.Array, has_zone: pa.Array, t: TimestampType, timezone: str | None) -> pa.Array:
+    """ISO texts as the column holds them: instants in UTC, else times on the clock of `timezone`."""
+    target = arrow_type(t)
+    zoned = _read(pc.if_else(has_zone, texts, NO_TEXT), pa.timestamp(target.unit, "UTC"))
+    local = _read(pc.if_else(has_zone, NO_TEXT, texts), pa.timestamp(target.unit))
+    if t.root == "TIMESTAMP_LTZ":
+        return zoned if timezone is None else pc.coalesce(zoned, instants(local, timezone).cast(zoned.type))
+    return local if timezone is None else pc.coalesce(local, local_times(zoned, timezone))
+
+
+def _read(texts: pa.Array, target: pa.DataType) -> pa.Array:
+    return attempt(texts, methodcaller("cast", target), NO_SUCH_TIME)
+
+
+def _with_digits(array: pa.Array, precision: int, stored: int) -> pa.Array:
+    """The texts with at most `stored` digits after the second; those after `precision` must be zero."""
+    too_many = pc.match_substring_regex(array, rf"\.[0-9]{{{precision}}}[0-9]*[1-9]")
+    require(array, pc.invert(too_many), f"it has more than {precision} digits after the second")
+    return pc.replace_substring_regex(array, rf"(\.[0-9]{{{stored}}})[0-9]+", r"\1")
 
 
 def _as_arrow_reads(array: pa.Array, t: TimestampType, step: int) -> pa.Array | None:
@@ -183,74 +209,13 @@ def _as_arrow_reads(array: pa.Array, t: TimestampType, step: int) -> pa.Array | 
     return made if step == 1 or not (units % step).any() else None
 
 
-def _in_zone(
-    array: pa.Array, written: np.ndarray, utc: np.ndarray, has_zone: pa.Array, t: DataType, timezone: str | None
-) -> np.ndarray:
-    """The seconds that the column holds: of instants in UTC, else of the wall clock of `timezone`."""
-    instant = t.root == "TIMESTAMP_LTZ"
-    if timezone is None:
-        return utc if instant else written
-    marks = has_zone.to_numpy(zero_copy_only=False)
-    other = pa.array(written if instant else utc, pa.int64(), mask=_nulls(array) | (marks == instant)).view(pa.timestamp("s"))
-    try:
-        moved = instants(other, timezone) if instant else local_times(other.cast(pa.timestamp("s", "UTC")), timezone)
-    except BadCells as problem:
-        raise _in_texts(array, problem) from problem
-    moved = pc.fill_null(moved.view(pa.int64()), 0).to_numpy()
-    return np.where(marks == instant, utc if instant else written, moved)
-
-
 def _in_texts(array: pa.Array, problem: BadCells) -> BadCells:
     """The same bad cells, with the original text as their values."""
     return BadCells([BadCell(cell.row, array[cell.row].as_py(), cell.why) for cell in problem.cells])
 
 
-def _parts(array: pa.Array, pattern: str, why: str) -> pa.StructArray:
-    parts = pc.extract_regex(array, pattern)
-    require(array, pc.or_(parts.is_valid(), array.is_null()), why)
-    return parts
-
-
-def _part(parts: pa.StructArray, name: str, missing: str) -> pa.Array:
-    """A named group of each row; `missing` if it is empty, and for null rows."""
-    found = parts.field(name)
-    filled = pc.and_(parts.is_valid(), pc.not_equal(pc.fill_null(found, ""), ""))
-    return pc.if_else(filled, found, missing)
-
-
-def _seconds(array: pa.Array, days: pa.Array, clocks: pa.Array) -> np.ndarray:
-    """Seconds since the epoch."""
-    texts = pc.binary_join_element_wise(days, clocks, "T")
-    try:
-        seconds = attempt(texts, lambda part: part.cast(pa.timestamp("s")), "there is no such time")
-    except BadCells as problem:
-        raise _in_texts(array, problem) from problem
-    return seconds.view(pa.int64()).to_numpy()
-
-
-def _fraction(array: pa.Array, parts: pa.StructArray, precision: int, digits: int) -> np.ndarray:
-    """The fraction in units of 10^-digits seconds; digits after `precision` must be zero."""
-    nanos = pc.utf8_rpad(_part(parts, "fraction", "0"), 9, "0").cast(pa.int64()).to_numpy()
-    require(array, nanos % 10 ** (9 - precision) == 0, f"it has more than {precision} digits after the second")
-    return nanos // 10 ** (9 - digits)
-
-
-def _zone_seconds(parts: pa.StructArray) -> np.ndarray:
-    """The offset from UTC in seconds; 0 for 'Z' and none."""
-    zones = _part(parts, "zone", "Z")
-    zones = pc.if_else(pc.equal(pc.utf8_upper(zones), "Z"), "+00:00", zones)
-    split = pc.extract_regex(zones, r"^(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})?$")
-    hours, minutes = (_part(split, name, "0").cast(pa.int64()).to_numpy() for name in ("hours", "minutes"))
-    negative = pc.equal(split.field("sign"), "-").to_numpy(zero_copy_only=False)
-    return np.where(negative, -1, 1) * (hours * 3600 + minutes * 60)
-
-
 def _all(marks: pa.Array) -> bool:
     return bool(pc.all(marks, min_count=0).as_py())
-
-
-def _nulls(array: pa.Array) -> np.ndarray:
-    return array.is_null().to_numpy(zero_copy_only=False)
 
 
 def _has_far_years(array: pa.Array) -> bool:
@@ -301,3 +266,62 @@ def text_of_cells(raw: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(raw.type):
         return raw.dictionary_decode()
     return raw.cast(pa.string()) if pa.types.is_large_string(raw.type) or pa.types.is_string_view(raw.type) else raw
+
+
+CLOCK_DIRECTIVES = frozenset("HIMSfpz")
+ZERO = pa.scalar("00", pa.string())
+
+
+def in_iso_form(array: pa.Array, formats: Sequence[str], *, dates_only: bool) -> pa.Array:
+    """Texts of one of the formats in the ISO form, the first that fits; all others as they are.
+
+    `dates_only`: formats with a clock are left out, since a DATE has none.
+    """
+    for format in formats:
+        pattern, names = pattern_of(format)
+        if dates_only and names & CLOCK_DIRECTIVES:
+            continue
+        parts = pc.extract_regex(array, pattern)
+        if parts.null_count < len(array):
+            array = pc.if_else(parts.is_valid(), _iso(parts, names, dates_only), array)
+    return array
+
+
+def _iso(found: pa.StructArray, names: frozenset[str], dates_only: bool) -> pa.Array:
+    parts = {name: pc.fill_null(found.field(name), "") for name in names}
+    day = pc.binary_join_element_wise(_year(parts), _month(parts), _padded(parts["d"]), "-")
+    if dates_only:
+        return day
+    clock = pc.binary_join_element_wise(_hour(parts), *(_padded(parts.get(name, ZERO)) for name in "MS"), ":")
+    fraction = pc.binary_join_element_wise("", parts["f"], ".") if "f" in names else ""
+    stamp = pc.binary_join_element_wise(day, clock, "T")
+    zone = pc.replace_substring_regex(parts["z"], "UTC|GMT", "Z") if "z" in parts else ""
+    return pc.binary_join_element_wise(stamp, fraction, zone, "")
+
+
+def _padded(digits: pa.Array | pa.Scalar) -> pa.Array:
+    return pc.utf8_lpad(digits, 2, "0")
+
+
+def _year(parts: Mapping[str, pa.Array]) -> pa.Array:
+    if "Y" in parts:
+        return parts["Y"]
+    # As POSIX has it: 69 to 99 are of the twentieth century.
+    return pc.binary_join_element_wise(pc.if_else(pc.greater_equal(parts["y"], "69"), "19", "20"), parts["y"], "")
+
+
+def _month(parts: Mapping[str, pa.Array]) -> pa.Array:
+    if "m" in parts:
+        return _padded(parts["m"])
+    place = pc.index_in(pc.utf8_slice_codeunits(pc.utf8_lower(parts["b"]), 0, 3), pa.array(MONTHS))
+    return _padded(pc.cast(pc.add(pc.fill_null(place, 0), 1), pa.string()))
+
+
+def _hour(parts: Mapping[str, pa.Array]) -> pa.Array | pa.Scalar:
+    if "I" not in parts:
+        return _padded(parts.get("H", ZERO))
+    hours = pc.utf8_lpad(parts["I"], 1, "0").cast(pa.int64()).to_numpy()
+    afternoon = pc.starts_with(parts["p"], "p", ignore_case=True).to_numpy(zero_copy_only=False)
+    # 12 am is midnight. 0 and 13 are no hours of this clock: the 99 that they become is refused as no such time.
+    of_day = np.where((hours < 1) | (hours > 12), 99, hours % 12 + 12 * afternoon)
+    return _padded(pa.array(of_day).cast(pa.string()))

@@ -26,7 +26,7 @@ from paimon_cli.datatypes.data_type import (
     TimeType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.ingest.bad_cells import BadCell, BadCells, WrongType, attempt, bad_cells, require
+from paimon_cli.ingest.faults import BadCell, BadCells, WrongType, attempt, bad_cells, require
 
 MILLIS_DIGITS, MICROS_DIGITS, NANOS_DIGITS = 3, 6, 9
 

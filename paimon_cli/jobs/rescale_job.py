@@ -20,7 +20,7 @@ from paimon_cli.errors import Conflict, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table
 from paimon_cli.jobs.write_job import write_files

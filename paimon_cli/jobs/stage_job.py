@@ -23,7 +23,7 @@ from paimon_cli.errors import (
     undone_on_failure,
 )
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.table_change import check_writable_table, identity_of
 from paimon_cli.jobs.write_job import (

@@ -23,7 +23,7 @@ from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER
 from paimon_cli.errors import BadInput
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.bad_cells import BadCells, shown
+from paimon_cli.ingest.faults import BadCells, shown
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.table_change import MAX_ATTEMPTS, NewFiles, again_on_conflict, check_writable_table, identity_of

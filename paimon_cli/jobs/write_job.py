@@ -16,10 +16,10 @@ from paimon_cli.errors import BadInput, Conflict, PaimonError, StorageUnavailabl
 from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.rejects import FAIL, SKIP, RejectFile, RejectingTally, Tally
+from paimon_cli.ingest.faults import FAIL, SKIP, RejectFile, RejectingTally, Tally
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
-from paimon_cli.ingest.splits import SourceSplit
+from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
 from paimon_cli.metadata.data_file import BucketId, CommitMessage

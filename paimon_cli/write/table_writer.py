@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from paimon_cli.bucket.data_file_writer import DataFileWriter, check_writable
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.history.live_files import BucketFiles
-from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, file_facts
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
 from paimon_cli.options.option_catalog import WRITE

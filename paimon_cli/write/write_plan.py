@@ -17,7 +17,7 @@ from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, CommitMessage
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions

@@ -35,8 +35,8 @@ from scripts.bench.spark_write import started_spark
 
 UPSERTS = 4
 SHARES: dict[str, tuple[str, ...]] = {
-    "decode": ("columnar.py:_parquet", "data_file_reader.py:_stored_batches", "parquet/core.py:__init__"),
-    "check values": ("typed_columns.py:", "bad_cells.py:", "decoded_columns.py:"),
+    "decode": ("row_sources.py:_parquet", "data_file_reader.py:_stored_batches", "parquet/core.py:__init__"),
+    "check values": ("typed_columns.py:", "faults.py:", "decoded_columns.py:"),
     "encode": ("parquet/core.py:", "file_encoders.py:"),
     "sort and merge": (
         *("/lsm/", "compute.py:take", "key_order.py:", "stable_order.py:", "write_buffer.py:", "merged_rows.py:"),

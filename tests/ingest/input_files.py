@@ -13,11 +13,10 @@ import pyarrow as pa
 from paimon_cli.datatypes.canonical_json import canonical_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.rows import IncomingRows
-from paimon_cli.ingest.splits import RawRows, SourceSplit, plan_sources
-from paimon_cli.ingest.text_form import TextForm
-from paimon_cli.ingest.text_values import PLAIN
+from paimon_cli.ingest.source_files import RawRows, SourceSplit, plan_sources
+from paimon_cli.ingest.text_form import PLAIN, TextForm
 from paimon_cli.metadata.table_schema import TableSchema
 
 

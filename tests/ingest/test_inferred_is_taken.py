@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import BadInput
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.inference import columns_of_file
-from paimon_cli.ingest.rejects import Tally
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
-from paimon_cli.ingest.splits import plan_sources
+from paimon_cli.ingest.source_files import plan_sources
 from paimon_cli.ingest.text_form import TextForm
 from paimon_cli.metadata.table_schema import TableSchema
 from tests.ingest.input_files import rows_of, text_file

@@ -13,7 +13,7 @@ import pytest
 from paimon_cli.datatypes.canonical_json import canonical_rows
 from paimon_cli.errors import BadInput
 from paimon_cli.ingest import row_sources
-from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.row_sources import ArrowRows, FileRows, RowSource
 from paimon_cli.ingest.rows import IncomingRows
 from tests.ingest.input_files import one_column, schema_of

@@ -19,10 +19,10 @@ import pytest
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.field_types import parse_type, type_to_sql
 from paimon_cli.errors import BadInput, NotSupported, UsageError
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.inference import columns_of_file
-from paimon_cli.ingest.rejects import Tally
 from paimon_cli.ingest.rows import IncomingRows
-from paimon_cli.ingest.splits import SourceSplit, plan_sources
+from paimon_cli.ingest.source_files import SourceSplit, plan_sources
 from paimon_cli.metadata.data_file_schema import merge_schema
 from tests.ingest.input_files import conform, one_column, read_all, schema_of
 

@@ -11,8 +11,8 @@ import pytest
 
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import BadInput
-from paimon_cli.ingest import csv_and_columnar, json_rows, text_values
-from paimon_cli.ingest.bad_cells import BadCells
+from paimon_cli.ingest import json_rows, row_sources, text_values
+from paimon_cli.ingest.faults import BadCells
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.ingest.rows import IncomingRows
 from paimon_cli.ingest.text_form import TextForm
@@ -85,6 +85,9 @@ BAD_TEXTS = [
     ("TIMESTAMP(3)", "2024-01-31T10:20:60", "no such time"),
     ("TIMESTAMP(3)", "2024-01-31T10:20:30Z", "takes no Z"),
     ("TIMESTAMP(3)", "yesterday", "a timestamp is written"),
+    ("TIMESTAMP(3)", "2024-01-31T10:20.5", "a timestamp is written"),
+    ("TIMESTAMP(3) WITH LOCAL TIME ZONE", "2024-01-31T10:20:30+24:00", "no such time"),
+    ("TIMESTAMP(9) WITH LOCAL TIME ZONE", "2024-01-31T10:20:30+14:60", "no such time"),
     (TIMESTAMP_LTZ_6, "2024-01-31T10:20:30", "needs Z"),
     (TIMESTAMP_LTZ_6, "2024-01-31", "needs Z"),
 ]
@@ -135,8 +138,8 @@ def test_broken_csv(content: str | bytes, what: str, why: str, tmp_path: Path) -
 
 
 def test_row_numbers_hold_beyond_the_first_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_and_columnar, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(csv_and_columnar, "BATCH_ROWS", 7)
+    monkeypatch.setattr(row_sources, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(row_sources, "BATCH_ROWS", 7)
     monkeypatch.setattr(json_rows, "BLOCK_BYTES", 1000)
     monkeypatch.setattr(json_rows, "BATCH_ROWS", 7)
     incoming = IncomingRows(one_column("STRING"))

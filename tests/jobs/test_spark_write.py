@@ -17,7 +17,7 @@ import pytest
 from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.stamped_files import DataFileNames, delete_stamped_files
 from paimon_cli.errors import BadInput, DamagedFile
-from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.ingest.row_sources import FileRows
 from paimon_cli.jobs.compact_job import CompactRequest, run_compact
 from paimon_cli.jobs.engine import NoProgress

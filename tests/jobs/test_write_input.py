@@ -15,8 +15,7 @@ from paimon_cli.errors import BadInput, NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest import row_sources
 from paimon_cli.ingest.row_sources import ArrowRows, FileRows
-from paimon_cli.ingest.text_form import TextForm
-from paimon_cli.ingest.text_values import PLAIN
+from paimon_cli.ingest.text_form import PLAIN, TextForm
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.write_job import WriteRequest, WriteSummary, run_write

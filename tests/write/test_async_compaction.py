@@ -17,7 +17,7 @@ from paimon_cli.compact import bucket_compactor
 from paimon_cli.compact.bucket_compactor import MergeRewriter
 from paimon_cli.errors import BadInput, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.lab.lab_table import LabNames

@@ -16,7 +16,7 @@ from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, CommitMessage
 from paimon_cli.metadata.data_file_schema import merge_schema
 from paimon_cli.storage.trace import Step, StepTrace

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from paimon_cli.datatypes.key_order import stable_order
 from paimon_cli.errors import PaimonError
-from paimon_cli.ingest.rejects import Tally
+from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, phase
 from paimon_cli.jobs.spark.job import carrying_errors
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER

@@ -1,0 +1,364 @@
+"""Finds input files (files, globs, directories, URLs, '-') and cuts them into splits that tasks read independently.
+
+Each row keeps its place in the order of arrival.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import BinaryIO, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_cli.bucket.orc_file import OrcFile
+from paimon_cli.errors import BadInput, DamagedFile, NotFound, UsageError
+from paimon_cli.ingest.faults import Fault
+from paimon_cli.ingest.text_blocks import begins_array, compression_of, line_bounds, uncompressed_name
+from paimon_cli.ingest.text_form import PLAIN, TEXT, TextForm
+from paimon_cli.storage.storage import FileStatus, Storage
+from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.storage.whole_file import ScratchDirectory
+
+STDIN = "-"
+FORMAT_OF_EXTENSION = {
+    ".parquet": "parquet",
+    ".orc": "orc",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+FORMATS = {
+    "parquet": "parquet",
+    "orc": "orc",
+    "arrow": "arrow",
+    "csv": "csv",
+    "tsv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+}
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One input file: its location, its name in messages, its format, and its size in bytes."""
+
+    path: str
+    label: str
+    format: str
+    size: int
+
+    @property
+    def compressed(self) -> bool:
+        return compression_of(self.path) is not None
+
+
+def source_files(
+    sources: Sequence[str], format: str | None, storage_options: Mapping[str, str] | None, *, may_be_none: bool = False
+) -> list[SourceFile]:
+    """The files in the given order, those of a glob or directory by name. Raises `NotFound`, `UsageError`.
+
+    `may_be_none`: an empty glob or directory is not an error, and gives no files.
+    """
+    chosen = _chosen_format(format)
+    files: list[SourceFile] = []
+    for source in sources:
+        try:
+            files += [_spooled_stdin(chosen)] if source == STDIN else _files_of(source, chosen, storage_options)
+        except NoFiles:
+            if not may_be_none:
+                raise
+    return files
+
+
+class NoFiles(NotFound):
+    """A glob without matches, or a directory without input files."""
+
+
+def _chosen_format(format: str | None) -> str | None:
+    if format is not None and format.lower() not in FORMATS:
+        raise UsageError(f"unknown input format '{format}'", hint=f"choose one of {', '.join(FORMATS)}")
+    return FORMATS[format.lower()] if format is not None else None
+
+
+def _format_of(name: str) -> str | None:
+    plain = uncompressed_name(name)
+    found = FORMAT_OF_EXTENSION.get(os.path.splitext(plain)[1].lower())
+    return found if plain == name or found in TEXT else None
+
+
+def _files_of(source: str, chosen: str | None, options: Mapping[str, str] | None) -> list[SourceFile]:
+    storage, path = storage_for_url(source, options)
+    status = _status(storage, path)
+    is_glob = status is None and any(c in source for c in "*?[")
+    found = _matches(storage, path) if is_glob else [status] if status is not None else []
+    if not found and is_glob:
+        raise NoFiles(f"no input at {source}", "no file matches")
+    if not found:
+        raise NotFound(f"no input at {source}", "there is no such file or directory")
+    files: list[SourceFile] = []
+    for entry in sorted(found, key=lambda e: e.path):
+        inside = _files_inside(storage, entry, chosen) if entry.is_directory else [entry]
+        files += [_source_file(storage, file, chosen) for file in inside]
+    return files
+
+
+def _source_file(storage: Storage, entry: FileStatus, chosen: str | None) -> SourceFile:
+    format = chosen or _format_of(entry.name)
+    if format is None:
+        known = f"{' '.join(FORMAT_OF_EXTENSION)}, and compressed text such as .csv.gz, .json.zst, .tsv.bz2, .xz, .lz4"
+        parent = entry.path.rpartition("/")[0]
+        if any(found.is_directory and found.name == entry.name for found in storage.list_directory(parent or "/")):
+            raise NoFiles(f"no input files in {entry.path}", "the directory is empty")
+        raise UsageError(f"cannot determine the format of {entry.path}", f"known endings: {known}", "name it with --format")
+    compression = compression_of(entry.name)
+    if compression is not None and format not in TEXT:
+        raise UsageError(f"{entry.path} is a {compression} file", f"{format} files compress inside", "unpack it first")
+    # A listing gives the size of a link itself, not of the file that it points to.
+    return SourceFile(entry.path, entry.path, format, storage.file_size(entry.path))
+
+
+def _files_inside(storage: Storage, directory: FileStatus, chosen: str | None) -> list[FileStatus]:
+    """Files in the directory tree with the extension of the chosen format (of any known format without a choice)."""
+    wanted = (chosen,) if chosen else tuple(FORMATS)
+    inside = [f for f in _walk(storage, directory.path) if not f.is_directory and _format_of(f.name) in wanted]
+    if not inside:
+        raise NoFiles(f"no {chosen or 'input'} files in {directory.path}", "hidden files and those starting with '_' are ignored")
+    return sorted(inside, key=lambda f: f.path)
+
+
+def _walk(storage: Storage, directory: str) -> Iterator[FileStatus]:
+    """All entries of the tree, except markers and temporary files of jobs, whose names begin with '.' or '_'."""
+    for entry in storage.list_directory(directory):
+        if not entry.name.startswith((".", "_")):
+            yield entry
+            if entry.is_directory:
+                yield from _walk(storage, entry.path)
+
+
+def _status(storage: Storage, path: str) -> FileStatus | None:
+    """The file or directory at a path; links are followed. An empty directory counts as a file."""
+    name = path.rpartition("/")[2]
+    if storage.list_directory(path):
+        return FileStatus(path, name, 0, True, 0)
+    return FileStatus(path, name, 0, False, 0) if storage.exists(path) else None
+
+
+def _matches(storage: Storage, pattern: str) -> list[FileStatus]:
+    """Entries that match a path with `*`, `?`, `[..]` or `**`; as in a shell, a leading '.' must be given literally."""
+    parts = pattern.split("/")
+    fixed = next(i for i, part in enumerate(parts) if any(c in part for c in "*?["))
+    directories = ["/".join(parts[:fixed])]
+    found: list[FileStatus] = []
+    for part in parts[fixed:]:
+        found = [entry for directory in directories for entry in _one_level(storage, directory, part)]
+        below = [entry.path for entry in found if entry.is_directory]
+        directories = [*directories, *below] if part == "**" else below
+    return found
+
+
+def _one_level(storage: Storage, directory: str, part: str) -> list[FileStatus]:
+    if part == "**":
+        return list(_walk(storage, directory))
+    entries = storage.list_directory(directory or "/")
+    return [e for e in entries if fnmatchcase(e.name, part) and (part.startswith(".") or not e.name.startswith("."))]
+
+
+_spools: list[ScratchDirectory] = []
+"""They live until the process ends."""
+
+
+def _spooled_stdin(chosen: str | None) -> SourceFile:
+    """Copy standard input to a temporary file, because it is read twice; the file is removed when the process ends."""
+    if chosen is None:
+        raise UsageError(
+            "standard input needs --format", "it has no file name to derive the format from", "add --format csv, or another"
+        )
+    directory = ScratchDirectory("stdin")
+    _spools.append(directory)
+    spool = directory.path / f"input.{chosen}"
+    with open(spool, "wb") as sink:
+        shutil.copyfileobj(sys.stdin.buffer, sink)
+    return SourceFile(str(spool), "<stdin>", chosen, spool.stat().st_size)
+
+
+ARROW_MAGIC = b"ARROW1"
+
+
+T = TypeVar("T")
+MOST_ARRIVALS = 2**63 - 1
+
+PARQUET_SPLIT_BYTES = 32 << 20
+"""Small enough that a few splits keep all tasks busy to the end, big enough that starting a task is cheap beside it."""
+JSON_SPLIT_BYTES = 64 << 20
+BEGINNING_BYTES = 4096
+BEST_RATIO = 1032
+"""Deflate never packs tighter, so a gzip file holds fewer rows than this times its bytes; so do honest files of others."""
+ROWS_OF_ANY_ARCHIVE = 1 << 32
+
+
+@dataclass(frozen=True)
+class SourceSplit:
+    """A part of one input file. `start`, `length`: row groups of parquet, bytes of JSON lines (None: to the end).
+
+    `first_row` is the 0-based number of its first row in the file; `order_base` + row number within the split is the order of
+    arrival, unique and increasing over all splits of a job; `arrivals` numbers are reserved for the split. `size`: its share of
+    the file's bytes.
+    """
+
+    path: str
+    format: str
+    start: int
+    length: int | None
+    first_row: int
+    order_base: int
+    label: str = ""
+    size: int = 0
+    arrivals: int = MOST_ARRIVALS
+
+    @property
+    def name(self) -> str:
+        """The name of the file in messages."""
+        return self.label or self.path
+
+    def fault(self, row: int, why: str, column: str | None = None, value: object = None) -> Fault:
+        """A fault of a row of this split (0-based); faults count data rows of the file from 1."""
+        return Fault(self.name, self.first_row + row + 1, column, value, why)
+
+    def check_room(self, rows: int) -> None:
+        """`BadInput` if a split has more rows than reserved numbers of arrival, since its rows would mix with those of the next
+        split.
+        """
+        if rows > self.arrivals:
+            raise BadInput(
+                f"{self.name} holds more rows than its size allows", "its compression ratio is implausible", "unpack it first"
+            )
+
+
+class RawRows(NamedTuple):
+    """Rows as the reader of a format returns them: their numbers within the split, and the faults found.
+
+    Faults may concern rows of the batch, whose bad cells are null there, and rows that could not be read at all.
+    """
+
+    batch: pa.RecordBatch
+    rows: np.ndarray
+    faults: Sequence[Fault] = ()
+
+
+def plan_sources(
+    sources: Sequence[str],
+    format: str | None,
+    storage_options: Mapping[str, str] | None = None,
+    form: TextForm = PLAIN,
+    *,
+    may_be_none: bool = False,
+) -> list[SourceSplit]:
+    """Splits of all sources in the given order.
+
+    A source is a file, a directory, a glob or '-'; its format comes from the extension unless given. Raises `NotFound`,
+    `UsageError`, `BadInput` (a file that is not of its format).
+    """
+    splits: list[SourceSplit] = []
+    order_base = 0
+    files = source_files(sources, format, storage_options, may_be_none=may_be_none)
+    if files:
+        form.check_used_by({file.format for file in files})
+    for file in files:
+        storage, path = storage_for_url(file.path, storage_options)
+        try:
+            with storage.open_input(path) as stream:
+                pieces = list(_pieces(file, stream, form))
+        except DamagedFile as problem:  # such as an empty directory
+            raise BadInput(f"{file.label} cannot be read", problem.why, source=file.label) from problem
+        for start, length, first_row, arrivals in pieces:
+            share = file.size // len(pieces)
+            split = SourceSplit(file.path, file.format, start, length, first_row, order_base, file.label, share, arrivals)
+            splits.append(split)
+            order_base += arrivals
+    return splits
+
+
+def _pieces(file: SourceFile, stream: BinaryIO, form: TextForm) -> Iterator[tuple[int, int | None, int, int]]:
+    """(start, length, first row, reserved numbers of arrival). Text reserves one number per byte, because no row is shorter."""
+    if file.format == "parquet":
+        yield from _row_group_pieces(file, stream)
+    elif file.format == "orc":
+        # pyarrow reports the row count of an ORC file only as a whole, so its stripes cannot be numbered separately.
+        yield 0, None, 0, _opened(file, lambda: OrcFile(stream)).nrows
+    elif file.format == "arrow":
+        yield 0, None, 0, _opened(file, lambda: _arrow_rows(stream))
+    elif file.compressed:
+        least = 0 if compression_of(file.path) == "gzip" else ROWS_OF_ANY_ARCHIVE
+        yield 0, None, 0, max(file.size * BEST_RATIO, least)
+    elif file.format == "json" and file.size > JSON_SPLIT_BYTES and form.is_utf8 and not _is_array(stream):
+        yield from _line_pieces(stream)
+    else:
+        # A newline may be inside quotes, so only a reader from the beginning knows where a CSV row starts.
+        yield 0, None, 0, file.size
+
+
+def _opened(file: SourceFile, open_file: Callable[[], T]) -> T:
+    try:
+        return open_file()
+    except (pa.ArrowInvalid, OSError) as problem:
+        raise BadInput(f"{file.label} is not a readable {file.format} file", str(problem), source=file.label) from problem
+
+
+def arrow_file(stream: BinaryIO, columns: list[int] | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Schema and batches of Arrow's IPC format, a file (Feather) or a stream; `columns`: the positions of those that are read."""
+    beginning = stream.read(len(ARROW_MAGIC))
+    stream.seek(0)
+    options = pa.ipc.IpcReadOptions(included_fields=columns)
+    if beginning != ARROW_MAGIC:
+        reader = pa.ipc.open_stream(stream, options=options)
+        return reader.schema, iter(reader)
+    file = pa.ipc.open_file(stream, options=options)
+    return file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
+
+
+def _arrow_rows(stream: BinaryIO) -> int:
+    return sum(batch.num_rows for batch in arrow_file(stream, columns=[0])[1])
+
+
+def _row_group_pieces(file: SourceFile, stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]:
+    """Neighbouring row groups, combined until they reach the size that is worth a task."""
+    metadata = _opened(file, lambda: pq.ParquetFile(stream)).metadata
+    start = first_row = rows = size = 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if number > start and size + group.total_byte_size > PARQUET_SPLIT_BYTES:
+            yield start, number - start, first_row, rows
+            start, first_row, rows, size = number, first_row + rows, 0, 0
+        rows, size = rows + group.num_rows, size + group.total_byte_size
+    yield start, metadata.num_row_groups - start, first_row, rows
+
+
+def _is_array(stream: BinaryIO) -> bool:
+    """Whether a JSON file is one array, whose elements are not lines; the stream is reset to its beginning."""
+    found = begins_array(stream.read(BEGINNING_BYTES))
+    stream.seek(0)
+    return found
+
+
+def _line_pieces(stream: BinaryIO) -> Iterator[tuple[int, int | None, int, int]]:
+    """Byte ranges that end after a newline. The file is read once, because messages must give exact row numbers."""
+    start = first_row = 0
+    while block := stream.read(JSON_SPLIT_BYTES):
+        if not block.endswith(b"\n"):
+            block += stream.readline()
+        yield start, len(block), first_row, len(block)
+        start, first_row = start + len(block), first_row + len(line_bounds(block)[0])

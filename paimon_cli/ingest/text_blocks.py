@@ -1,0 +1,167 @@
+"""The bytes of text input: decompressed, recoded to UTF-8, and cut into lines.
+
+JSON text is cut into lines: those of JSON lines, or the elements of an array.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import lzma
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.errors import BadInput
+
+COMPRESSION_OF_EXTENSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz", ".lz4": "lz4"}
+READ_BYTES = 1 << 20
+
+
+def compression_of(path: str) -> str | None:
+    return COMPRESSION_OF_EXTENSION.get(os.path.splitext(path)[1].lower())
+
+
+def uncompressed_name(path: str) -> str:
+    """The name without a compression suffix: `a.csv.gz` -> `a.csv`."""
+    return path if compression_of(path) is None else os.path.splitext(path)[0]
+
+
+def text_stream(stream: BinaryIO, path: str, label: str, encoding: str | None = None) -> BinaryIO:
+    """The file's text as bytes: decompressed by its extension and, with an `encoding`, recoded from that to UTF-8.
+
+    Reads raise `OSError` or `EOFError` for a damaged archive, `BadInput` for bytes that are not text of the encoding.
+    """
+    compression = compression_of(path)
+    if compression == "xz":
+        stream = cast(BinaryIO, lzma.LZMAFile(stream))  # noqa: SIM115
+    elif compression is not None:
+        stream = cast(BinaryIO, pa.CompressedInputStream(stream, compression))
+    if encoding is not None:
+        stream = cast(BinaryIO, _Recoded(stream, label, encoding))
+    return stream if compression is None and encoding is None else io.BufferedReader(cast(io.RawIOBase, stream), READ_BYTES)
+
+
+class _Recoded(io.RawIOBase):
+    """A stream that recodes text of another encoding to UTF-8."""
+
+    def __init__(self, stream: BinaryIO, label: str, encoding: str) -> None:
+        self._stream, self._label, self._encoding = stream, label, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)("strict")
+        self._held = b""
+        self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast(bytearray, buffer))
+        while not self._held and not self._ended:
+            read = self._stream.read(READ_BYTES)
+            self._ended = not read
+            try:
+                self._held = self._decoder.decode(read, final=self._ended).encode("utf-8", "surrogatepass")
+            except UnicodeError as problem:
+                raise BadInput(
+                    f"{self._label} is not {self._encoding} text",
+                    str(problem),
+                    "name the encoding of the file with --encoding",
+                    source=self._label,
+                ) from problem
+        size = min(len(view), len(self._held))
+        view[:size], self._held = self._held[:size], self._held[size:]
+        return size
+
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NEWLINE, RETURN, SPACE, COMMA, QUOTE, BACKSLASH = b'\n\r ,"\\'
+OPENING, CLOSING = b"[{", b"]}"
+BLANKS = b" \t\r\n"
+
+
+class NotAnArray(ValueError):
+    """The text of an array does not end like an array."""
+
+
+def begins_array(beginning: bytes) -> bool:
+    return beginning.removeprefix(BYTE_ORDER_MARK).lstrip(BLANKS).startswith(b"[")
+
+
+def array_blocks(source: BinaryIO, beginning: bytes, block_bytes: int) -> Iterator[bytes]:
+    """The elements of one array as JSON lines. `beginning`: the text that has been read already. Raises `NotAnArray`.
+
+    Line ends between the parts of an element become blanks. Elements are delimited by quotes and brackets; whether each is valid
+    JSON is checked when its line is parsed.
+    """
+    held = beginning.removeprefix(BYTE_ORDER_MARK).lstrip(BLANKS)[1:]
+    begun = False
+    while True:
+        read = source.read(block_bytes)
+        held += read
+        text, depth, outside = _structure(held)
+        separators = np.flatnonzero(outside & (((text == COMMA) & (depth == 0)) | (depth < 0)))
+        closed = np.flatnonzero(depth[separators] < 0)
+        separators = separators[: closed[0] + 1] if len(closed) else separators
+        if not len(closed) and not read:
+            raise NotAnArray("the array has no end")
+        if len(separators):
+            elements = _elements(text, outside, separators)
+            if b"" in elements and (begun or elements != [b""]):
+                raise NotAnArray("an element of the array is empty")
+            begun = True
+            yield b"".join(element + b"\n" for element in elements if element)
+            end = int(separators[-1])
+            if len(closed):
+                if held[end : end + 1] != b"]" or (held[end + 1 :] + source.read(block_bytes)).strip(BLANKS):
+                    raise NotAnArray("the array does not end where the file does")
+                return
+            held = held[end + 1 :]
+
+
+def _elements(text: np.ndarray, outside: np.ndarray, separators: np.ndarray) -> list[bytes]:
+    """The elements before each separator, each on one line."""
+    lines = text[: separators[-1]].copy()
+    lines[outside[: len(lines)] & ((lines == NEWLINE) | (lines == RETURN))] = SPACE
+    flat = lines.tobytes()
+    return [flat[before + 1 : place].strip(BLANKS) for before, place in pairwise([-1, *separators.tolist()])]
+
+
+def _structure(held: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The bytes, the nesting depth of each (a closing bracket has the depth of what follows it), and whether it is outside of
+    texts.
+    """
+    text = np.frombuffer(held, np.uint8)
+    inside = np.cumsum((text == QUOTE) & ~_escaped(text), dtype=np.int32) & 1
+    outside = inside == 0
+    steps = np.isin(text, list(OPENING)).astype(np.int8) - np.isin(text, list(CLOSING)).astype(np.int8)
+    return text, np.cumsum(steps * outside, dtype=np.int32), outside
+
+
+def _escaped(text: np.ndarray) -> np.ndarray:
+    """Bytes after an odd number of backslashes."""
+    escaped = np.zeros(len(text), bool)
+    slashes = np.flatnonzero(text == BACKSLASH)
+    if len(slashes):
+        breaks = np.flatnonzero(np.diff(slashes) != 1) + 1
+        starts, ends = slashes[np.append(0, breaks)], slashes[np.append(breaks - 1, len(slashes) - 1)]
+        odd = ends[(ends - starts) % 2 == 0] + 1
+        escaped[odd[odd < len(text)]] = True
+    return escaped
+
+
+def line_bounds(block: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """The first byte and the end of every line that is not empty, without its line end; empty lines are no rows."""
+    text = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(text == NEWLINE)
+    if len(text) and text[-1] != NEWLINE:
+        ends = np.append(ends, len(text))
+    if not len(ends):
+        return ends, ends
+    starts = np.append(0, ends[:-1] + 1)
+    ends = ends - ((ends > starts) & (text[ends - 1] == RETURN))
+    filled = ends > starts
+    return starts[filled], ends[filled]
