@@ -4,7 +4,9 @@ commands.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -71,6 +73,9 @@ PANELS = {
 PLACES = {name: (place, panel) for panel, commands in PANELS.items() for name, place in commands.items()}
 
 
+_WHOLE_NUMBER = re.compile(r"\s*[-+]?[0-9]+\s*", re.ASCII)
+
+
 class PlainHelp:
     """Help that shows value types for options, but not for flags and arguments."""
 
@@ -87,7 +92,22 @@ def _no_type(ctx: Any) -> str | None:
 
 
 class PlainCommand(PlainHelp, TyperCommand):
-    """A command with plain help."""
+    """A command with plain help, whose whole numbers are written in digits only."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            if parameter.bare_type() in ("int", "list[int]"):
+                parameter.process_value = partial(_digits_only, parameter)
+        return parameters
+
+
+def _digits_only(parameter: Any, ctx: Any, value: Any) -> Any:
+    """Typer alone would read `1_0` as 10, and `1.0` as 1."""
+    for text in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(text, str) and _WHOLE_NUMBER.fullmatch(text) is None:
+            raise typer.BadParameter("a whole number is expected", ctx, parameter)
+    return type(parameter).process_value(parameter, ctx, value)
 
 
 class HelpfulGroup(PlainHelp, TyperGroup):

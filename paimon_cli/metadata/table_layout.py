@@ -6,7 +6,6 @@ Names that come out of metadata must stay inside the directory that they belong 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 
 from paimon_cli.errors import DamagedFile
 
@@ -20,81 +19,39 @@ MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
 
 
-@dataclass(frozen=True)
 class TableLayout:
     """Absolute paths below one table directory; `root` has no trailing slash.
 
     A branch has schemas, snapshots, tags, changelogs and consumers of its own; all else it shares with the table.
     """
 
-    root: str
-    branch: str = MAIN_BRANCH
-
-    @property
-    def version_root(self) -> str:
+    def __init__(self, root: str, branch: str = MAIN_BRANCH) -> None:
+        self.root = root
+        self.branch = branch
+        self.manifest_directory = f"{root}/manifest"
+        self.index_directory = f"{root}/index"
+        self.statistics_directory = f"{root}/statistics"
+        self.branches_directory = f"{root}/branch"
+        own = root if branch == MAIN_BRANCH else f"{self.branches_directory}/{BRANCH_PREFIX}{branch}"
+        self.version_root = own
         """The directory above `snapshot/`, `schema/` and `tag/`."""
-
-        return self.root if self.branch == MAIN_BRANCH else f"{self.branches_directory}/{BRANCH_PREFIX}{self.branch}"
+        self.schema_directory = f"{own}/schema"
+        self.snapshot_directory = f"{own}/snapshot"
+        self.tag_directory = f"{own}/tag"
+        self.changelog_directory = f"{own}/changelog"
+        self.consumer_directory = f"{own}/consumer"
+        self.latest_hint = f"{self.snapshot_directory}/LATEST"
+        self.earliest_hint = f"{self.snapshot_directory}/EARLIEST"
+        self.latest_changelog_hint = f"{self.changelog_directory}/LATEST"
+        self.earliest_changelog_hint = f"{self.changelog_directory}/EARLIEST"
 
     @property
     def argument(self) -> str:
         """The table and its branch as one argument of a command in a hint."""
         return shlex.quote(self.root if self.branch == MAIN_BRANCH else f"{self.root}$branch_{self.branch}")
 
-    @property
-    def branches_directory(self) -> str:
-        return f"{self.root}/branch"
-
     def of_branch(self, branch: str) -> TableLayout:
         return TableLayout(self.root, branch)
-
-    @property
-    def schema_directory(self) -> str:
-        return f"{self.version_root}/schema"
-
-    @property
-    def snapshot_directory(self) -> str:
-        return f"{self.version_root}/snapshot"
-
-    @property
-    def manifest_directory(self) -> str:
-        return f"{self.root}/manifest"
-
-    @property
-    def index_directory(self) -> str:
-        return f"{self.root}/index"
-
-    @property
-    def statistics_directory(self) -> str:
-        return f"{self.root}/statistics"
-
-    @property
-    def tag_directory(self) -> str:
-        return f"{self.version_root}/tag"
-
-    @property
-    def changelog_directory(self) -> str:
-        return f"{self.version_root}/changelog"
-
-    @property
-    def consumer_directory(self) -> str:
-        return f"{self.version_root}/consumer"
-
-    @property
-    def latest_hint(self) -> str:
-        return f"{self.snapshot_directory}/LATEST"
-
-    @property
-    def earliest_hint(self) -> str:
-        return f"{self.snapshot_directory}/EARLIEST"
-
-    @property
-    def latest_changelog_hint(self) -> str:
-        return f"{self.changelog_directory}/LATEST"
-
-    @property
-    def earliest_changelog_hint(self) -> str:
-        return f"{self.changelog_directory}/EARLIEST"
 
     def schema(self, schema_id: int) -> str:
         return f"{self.schema_directory}/{SCHEMA_PREFIX}{schema_id}"

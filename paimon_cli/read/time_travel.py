@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
@@ -195,14 +196,14 @@ def _shown(millis: int) -> str:
 def moment_of(text: str, now_millis: int) -> int:
     """Epoch millis: that long before now for a duration with a unit, else RFC 3339 text or epoch millis. `UsageError`."""
     number = plain_number(text)
-    if number is not None and number >= 0:
-        return number
-    try:
-        return now_millis - parse_duration(text)
-    except UsageError:
-        pass
-    try:
-        return parse_moment(text)
-    except UsageError as error:
-        hint = "write an age such as 1d or 12 h, or a time such as 2024-01-31T12:00:00Z"
-        raise UsageError(f"cannot read the time '{text}'", "it is neither an age nor a time", hint) from error
+    if number is None:
+        with suppress(UsageError):
+            return now_millis - parse_duration(text)
+        with suppress(UsageError):
+            return parse_moment(text)
+    if number is None or number < 0:
+        why = "it is neither an age nor a time" if number is None else "an age is not negative"
+        raise UsageError(
+            f"cannot read the time '{text}'", why, "write an age such as 1d or 12 h, or a time such as 2024-01-31T12:00:00Z"
+        )
+    return number

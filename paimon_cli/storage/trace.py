@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,7 +34,7 @@ class Trace(Protocol):
         """Something was done that takes no time worth telling."""
         ...
 
-    def timed(self, name: str, /, **facts: Any) -> _Timed:
+    def timed(self, name: str, /, **facts: Any) -> AbstractContextManager[Facts]:
         """Around the work of a step; what is known only in the end is added to the facts inside the block."""
         ...
 
@@ -47,12 +47,6 @@ class Trace(Protocol):
         ...
 
 
-class _Timed(Protocol):
-    def __enter__(self) -> Facts: ...
-
-    def __exit__(self, *error: Any) -> bool | None: ...
-
-
 class NoTrace:
     """Drops all steps."""
 
@@ -60,9 +54,8 @@ class NoTrace:
 
     def step(self, name: str, /, **facts: Any) -> None: ...
 
-    @contextmanager
-    def timed(self, name: str, /, **facts: Any) -> Iterator[Facts]:
-        yield {}
+    def timed(self, name: str, /, **facts: Any) -> AbstractContextManager[Facts]:
+        return nullcontext({})
 
     def taken(self) -> tuple[Step, ...]:
         return ()

@@ -309,6 +309,14 @@ def test_numbers_that_are_none_are_refused(run: Run, orders: Path, tmp_path: Pat
     assert told.code in (2, 3) and "bug of paimon-cli" not in told.err
 
 
+@pytest.mark.parametrize("text", ["1_0", "1.0", "0x1", "1e0", ""])
+def test_whole_numbers_are_written_in_digits(run: Run, orders: Path, text: str) -> None:
+    for command in (("read", "--limit"), ("compact", "--bucket"), ("expire", "-n", "--retain-max")):
+        told = run(command[0], orders, *command[1:], text, code=2)
+        assert "a whole number is expected" in told.err
+    assert run("read", orders, "--limit", " +1 ", "--count").out.strip().startswith("0")
+
+
 def test_floating_numbers_are_found_by_their_values_everywhere(run: Run, tmp_path: Path) -> None:
     table = tmp_path / "f"
     run("create", table, "-C", "k INT NOT NULL", "-C", "d DOUBLE", "-C", "f FLOAT", "--primary-key", "k", "--bucket", 1)
