@@ -146,7 +146,7 @@ class TableContext(TableHistory):
         if storage is None:
             storage, root = storage_for_url(url, storage_options, confined=True)
         schema = schema or SchemaHistory(storage, TableLayout(root, branch)).latest()
-        options = TableOptions(schema.options).with_overrides(dynamic_options or {})
+        options = TableOptions({**schema.options, **(dynamic_options or {})})
         clock, names, trace = clock or SystemClock(), names or RandomNames(), trace or NoTrace()
         context = TableContext(root, storage, schema, options, clock, names, branch=branch, trace=trace)
         context.check(OPEN)
