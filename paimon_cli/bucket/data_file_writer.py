@@ -27,7 +27,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.partition_path import check_partition_types
 from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
@@ -141,6 +141,15 @@ class DataFileWriter:
         for path in self._paths:
             with contextlib.suppress(StorageUnavailable):  # what failed before is what counts; this leaves an orphan
                 self._context.storage.delete(path)
+
+
+def changelog_writer(context: TableContext, bucket_id: BucketId, level: int, stamp: str) -> DataFileWriter:
+    """A writer of changelog files (FORMAT.md, section 9): rows of all four kinds, of which a key may have several.
+
+    Their source is APPEND also where a compaction makes them.
+    """
+    own = replace(context, options=context.options.of_changelog_files)
+    return DataFileWriter(own, bucket_id, level=level, source=SOURCE_APPEND, names=DataFileNames(own, stamp))
 
 
 class _OpenDataFile:

@@ -44,13 +44,14 @@ class DataFileNames:
 
 
 def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str] = ()) -> int:
-    """Delete every data and index file of the job except the names in `keep`; returns how many there were.
+    """Delete every data, changelog and index file of the job except the names in `keep`; returns how many there were.
 
     Only for a job whose tasks have all ended: a task still running could write more.
     """
-    places = [(directory, stamped_prefix(context, stamp)) for directory in _bucket_directories(context)]
+    of_rows: tuple[str, ...] = (stamped_prefix(context, stamp), context.options.changelog_file_prefix + _beginning(stamp))
+    places = [(directory, of_rows) for directory in _bucket_directories(context)]
     if context.mode.deletion_vectors:
-        places.append((context.layout.index_directory, INDEX_PREFIX + _beginning(stamp)))
+        places.append((context.layout.index_directory, (INDEX_PREFIX + _beginning(stamp),)))
     files = [
         file.path
         for directory, begin in places
@@ -62,7 +63,7 @@ def delete_stamped_files(context: TableContext, stamp: str, keep: Collection[str
 
 
 def stamped_prefix(context: TableContext, stamp: str) -> str:
-    """What the names of all data files of the job begin with."""
+    """What the names of all data files of the job begin with; changelog files not among them."""
     return context.options.data_file_prefix + _beginning(stamp)
 
 

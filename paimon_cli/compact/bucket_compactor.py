@@ -12,15 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.bucket.data_file_writer import DataFileWriter, check_writable
-from paimon_cli.bucket.merged_rows import RecordExpiry, merge_columns, merge_section, without_retractions
+from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
+from paimon_cli.bucket.merged_rows import LARGEST_BATCH, RecordExpiry, merge_columns, merge_section, without_retractions
 from paimon_cli.bucket.stamped_files import DataFileNames, stamped_prefix
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket, task_steps
 from paimon_cli.compact.lookup_merge import LookupMerge
 from paimon_cli.errors import DamagedFile, FilesConflict
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.changelog import Changes, FullCompactionChanges, inserts
 from paimon_cli.lsm.compaction_picker import Rewrite, Upgrade
+from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun
 from paimon_cli.metadata.data_file import (
     SOURCE_COMPACT,
@@ -31,6 +33,7 @@ from paimon_cli.metadata.data_file import (
     vector_file_names,
 )
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.table_mode import FULL_COMPACTION
 
 KIND_BATCH_ROWS = 1 << 20
 
@@ -88,7 +91,7 @@ class Rewriter(Protocol):
 
 
 class MergeRewriter:
-    """Merges, and makes data files only: for tables without changelog and deletion vectors."""
+    """Merges, and makes data files only."""
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         self._context = context
@@ -201,10 +204,41 @@ class LookupRewriter(MergeRewriter):
         return replace(message, compact_deleted_index_files=gone, compact_new_index_files=made, read_index_files=read)
 
 
+class FullChangelogRewriter(MergeRewriter):
+    """Merges into the top level, and writes what changes there (`changelog-producer=full-compaction`)."""
+
+    def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
+        super().__init__(context, task, is_given_up)
+        self._changelog = changelog_writer(context, task.bucket_id, task.output_level, task.file_stamp)
+        self._writers.append(self._changelog)
+
+    def _move(self, file: DataFileMeta) -> None:
+        """Its keys are new at the top level."""
+        for rows in read_data_file(self._context, self._task.bucket_id, file, self._columns, LARGEST_BATCH):
+            self._changelog.write(inserts(rows))
+        super()._move(file)
+
+    def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
+        context, task, schema = self._context, self._task, self._context.schema
+        changes = Changes.of(schema, context.options)
+        engine = FullCompactionChanges(
+            merge_engine(schema, context.options), self._changelog.write, schema.trimmed_primary_keys, task.max_level, changes
+        )
+        return merge_section(context, task.picked, section, self._columns, task.memory, self._expiry, level_engine=engine)
+
+    def message(self) -> CommitMessage:
+        with self._context.trace.timed("changelog", bucket=self._place, level=self._task.output_level) as facts:
+            files = self._changelog.close()
+            facts |= file_facts("", files)
+        return replace(super().message(), compact_changelog_files=files)
+
+
 def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> Rewriter:
     """What the table's changelog and deletion vectors ask of a compaction."""
     if context.mode.looks_up_old_rows:
         return LookupRewriter(context, task, is_given_up)
+    if context.mode.changelog_producer == FULL_COMPACTION and task.output_level == task.max_level:
+        return FullChangelogRewriter(context, task, is_given_up)
     return MergeRewriter(context, task, is_given_up)
 
 

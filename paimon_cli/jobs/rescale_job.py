@@ -142,6 +142,7 @@ def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engin
         total_buckets=plan.buckets,
         read_snapshot_id=snapshot.id,
         file_stamp=new_stamp(context),
+        replaces_rows=True,
     )
     new_files = NewFiles(scaled, job.file_stamp)
     with new_files.deleted_on_failure():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.bucket.data_file_writer import DataFileWriter, check_writable
+from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
 from paimon_cli.bucket.stamped_files import DataFileNames, new_stamp
 from paimon_cli.casts.column_cast import with_default
 from paimon_cli.commit.committer import Committer
@@ -27,11 +27,13 @@ from paimon_cli.ingest.faults import BadCells, shown
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.table_change import MAX_ATTEMPTS, NewFiles, again_on_conflict, check_writable_table, identity_of
+from paimon_cli.lsm.changelog import Changes
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, FileFilter, file_facts
-from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_rows
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_mode import INPUT
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import read_split
@@ -196,24 +198,38 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) ->
     The splits hold whole keys in ascending order, so the changed rows are sorted, one per key, as a file needs them.
     """
     check_writable(context.schema, context.options)
-    names = DataFileNames(context, task.file_stamp)
-    writer = DataFileWriter(context, BucketId(task.partition, task.bucket), level=0, source=SOURCE_APPEND, names=names)
+    names, bucket_id = DataFileNames(context, task.file_stamp), BucketId(task.partition, task.bucket)
+    writer = DataFileWriter(context, bucket_id, level=0, source=SOURCE_APPEND, names=names)
+    changelog = changelog_writer(context, bucket_id, 0, task.file_stamp) if context.mode.changelog_producer == INPUT else None
     rows = 0
     try:
         with context.trace.timed("flush", bucket=context.bucket_path(task.partition, task.bucket), level=0) as facts:
             for split in task.splits:
                 for batch in read_split(context, split, context.schema.field_names, change.where):
-                    writer.write(_changed(context, change, batch, task.first_sequence + rows))
+                    changed = _changed(context, change, batch, task.first_sequence + rows)
+                    writer.write(changed)
+                    if changelog is not None:
+                        changelog.write(_changes(context, batch, changed))
                     rows += batch.num_rows
-            files = writer.close()
+            files, changes = writer.close(), changelog.close() if changelog else ()
             facts |= file_facts("", files)
     except BaseException:
-        writer.abort()
+        for opened in (writer, *((changelog,) if changelog else ())):
+            opened.abort()
         raise
     if not files:
         return UpdatedBucket(0, None)
     place = (task.partition, task.bucket, task.total_buckets)
-    return UpdatedBucket(rows, CommitMessage(*place, new_files=files, read_snapshot_id=task.read_snapshot_id))
+    message = CommitMessage(*place, new_files=files, changelog_files=changes, read_snapshot_id=task.read_snapshot_id)
+    return UpdatedBucket(rows, message)
+
+
+def _changes(context: TableContext, batch: pa.RecordBatch, changed: pa.RecordBatch) -> pa.RecordBatch:
+    """What a stream of the table is to see: -U and +U, or -D. Both rows of a pair have the number of the new one."""
+    first = int(changed.column(SEQUENCE_NUMBER)[0].as_py())
+    before = merge_rows(context.schema, _columns(context, batch), INSERT, first)
+    rows = np.arange(batch.num_rows)
+    return Changes().rows(before, rows, changed, rows)
 
 
 def _changed(context: TableContext, change: RowChange, batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:

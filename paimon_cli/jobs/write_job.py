@@ -180,6 +180,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         compacts_beside=request.compaction == ASYNC_COMPACTION,
         existing=state if compacts else {},
         other_bucket_counts={p: total for p, total in totals.items() if total > 0 and total != context.options.bucket},
+        replaces_rows=request.overwrite,
     )
 
 

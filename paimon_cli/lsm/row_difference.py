@@ -68,7 +68,7 @@ class Difference:
         is_new = batch.column(SEQUENCE_NUMBER).to_numpy() == AFTER
         kinds = batch.column(VALUE_KIND).to_numpy().copy()
         lone = first == last
-        changed = ~lone & _differ(batch, first, last)
+        changed = ~lone & differing(batch, first, last, batch.schema.names)
         kept = np.zeros(batch.num_rows, dtype=bool)
         kept[first[lone]] = kept[last[changed]] = True
         kinds[first[lone & ~is_new[first]]] = DELETE
@@ -81,9 +81,10 @@ class Difference:
         return told.take(pa.array(rows.order[kept[rows.order]]))
 
 
-def _differ(batch: pa.RecordBatch, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+def differing(batch: pa.RecordBatch, first: np.ndarray, last: np.ndarray, columns: Sequence[str]) -> np.ndarray:
+    """Which rows `first` are unlike their rows `last` in one of the columns; sequence numbers and kinds do not count."""
     found = np.zeros(len(first), dtype=bool)
-    for name in batch.schema.names:
+    for name in columns:
         if name not in (SEQUENCE_NUMBER, VALUE_KIND):
             for codes in equality_codes(batch.column(name)):
                 found |= codes[first] != codes[last]

@@ -46,11 +46,16 @@ class SortedRows:
         return self.order[self.ends - 1]
 
     @property
+    def is_lone(self) -> np.ndarray:
+        """Which keys have one row."""
+        return (self.ends - self.starts) == 1
+
+    @property
     def untouched(self) -> np.ndarray:
         """Which keys pass unmerged, because they have one row."""
         if self.merge_lone:
             return np.zeros(len(self.starts), dtype=bool)
-        return (self.ends - self.starts) == 1
+        return self.is_lone
 
     def pieces_of(self, size: int) -> Iterator[SortedRows]:
         """The rows in pieces of about `size` bytes, cut between keys."""

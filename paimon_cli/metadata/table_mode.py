@@ -16,6 +16,8 @@ from paimon_cli.options import option_catalog
 from paimon_cli.options.option_catalog import COMMIT, COMPACT, OPEN, WRITE
 from paimon_cli.options.table_options import TableOptions
 
+INPUT, LOOKUP, FULL_COMPACTION = "input", "lookup", "full-compaction"
+"""Changelog producers: files hold what a flush takes in, what changes above level 0, or what changes at the top level."""
 RESCALE = "rescale"
 """Moving rows into another number of buckets."""
 LIMITED_WORK = (WRITE, COMPACT, RESCALE)

@@ -109,6 +109,9 @@ class TableOptions:
     target_file_row_num = TypedOption("target-file-row-num", _MAX_LONG, read.whole_number(1, _MAX_LONG))
     data_file_prefix = TypedOption("data-file.prefix", "data-", read.text)
     changelog_file_prefix = TypedOption("changelog-file.prefix", "changelog-", read.text)
+    changelog_file_format = TypedOption("changelog-file.format", None, str.lower)
+    changelog_file_compression = TypedOption("changelog-file.compression", None, str.lower)
+    changelog_file_stats_mode = TypedOption("changelog-file.stats-mode", None, _stats_mode)
     file_index_read_enabled = TypedOption("file-index.read.enabled", True, read.boolean)
     file_index_in_manifest_threshold = TypedOption("file-index.in-manifest-threshold", 500, read.parse_size)
 
@@ -145,6 +148,9 @@ class TableOptions:
     default_aggregate_function = TypedOption("fields.default-aggregate-function", None, read.text)
     changelog_producer = TypedOption("changelog-producer", "none", read.one_of("none", "input", "lookup", "full-compaction"))
     changelog_row_deduplicate = TypedOption("changelog-producer.row-deduplicate", False, read.boolean)
+    changelog_row_deduplicate_ignore_fields = TypedOption[tuple[str, ...]](
+        "changelog-producer.row-deduplicate-ignore-fields", (), read.names
+    )
     full_compaction_delta_commits = TypedOption("full-compaction.delta-commits", None, read.whole_number(1))
     deletion_vectors_enabled = TypedOption("deletion-vectors.enabled", False, read.boolean)
     deletion_vectors_merge_on_read = TypedOption("deletion-vectors.merge-on-read", False, read.boolean)
@@ -227,6 +233,25 @@ class TableOptions:
         )
 
     @property
+    def of_changelog_files(self) -> TableOptions:
+        """The options by which changelog files are written: a prefix, and maybe a format, codec and statistics of their own.
+
+        They have no indexes, and are rolled by size only.
+        """
+        without = ("target-file-row-num", *(key for key in self.raw if key.startswith("file-index.")))
+        own = {key: value for key, value in self.raw.items() if key not in without}
+        own["data-file.prefix"] = self.changelog_file_prefix
+        for value, key in (
+            (self.changelog_file_format, "file.format"),
+            (self.changelog_file_compression, "file.compression"),
+            (self.changelog_file_stats_mode, "metadata.stats-mode"),
+        ):
+            if value is not None:
+                own = {**own, key: value}
+                own.pop(f"{key}.per.level", None)
+        return TableOptions(own)
+
+    @property
     def stop_trigger(self) -> int:
         """Sorted runs at which writers wait: never below the compaction trigger, three above it when unset."""
         return max(self._stop_trigger, self.compaction_trigger)
@@ -268,7 +293,7 @@ _DEFAULTS = {name: option.default for name, option in TYPED_OPTIONS.items() if n
 
 OF_COLUMNS = "fields"
 SEQUENCE_FIELD = "sequence.field"
-LISTS_OF_COLUMNS = ("bucket-key", SEQUENCE_FIELD)
+LISTS_OF_COLUMNS = ("bucket-key", SEQUENCE_FIELD, "changelog-producer.row-deduplicate-ignore-fields")
 NAMED_BY_COLUMN = ("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "stats-mode")
 NAMED_AND_LISTING = ("sequence-group", "nested-key")
 

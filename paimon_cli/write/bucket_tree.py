@@ -79,6 +79,8 @@ class BucketTree:
         self._live = list(start.files)
         self._index_files = start.index_files
         self._flushed: list[DataFileMeta] = []
+        self._input_changes: list[DataFileMeta] = []
+        self._compact_changes: list[DataFileMeta] = []
         self._before: dict[str, DataFileMeta] = {}
         self._after: dict[str, DataFileMeta] = {}
         self.has_unseen_runs = True
@@ -97,8 +99,9 @@ class BucketTree:
         levels = [file.level for file in self._live]
         return levels.count(0) + len(set(levels) - {0})
 
-    def flushed(self, files: Sequence[DataFileMeta]) -> None:
+    def flushed(self, files: Sequence[DataFileMeta], changelog: Sequence[DataFileMeta] = ()) -> None:
         self._flushed += files
+        self._input_changes += changelog
         self._live += files
         self.has_unseen_runs = True
 
@@ -125,6 +128,7 @@ class BucketTree:
             return False
         self._replace(message.compact_before, message.compact_after)
         self._replace_index_files(message.compact_deleted_index_files, message.compact_new_index_files)
+        self._compact_changes += message.compact_changelog_files
         self.has_unseen_runs = True
         return True
 
@@ -160,11 +164,12 @@ class BucketTree:
         self._live = [*self._start.files, *self._flushed]
         self._replace_index_files(self._index_files, self._start.index_files)
         uncompacted = {file.file_name for file in self._live}
-        for file in self._after.values():
+        for file in (*self._after.values(), *self._compact_changes):
             if file.file_name not in uncompacted:
                 self._delete(file)
         self._before.clear()
         self._after.clear()
+        self._compact_changes.clear()
 
     def message(self, read_snapshot_id: int | None) -> CommitMessage:
         start = self._start.index_files
@@ -174,8 +179,10 @@ class BucketTree:
             self._start.bucket,
             self._start.total_buckets,
             new_files=tuple(self._flushed),
+            changelog_files=tuple(self._input_changes),
             compact_before=tuple(self._before.values()),
             compact_after=tuple(self._after.values()),
+            compact_changelog_files=tuple(self._compact_changes),
             compact_new_index_files=tuple(file for file in self._index_files if file not in start),
             compact_deleted_index_files=tuple(file for file in start if file not in self._index_files),
             read_snapshot_id=read_snapshot_id,

@@ -16,7 +16,7 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.bucket.data_file_writer import DataFileWriter, check_writable
+from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.ingest.faults import Tally
@@ -200,12 +200,15 @@ class BucketWriter:
     def _flush(self, reason: str) -> None:
         self._wait_for_room()
         with self._plan.context.trace.timed("flush", bucket=self.path, reason=reason, level=0) as facts:
-            writer = self._plan.level_0_writer(self._bucket_id, self._names)
+            writer, changelog = self._plan.level_0_writer(self._bucket_id, self._names), None
             self._writers.append(writer)
-            self.buffer.flush(writer)
-            files = writer.close()
-            facts |= file_facts("", files)
-        self._tree.flushed(files)
+            if self._plan.records_input:
+                changelog = changelog_writer(self._plan.context, self._bucket_id, 0, self._plan.file_stamp)
+                self._writers.append(changelog)
+            self.buffer.flush(writer, changelog)
+            files, changes = writer.close(), changelog.close() if changelog else ()
+            facts |= {**file_facts("", files), **(file_facts("changelog_", changes) if changes else {})}
+        self._tree.flushed(files, changes)
 
     def _wait_for_room(self) -> None:
         """Back pressure: more runs would make every read, and the compaction itself, slower than this write is worth."""

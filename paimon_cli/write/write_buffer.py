@@ -14,6 +14,7 @@ from paimon_cli.bucket.data_file_writer import DataFileWriter
 from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, OpenRun, SpillDirectory, SpilledRun, merge_in_passes
 from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.changelog import InputChanges
 from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import PIECE_BYTES, merge_in_memory, rows_of
@@ -60,8 +61,8 @@ class RowBuffer(Protocol):
         """Move the rows in memory to local disk."""
         ...
 
-    def flush(self, writer: DataFileWriter) -> None:
-        """Write all rows; empty afterwards."""
+    def flush(self, writer: DataFileWriter, changelog: DataFileWriter | None = None) -> None:
+        """Write all rows, merged, and to `changelog` all of them as they came; empty afterwards."""
         ...
 
 
@@ -191,11 +192,12 @@ class SortBuffer:
             facts["spilled_bytes"] = run.size
         self._memory.given_back(size, spilled_size=run.size)
 
-    def flush(self, writer: DataFileWriter) -> None:
-        """Merge all rows by key and write them; empty afterwards."""
+    def flush(self, writer: DataFileWriter, changelog: DataFileWriter | None = None) -> None:
+        """Merge all rows by key and write them; `changelog` gets them unmerged. Empty afterwards."""
+        engine = self._engine if changelog is None else InputChanges(self._engine, changelog.write)
         if not self._runs:
             batches, size = self._taken()
-            for batch in merge_in_memory(batches, self._keys, self._engine, rows_of(batches, PIECE_BYTES)):
+            for batch in merge_in_memory(batches, self._keys, engine, rows_of(batches, PIECE_BYTES)):
                 writer.write(batch)
             self._memory.given_back(size, flushed=True)
             return
@@ -206,7 +208,7 @@ class SortBuffer:
         runs, self._runs = self._runs, []
         opened: list[OpenRun] = [run.read for run in runs]
         most = self._memory.context.options.local_sort_max_file_handles
-        for batch in merge_in_passes(opened, self._keys, self._engine, most, keys_repeat=True):
+        for batch in merge_in_passes(opened, self._keys, engine, most, keys_repeat=True):
             writer.write(batch)
         for run in runs:
             self._memory.spill.remove(run)

@@ -19,6 +19,7 @@ from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, CommitMessage
+from paimon_cli.metadata.table_mode import INPUT
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
@@ -51,7 +52,8 @@ class WritePlan:
     `file_stamp`: 16 hex digits in the names of all data files of this job. `compact_bucket`: compacts buckets, None for a
     write that leaves that to others; then `existing` (the buckets at the read snapshot) is not needed. `compacts_beside`: after
     each flush, in threads of their own, instead of when a bucket is full or done. `other_bucket_counts`: bucket counts of the
-    partitions that were not written with `total_buckets`.
+    partitions that were not written with `total_buckets`. `replaces_rows`: the rows take the place of older ones, and what
+    changes by that is in no changelog file, as in Java.
     """
 
     context: TableContext
@@ -66,6 +68,12 @@ class WritePlan:
     compacts_beside: bool = False
     existing: Mapping[BucketId, BucketFiles] = field(default_factory=dict)
     other_bucket_counts: Mapping[bytes, int] = field(default_factory=dict)
+    replaces_rows: bool = False
+
+    @property
+    def records_input(self) -> bool:
+        """Whether the rows go into changelog files, too, as they come (`changelog-producer=input`)."""
+        return self.context.mode.changelog_producer == INPUT and not self.replaces_rows
 
     def router(self) -> Router:
         return FixedRouter(self.context.schema, self.context.options)

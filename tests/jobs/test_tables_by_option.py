@@ -25,7 +25,7 @@ from tests.tables import compact, data_files, make_table, rows, write
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 
 
-@pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
+@pytest.mark.parametrize("producer", ["lookup"])
 def test_no_rows_without_their_changelog(producer: str, tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"changelog-producer": producer})
     with pytest.raises(NotSupported, match=f"changelog-producer={producer}"):

@@ -29,7 +29,7 @@ def _retracts(record: Line) -> bool:
     return record["kind"] in ("-U", "-D")
 
 
-def _not_ours(options: dict[str, str], schema: Line, records: Sequence[Line]) -> str | None:
+def not_ours(options: dict[str, str], schema: Line, records: Sequence[Line]) -> str | None:
     """Why a line of 0.9 does not hold for main; `records` of one key in feeding order."""
     engine = options.get("merge-engine")
     if engine == "partial-update":
@@ -84,7 +84,7 @@ def test_merge_functions_of_0_9() -> None:
     wrong = []
     for n, line in enumerate(load("merge_functions")):
         schema, records = line["in"]["schema"], line["in"]["records"]
-        reason = _not_ours(schema["options"], schema, records)
+        reason = not_ours(schema["options"], schema, records)
         if reason is not None:
             left_out[reason] += 1
             continue

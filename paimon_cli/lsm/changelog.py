@@ -1,0 +1,139 @@
+"""The rows of changelog files: what a flush takes in, and what a compaction changes (FORMAT.md, section 9).
+
+Both are merge engines around the table's own one, so that a changelog costs no second pass over the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.datatypes.key_order import group_starts, order_words, stable_order
+from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from paimon_cli.errors import BadInput
+from paimon_cli.lsm.row_difference import differing
+from paimon_cli.lsm.sorted_rows import LEVEL, MergeEngine, SortedRows
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.table_schema import TableSchema
+from paimon_cli.options.table_options import TableOptions
+
+NOWHERE = -1
+"""In the place of a row number: the key has no row."""
+
+TakeRows = Callable[[pa.RecordBatch], None]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Tells changed keys as +I, -D, or -U and +U. Where a row stays equal in all `compared` columns nothing is told; without
+    such columns each row that was merged anew counts as changed (option `changelog-producer.row-deduplicate`).
+    """
+
+    compared: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(schema: TableSchema, options: TableOptions) -> Changes:
+        if not options.changelog_row_deduplicate:
+            return Changes()
+        ignored = options.changelog_row_deduplicate_ignore_fields
+        return Changes(tuple(name for name in schema.field_names if name not in ignored))
+
+    def rows(self, before: pa.RecordBatch, before_at: np.ndarray, after: pa.RecordBatch, after_at: np.ndarray) -> pa.RecordBatch:
+        """Key by key: row `before_at` became row `after_at`; NOWHERE, or a retraction, is no row.
+
+        The rows keep their sequence numbers, -U and -D those of `before`.
+        """
+        both = pa.concat_batches([before, after])
+        places = np.stack([before_at, np.where(after_at == NOWHERE, NOWHERE, after_at + before.num_rows)], axis=1)
+        added = (both.column(VALUE_KIND).to_numpy() & 1) == 0
+        is_there = (places != NOWHERE) & np.append(added, False)[places]
+        pairs = np.all(is_there, axis=1)
+        told = is_there.copy()
+        if self.compared and pairs.any():
+            first, last = places[pairs].T
+            told[pairs] = differing(both, first, last, self.compared)[:, np.newaxis]
+        kinds = np.where(pairs[:, np.newaxis], [UPDATE_BEFORE, UPDATE_AFTER], [DELETE, INSERT]).astype(np.int8)
+        return _of_kind(both.take(pa.array(places[told])), kinds[told])
+
+
+def _of_kind(rows: pa.RecordBatch, kinds: np.ndarray) -> pa.RecordBatch:
+    at = rows.schema.get_field_index(VALUE_KIND)
+    return rows.set_column(at, rows.schema.field(at), pa.array(kinds, pa.int8()))
+
+
+def inserts(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The changes that rows of new keys make: +I for each that is no retraction."""
+    added = rows.filter(pa.array((rows.column(VALUE_KIND).to_numpy() & 1) == 0))
+    return _of_kind(added, np.full(added.num_rows, INSERT, np.int8))
+
+
+class _Around:
+    """A `MergeEngine` that does more than the one inside."""
+
+    def __init__(self, engine: MergeEngine, take: TakeRows) -> None:
+        self.engine = engine
+        self.take = take
+
+    @property
+    def sequence_fields(self) -> Sequence[str]:
+        return self.engine.sequence_fields
+
+    @property
+    def descending(self) -> bool:
+        return self.engine.descending
+
+    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
+        return self.engine.columns_for(columns)
+
+    def refusal(self, kind: int) -> BadInput | None:
+        return self.engine.refusal(kind)
+
+
+class InputChanges(_Around):
+    """Gives `take` all rows that are merged, in the order of keys and sequence numbers (`changelog-producer=input`)."""
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        self.take(rows.rows.take(pa.array(rows.order)))
+        return self.engine.merge(rows)
+
+
+class FullCompactionChanges(_Around):
+    """Gives `take` what a compaction into the top level changes there (Java FullChangelogMergeFunctionWrapper).
+
+    The rows have a column LEVEL, the merged ones lack it. A key that has a row at the top level only is as it was.
+    """
+
+    def __init__(self, engine: MergeEngine, take: TakeRows, keys: Sequence[str], max_level: int, changes: Changes) -> None:
+        super().__init__(engine, take)
+        self._keys = keys
+        self._max_level = max_level
+        self._changes = changes
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        is_top = rows.rows.column(LEVEL).to_numpy()[rows.order] == self._max_level
+        plain = replace(rows, rows=rows.rows.drop_columns([LEVEL]))
+        merged = self.engine.merge(plain)
+        before = np.where(is_top, rows.order, NOWHERE)
+        before = np.maximum.reduceat(before, rows.starts) if len(before) else before
+        after = places_of_keys(plain, merged, self._keys)
+        changed = ~(rows.is_lone & (before != NOWHERE))
+        told = self._changes.rows(plain.rows, before[changed], merged, after[changed])
+        if told.num_rows:
+            self.take(told)
+        return merged
+
+
+def places_of_keys(rows: SortedRows, merged: pa.RecordBatch, keys: Sequence[str]) -> np.ndarray:
+    """For each key of the rows where its merged row is, NOWHERE if the engine has left it out."""
+    count = len(rows.starts)
+    if merged.num_rows == count:
+        return np.arange(count)
+    heads = rows.rows.select(list(keys)).take(pa.array(rows.order[rows.starts]))
+    words = order_words([pa.concat_arrays([heads.column(name), merged.column(name)]) for name in keys])
+    order = stable_order(words)  # a key's own number stands before that of its merged row
+    starts = group_starts([word[order] for word in words])
+    last = order[np.append(starts[1:], len(order)) - 1]
+    return np.where(last >= count, last - count, NOWHERE)

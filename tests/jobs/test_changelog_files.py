@@ -1,0 +1,154 @@
+"""Writes, updates and compactions leave the changelog that the table's producer promises: replayed, it gives the table's rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.datatypes.canonical_json import canonical_rows
+from paimon_cli.datatypes.row_kind import SHORT
+from paimon_cli.errors import FilesConflict
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.update_job import UpdateRequest, run_update
+from paimon_cli.metadata.data_file import SOURCE_APPEND, ManifestEntry
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from tests.tables import compact, data_files, make_table, rows, write
+
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
+
+
+def table(folder: Path, producer: str, **options: str) -> TableContext:
+    return make_table(folder / "t", COLUMNS, ["k"], options={"changelog-producer": producer, **options})
+
+
+def changelog_entries(context: TableContext, snapshot_id: int) -> list[ManifestEntry]:
+    snapshot = context.snapshots.get(snapshot_id)
+    if snapshot.changelog_manifest_list is None:
+        assert snapshot.changelog_record_count is None
+        return []
+    manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list)
+    entries = [entry for batch in context.manifests.entries(manifests) for entry in batch]
+    assert snapshot.changelog_record_count == sum(entry.file.row_count for entry in entries)
+    return entries
+
+
+def changelog(context: TableContext, snapshot_id: int) -> list[tuple[Any, ...]]:
+    """Kind, values and sequence number of the changes of one snapshot, as its files have them."""
+    found: list[tuple[Any, ...]] = []
+    names = [*context.schema.field_names, SEQUENCE_NUMBER, VALUE_KIND]
+    for entry in changelog_entries(context, snapshot_id):
+        for batch in read_data_file(context, entry.bucket_id, entry.file, names, 1000):
+            values = canonical_rows(batch.select(context.schema.field_names), context.schema.fields)
+            system = zip(batch.column(VALUE_KIND).to_pylist(), batch.column(SEQUENCE_NUMBER).to_pylist(), strict=True)
+            found += [(SHORT[kind], *row.values(), seq) for row, (kind, seq) in zip(values, system, strict=True)]
+    return found
+
+
+def update(context: TableContext, where: str, *assignments: str) -> None:
+    run_update(context, UpdateRequest(where, assignments), LocalEngine(), NoProgress())
+
+
+def test_input_is_kept_as_it_came(tmp_path: Path) -> None:
+    context = table(tmp_path, "input")
+    given = [(2, "a", "+I"), (1, "b", "+U"), (2, "c", "+I"), (3, None, "-D")]
+    write(context, [{"k": key, "v": value, "_op": op} for key, value, op in given])
+    assert changelog(context, 1) == [("+U", 1, "b", 1), ("+I", 2, "a", 0), ("+I", 2, "c", 2), ("-D", 3, None, 3)]
+    (entry,) = changelog_entries(context, 1)
+    file = entry.file
+    assert file.file_name.startswith("changelog-") and (file.level, file.file_source) == (0, SOURCE_APPEND)
+    assert (file.min_sequence_number, file.max_sequence_number, file.delete_row_count) == (0, 3, 1)
+    update(context, "k = 1", "v = 'B'")
+    assert changelog(context, 2) == [("-U", 1, "b", 4), ("+U", 1, "B", 4)]
+    update(context, "k = 2")
+    assert changelog(context, 3) == [("-D", 2, "c", 5)]
+    compact(context, strategy="full")
+    assert changelog(context, 4) == [] and rows(context) == [{"k": 1, "v": "B"}]
+
+
+def test_an_overwrite_has_no_changelog_files_as_in_java(tmp_path: Path) -> None:
+    context = table(tmp_path, "input")
+    write(context, [{"k": 1, "v": "a"}])
+    write(context, [{"k": 2, "v": "b"}], overwrite=True)
+    assert changelog(context, 2) == [] and len(data_files(context)) == 3
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_each_flush_has_its_changelog(tmp_path: Path, spilled: bool) -> None:
+    options = {"write-buffer-size": "1 kb", "write-buffer-spillable": str(spilled).lower(), "changelog-file.format": "orc"}
+    context = table(tmp_path, "input", **{"num-sorted-run.compaction-trigger": "100", **options})
+    given = [{"k": number % 50, "v": f"{number} {'x' * 20}"} for number in range(300)]
+    write(context, given, compaction="none")
+    files = [entry.file for entry in changelog_entries(context, 1)]
+    assert (len(files) == 1) is spilled and {file.file_name.rpartition(".")[2] for file in files} == {"orc"}
+    told = sorted((row for row in changelog(context, 1)), key=lambda row: row[-1])
+    assert [(row[1], row[2], row[3]) for row in told] == [(row["k"], row["v"], seq) for seq, row in enumerate(given)]
+
+
+def test_a_full_compaction_tells_what_it_changes(tmp_path: Path) -> None:
+    context = table(tmp_path, "full-compaction")
+    write(context, [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}, {"k": 3, "v": "c"}])
+    assert changelog(context, 1) == []
+    compact(context, strategy="full")
+    (entry,) = changelog_entries(context, 2)
+    assert (entry.file.level, entry.file.file_source) == (5, SOURCE_APPEND)
+    assert changelog(context, 2) == [("+I", 1, "a", 0), ("+I", 2, "b", 1), ("+I", 3, "c", 2)]
+    write(context, [{"k": 2, "v": "B"}, {"k": 3, "v": "c"}, {"k": 4, "v": "d"}])
+    update(context, "k = 1")
+    compact(context, strategy="full")
+    told = changelog(context, 5)
+    assert told == [
+        ("-D", 1, "a", 0),
+        *[("-U", 2, "b", 1), ("+U", 2, "B", 3)],
+        *[("-U", 3, "c", 2), ("+U", 3, "c", 4)],
+        ("+I", 4, "d", 5),
+    ]
+
+
+def test_equal_rows_are_not_told_with_row_deduplicate(tmp_path: Path) -> None:
+    context = table(tmp_path, "full-compaction", **{"changelog-producer.row-deduplicate": "true"})
+    write(context, [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}])
+    compact(context, strategy="full")
+    write(context, [{"k": 1, "v": "a"}, {"k": 2, "v": "B"}])
+    compact(context, strategy="full")
+    assert changelog(context, 4) == [("-U", 2, "b", 1), ("+U", 2, "B", 3)]
+
+
+def test_what_only_moves_up_tells_nothing(tmp_path: Path) -> None:
+    context = table(tmp_path, "full-compaction", **{"num-sorted-run.compaction-trigger": "2", "num-levels": "4"})
+    for number in range(4):
+        write(context, [{"k": key, "v": f"{number}" * (1000 >> number)} for key in range(1000 >> 2 * number)], compaction="none")
+        compact(context, strategy="minor")
+    told: dict[int, str] = {}
+    for number in range(1, context.snapshots.latest().id + 1):  # type: ignore[union-attr]
+        for kind, key, value, _ in changelog(context, number):
+            if kind in ("-U", "-D"):
+                assert told.pop(key) == value
+            else:
+                told[key] = value
+    compact(context, strategy="full")
+    for kind, key, value, _ in changelog(context, context.snapshots.latest().id):  # type: ignore[union-attr]
+        if kind in ("-U", "-D"):
+            assert told.pop(key) == value
+        else:
+            told[key] = value
+    assert told == {row["k"]: row["v"] for row in rows(context)}
+
+
+@pytest.mark.parametrize("producer", ["input", "full-compaction"])
+def test_a_write_that_fails_leaves_no_changelog_files(producer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = table(tmp_path, producer, **{"num-sorted-run.compaction-trigger": "2"})
+    write(context, [{"k": 1, "v": "a"}])
+    before = data_files(context)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise FilesConflict("taken", "by a test")
+
+    monkeypatch.setattr("paimon_cli.commit.committer.check_files", refuse)
+    with pytest.raises(FilesConflict):
+        write(context, [{"k": 1, "v": "b"}])
+    assert data_files(context) == before and context.snapshots.latest_id() == 1

@@ -1,0 +1,127 @@
+"""The rows of changelogs against the answers of Paimon's own classes, and key by key against plain rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from paimon_cli.errors import PaimonError
+from paimon_cli.lsm.changelog import NOWHERE, Changes, FullCompactionChanges, InputChanges, inserts, places_of_keys
+from paimon_cli.lsm.deduplicate import Deduplicate
+from paimon_cli.lsm.sort_merge import sorted_rows
+from paimon_cli.lsm.sorted_rows import LEVEL, SortedRows
+from paimon_cli.options.table_options import TableOptions
+from tests.lsm.merge_lines import batch_of, engine_of, records_of, table_schema
+from tests.lsm.test_merge_vectors import not_ours
+from tests.vectors import load
+
+Line = dict[str, Any]
+SCHEMA = table_schema(
+    {
+        "fields": [{"id": 0, "name": "k", "type": "INT NOT NULL"}, {"id": 1, "name": "v", "type": "STRING"}],
+        "partitionKeys": [],
+        "primaryKeys": ["k"],
+        "options": {"bucket": "1"},
+    }
+)
+
+
+def record(key: int, value: str | None, seq: int = 0, kind: str = "+I") -> Line:
+    return {"seq": seq, "kind": kind, "row": [key, value]}
+
+
+def with_levels(batch: pa.RecordBatch, levels: Sequence[int]) -> pa.RecordBatch:
+    return batch.append_column(LEVEL, pa.array(levels, pa.int32()))
+
+
+def changes_of(line: Line) -> Changes:
+    schema = table_schema(line["in"]["schema"])
+    return Changes.of(schema, TableOptions({"changelog-producer.row-deduplicate": str(line["in"]["row_deduplicate"]).lower()}))
+
+
+def full_compaction(line: Line) -> Line | str:
+    """The merged record and the changelog of one key, in feeding order."""
+    schema, records = table_schema(line["in"]["schema"]), line["in"]["records"]
+    told: list[pa.RecordBatch] = []
+    engine = FullCompactionChanges(engine_of(schema), told.append, ["k"], line["in"]["max_level"], changes_of(line))
+    batch = with_levels(batch_of(schema, records), [r["level"] for r in records])
+    try:
+        merged = engine.merge(SortedRows(batch, np.arange(len(records)), np.zeros(1, dtype=np.int64)))
+    except PaimonError:
+        return "error"
+    kept = [r for r in records_of(schema, merged) if r["kind"] in ("+I", "+U")]
+    changelog = [r for rows in told for r in records_of(schema, rows)]
+    return {"result": kept[0] if kept else None, "changelog": changelog}
+
+
+def expected(line: Line) -> Line | str:
+    return "error" if "error" in line["out"] else line["out"]
+
+
+@pytest.mark.parametrize(("name", "count"), [("changelog", 63), ("changelog_head", 19)])
+def test_full_compaction_as_paimon_does_it(name: str, count: int) -> None:
+    lines = [line for line in load(name) if line["in"]["changelog-producer"] == "full-compaction"]
+    if name == "changelog":
+        lines = [li for li in lines if not_ours(li["in"]["schema"]["options"], li["in"]["schema"], li["in"]["records"]) is None]
+    wrong = [line for line in lines if json.dumps(full_compaction(line)) != json.dumps(expected(line))]
+    assert (len(lines), wrong) == (count, [])
+
+
+def test_each_key_is_told_once_in_the_order_of_keys() -> None:
+    before = batch_of(SCHEMA, [record(1, "a", 5), record(2, "b", 6), record(3, "c", 7), record(4, "d", 8, "-D")])
+    after = batch_of(SCHEMA, [record(1, "A", 15), record(3, "c", 17), record(4, "D", 18, "+U"), record(5, "e", 19, "-D")])
+    before_at, after_at = np.array([0, 1, 2, 3, NOWHERE]), np.array([0, NOWHERE, 1, 2, 3])
+    told = records_of(SCHEMA, Changes().rows(before, before_at, after, after_at))
+    assert told == [
+        record(1, "a", 5, "-U"),
+        record(1, "A", 15, "+U"),
+        record(2, "b", 6, "-D"),
+        record(3, "c", 7, "-U"),
+        record(3, "c", 17, "+U"),
+        record(4, "D", 18),
+    ]
+    without_equal = records_of(SCHEMA, Changes(("k", "v")).rows(before, before_at, after, after_at))
+    assert without_equal == [row for row in told if row["row"][0] != 3]
+    assert records_of(SCHEMA, Changes(("k",)).rows(before, before_at, after, after_at)) == [told[2], told[5]]
+    nothing = np.array([], dtype=np.int64)
+    assert Changes(("v",)).rows(before.slice(0, 0), nothing, after.slice(0, 0), nothing).num_rows == 0
+
+
+def test_the_options_decide_which_columns_are_compared() -> None:
+    key, ignored = "changelog-producer.row-deduplicate", "changelog-producer.row-deduplicate-ignore-fields"
+    assert Changes.of(SCHEMA, TableOptions({})) == Changes.of(SCHEMA, TableOptions({ignored: "v"})) == Changes(())
+    assert Changes.of(SCHEMA, TableOptions({key: "true"})) == Changes(("k", "v"))
+    assert Changes.of(SCHEMA, TableOptions({key: "true", ignored: "v"})) == Changes(("k",))
+
+
+def test_keys_of_which_the_engine_leaves_nothing() -> None:
+    engine = Deduplicate(ignore_delete=True)
+    records = [record(1, "a"), record(2, None, 1, "-D"), record(2, None, 2, "-D"), record(3, "c", 3), record(3, "d", 4)]
+    rows = sorted_rows(batch_of(SCHEMA, records), ["k"], engine)
+    merged = engine.merge(rows)
+    assert places_of_keys(rows, merged, ["k"]).tolist() == [0, NOWHERE, 1]
+    told: list[pa.RecordBatch] = []
+    levels = FullCompactionChanges(engine, told.append, ["k"], 5, Changes())
+    again = sorted_rows(with_levels(batch_of(SCHEMA, records), [5, 5, 0, 5, 0]), ["k"], engine)
+    assert records_of(SCHEMA, levels.merge(again)) == [record(1, "a"), record(3, "d", 4)]
+    changes = [r for batch in told for r in records_of(SCHEMA, batch)]
+    assert changes == [record(3, "c", 3, "-U"), record(3, "d", 4, "+U")]
+
+
+def test_all_that_comes_in_is_told_in_order() -> None:
+    told: list[pa.RecordBatch] = []
+    engine = InputChanges(Deduplicate(), told.append)
+    records = [record(2, "b", 1), record(1, "a", 2), record(2, None, 3, "-D"), record(1, "z", 0, "+U")]
+    merged = engine.merge(sorted_rows(batch_of(SCHEMA, records), ["k"], engine))
+    assert records_of(SCHEMA, merged) == [record(1, "a", 2), record(2, None, 3, "-D")]
+    assert [r for batch in told for r in records_of(SCHEMA, batch)] == [records[3], records[1], records[0], records[2]]
+
+
+def test_rows_of_new_keys_are_inserted() -> None:
+    rows = batch_of(SCHEMA, [record(1, "a", 1, "+U"), record(2, "b", 2, "-D"), record(3, "c", 3, "-U"), record(4, "d", 4)])
+    assert records_of(SCHEMA, inserts(rows)) == [record(1, "a", 1), record(4, "d", 4)]
