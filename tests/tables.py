@@ -9,7 +9,7 @@ from typing import Any
 
 from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.catalog.table_definition import numbered
-from paimon_cli.datatypes.canonical_json import canonical_rows
+from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import DataField, DataType, RowType
 from paimon_cli.datatypes.field_types import parse_sql_type, parse_type
 from paimon_cli.history.live_files import bucket_files

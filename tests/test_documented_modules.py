@@ -71,7 +71,7 @@ def test_paths_are_found() -> None:
         *(
             "commit/committer",
             "scripts/nightly/properties.py",
-            "lsm/deduplicate",
+            "lsm/sorted_rows",
             "lsm/aggregation",
             "docs/speed.md",
             "commit/nothing",

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.version_report import ManifestRow, SnapshotDetails, SnapshotRow
     from paimon_cli.jobs.doctor_job import Fact
     from paimon_cli.lsm.compaction_simulation import OnCommit
+    from paimon_cli.read.difference import FileChange, RowChange
     from paimon_cli.read.key_history import KeyVersion
-    from paimon_cli.read.snapshot_diff import FileChange, RowChange
 
 
 class Inspection(OpenedTable):
@@ -54,13 +54,13 @@ class Inspection(OpenedTable):
 
     def file_changes(self, before: int | str, after: int | str = "latest") -> list[FileChange]:
         """The data files that two snapshots do not share: `snapshots diff --files`."""
-        from paimon_cli.read.snapshot_diff import file_changes
+        from paimon_cli.read.difference import file_changes
 
         return file_changes(self.context, *map(self.catalog_table.named_snapshot, (str(before), str(after))))
 
     def row_changes(self, before: int | str, after: int | str = "latest", *, limit: int | None = None) -> Iterator[RowChange]:
         """The rows that read differently at two snapshots, lazily: `snapshots diff --rows`."""
-        from paimon_cli.read.snapshot_diff import row_changes
+        from paimon_cli.read.difference import row_changes
 
         one, other = (self.catalog_table.named_snapshot(str(name)) for name in (before, after))
         return islice(row_changes(self.context, one, other), limit)

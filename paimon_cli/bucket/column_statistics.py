@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from paimon_cli.datatypes.arrow_types import values_from_arrow
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataType, DecimalType, StringType, TimestampType
-from paimon_cli.datatypes.internal_values import decimal_of
-from paimon_cli.datatypes.values import Timestamp, values_from_arrow
+from paimon_cli.datatypes.internal_values import Timestamp, decimal_of
 from paimon_cli.metadata.data_file import SimpleStats
 
 KEY_STATS_LENGTH = 128

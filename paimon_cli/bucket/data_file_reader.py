@@ -23,13 +23,12 @@ from paimon_cli.casts.column_cast import cast_column, cast_of, same_type
 from paimon_cli.datatypes.arrow_types import arrow_type, retyped
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.row_kind import INSERT
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_reader import record_count
 from paimon_cli.metadata.avro_writer import zstd_module
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
-from paimon_cli.metadata.data_file_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, FileLayout
+from paimon_cli.metadata.data_file_schema import INSERT, KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, FileLayout
 
 DECODE_ERRORS: tuple[type[Exception], ...] = (
     *(pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError),

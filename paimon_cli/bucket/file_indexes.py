@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, BinaryType, DataField, DataType, StringType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import DataFileMeta

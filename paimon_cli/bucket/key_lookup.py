@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import BucketVectors
+from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS
 from paimon_cli.datatypes.key_order import comparable
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.key_search import SortedKeys

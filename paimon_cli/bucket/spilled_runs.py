@@ -15,9 +15,8 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.sort_merge import merge_sorted_runs
-from paimon_cli.lsm.sorted_rows import MergeEngine
+from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 CODEC = "lz4"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.casts import instants, numbers, parsing, texts
+from paimon_cli.casts import numbers, texts
 from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import (
     BINARY_ROOTS,
@@ -133,7 +133,7 @@ def _from_number(source: DataType, target: DataType) -> Cast | None:
         case DecimalType():
             return lambda array: numbers.to_decimal(array, target)
         case TimestampType() if source.root in ("INT", "BIGINT"):
-            return lambda array: instants.seconds_to_timestamp(array, target)
+            return lambda array: numbers.seconds_to_timestamp(array, target)
     if target.root not in INTEGER_ROOTS | FLOATING_ROOTS:
         return None
     cast = numbers.decimal_to_primitive if isinstance(source, DecimalType) else numbers.between_primitives
@@ -143,16 +143,16 @@ def _from_number(source: DataType, target: DataType) -> Cast | None:
 def _from_day_or_time(source: DataType, target: DataType) -> Cast | None:
     if not isinstance(target, TimestampType) or source.root not in ("DATE", "TIME"):
         return None
-    cast = instants.date_to_timestamp if source.root == "DATE" else instants.time_to_timestamp
+    cast = numbers.date_to_timestamp if source.root == "DATE" else numbers.time_to_timestamp
     return lambda array: cast(array, target)
 
 
 def _from_timestamp(source: TimestampType, target: DataType) -> Cast | None:
     if isinstance(target, TimestampType):
-        return lambda array: instants.timestamp_to_timestamp(array, source, target)
+        return lambda array: numbers.timestamp_to_timestamp(array, source, target)
     if target.root in ("INT", "BIGINT"):
-        return lambda array: instants.timestamp_to_seconds(array, target)
-    return {"DATE": instants.timestamp_to_date, "TIME": instants.timestamp_to_time}.get(target.root)
+        return lambda array: numbers.timestamp_to_seconds(array, target)
+    return {"DATE": numbers.timestamp_to_date, "TIME": numbers.timestamp_to_time}.get(target.root)
 
 
 def _from_text(target: DataType) -> Cast | None:
@@ -160,18 +160,18 @@ def _from_text(target: DataType) -> Cast | None:
         case BinaryType():
             return lambda array: texts.fitted_bytes(array.cast(pa.binary()), target)
         case TimestampType():
-            return lambda array: parsing.to_timestamp(array, target)
+            return lambda array: texts.to_timestamp(array, target)
         case DecimalType():
-            return lambda array: parsing.to_decimal(array, target)
+            return lambda array: texts.to_decimal(array, target)
         case TimeType():
-            return parsing.to_time
+            return texts.to_time
     if target.root == "DATE":
-        return parsing.to_date
+        return texts.to_date
     if target.root == "BOOLEAN":
-        return lambda array: parsing.to_boolean(array, target)
+        return lambda array: texts.to_boolean(array, target)
     if target.root in INTEGER_ROOTS:
-        return lambda array: parsing.to_whole_number(array, target)
-    return (lambda array: parsing.to_float(array, target)) if target.root in FLOATING_ROOTS else None
+        return lambda array: texts.to_whole_number(array, target)
+    return (lambda array: texts.to_float(array, target)) if target.root in FLOATING_ROOTS else None
 
 
 def _to_text(source: DataType, target: StringType) -> Cast | None:

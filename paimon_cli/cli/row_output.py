@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.cli.results import OutputFormat, View, counted, envelope, printable, say
 from paimon_cli.cli.terminal import write_bytes
-from paimon_cli.datatypes.canonical_text import canonical_texts
+from paimon_cli.datatypes.canonical_form import canonical_texts
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, NestedType, StringType
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded, text_bytes
 

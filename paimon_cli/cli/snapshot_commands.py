@@ -44,7 +44,7 @@ def diff_snapshots(
 
     paimon-cli snapshots diff ./wh/shop.db/orders 12 latest --rows
     """
-    from paimon_cli.read.snapshot_diff import ADDED
+    from paimon_cli.read.difference import ADDED
 
     if files and rows:
         raise UsageError("--files and --rows exclude each other")

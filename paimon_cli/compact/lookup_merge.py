@@ -20,10 +20,9 @@ from paimon_cli.bucket.key_lookup import ABSENT, FoundRows, find_keys, rows_at
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section
 from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.deduplicate import Deduplicate, FirstRow, KeepAllVersions
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
-from paimon_cli.lsm.sorted_rows import LEVEL, MergeEngine, SortedRows, with_level
+from paimon_cli.lsm.sorted_rows import LEVEL, Deduplicate, FirstRow, KeepAllVersions, MergeEngine, SortedRows, with_level
 from paimon_cli.lsm.sorted_runs import Section
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_cli.datatypes.canonical_json import canonical_json, from_canonical
+from paimon_cli.datatypes.canonical_form import canonical_json, from_canonical
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.errors import UsageError

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pajson
 
-from paimon_cli.datatypes.canonical_json import from_canonical
+from paimon_cli.datatypes.arrow_types import values_to_arrow
+from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
     INTEGER_ROOTS,
@@ -29,7 +30,6 @@ from paimon_cli.datatypes.data_type import (
     RowType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import BadInput, NotSupported
 from paimon_cli.ingest.faults import KEY_IS_MISSING, NO_OBJECT, NOT_JSON, BadCell, BadCells, Fault, shown
 from paimon_cli.ingest.source_files import RawRows, SourceSplit

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.casts.column_cast import with_default
-from paimon_cli.datatypes.arrow_types import arrow_type, check_storable
+from paimon_cli.datatypes.arrow_types import arrow_type, check_storable, values_to_arrow
 from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
     STRING,
@@ -30,8 +30,7 @@ from paimon_cli.datatypes.data_type import (
     TimestampType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.row_kind import DELETE, INSERT, SHORT, UPDATE_BEFORE
-from paimon_cli.datatypes.values import Timestamp, values_to_arrow
+from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.ingest.faults import BadCell, Fault, Tally, WrongType, bad_cells, converted
 from paimon_cli.ingest.json_rows import Needed, nested_from_text
@@ -41,7 +40,7 @@ from paimon_cli.ingest.text_form import TEXT
 from paimon_cli.ingest.text_values import parse_text, text_of_cells, with_nulls
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.metadata.data_file_schema import VALUE_KIND, merge_schema
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, KIND_TEXTS, UPDATE_BEFORE, VALUE_KIND, merge_schema
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
@@ -251,11 +250,11 @@ class IncomingRows:
             return pa.array(np.full(batch.num_rows, self.kind, np.int8))
         texts = columns[self.schema.field_names.index(source)] if source != self.kind_column else batch.column(source)
         texts, cells = converted(texts, text_of_cells)
-        codes = pc.index_in(texts, pa.array(SHORT)) if pa.types.is_string(texts.type) else pa.nulls(len(texts), pa.int32())
+        codes = pc.index_in(texts, pa.array(KIND_TEXTS)) if pa.types.is_string(texts.type) else pa.nulls(len(texts), pa.int32())
         unknown = np.flatnonzero(codes.is_null().to_numpy(zero_copy_only=False))
         if len(unknown):
             others = np.setdiff1d(unknown, [cell.row for cell in cells])
-            wrong = bad_cells(texts, others, f"a row kind is one of {', '.join(SHORT)}")
+            wrong = bad_cells(texts, others, f"a row kind is one of {', '.join(KIND_TEXTS)}")
             found += ((cell, source) for cell in [*cells, *wrong.cells])
         return codes.fill_null(0).cast(pa.int8())
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.canonical_json import from_canonical
+from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
+from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
     INTEGER_ROOTS,
@@ -23,7 +23,6 @@ from paimon_cli.datatypes.data_type import (
     TimeType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported
 from paimon_cli.ingest.faults import NEEDS_ZONE, NOT_UTF_8, TAKES_NO_ZONE, BadCell, BadCells, attempt, require
 from paimon_cli.ingest.text_form import MONTHS, PLAIN, TextForm, pattern_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_cli.datatypes.binary_row import deserialize_row
-from paimon_cli.datatypes.canonical_json import canonical_json
+from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import DamagedFile, NotFound

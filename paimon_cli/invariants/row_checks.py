@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import load_vectors
 from paimon_cli.bucket.merged_rows import without_retractions
+from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.bucket_hash import hash_rows, row_buckets
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.key_order import Key, comparable, group_starts, key_at, order_words, stable_order
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import DamagedFile, NotFound, NotSupported
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext

@@ -21,10 +21,9 @@ from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.row_scan import RowScan
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
-from paimon_cli.read.scan_plan import ScanPlan
+from paimon_cli.read.scan_plan import ScanPlan, Split
 from paimon_cli.read.selection import Selection
 from paimon_cli.read.split_reader import read_split
-from paimon_cli.read.splits import Split
 from paimon_cli.sql.predicate import parse_predicate
 from paimon_cli.storage.storage import delete_all
 from paimon_cli.storage.storage_for_url import storage_for_url

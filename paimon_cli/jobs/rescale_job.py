@@ -15,7 +15,6 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.datatypes.partition_path import natural_order
-from paimon_cli.datatypes.row_kind import INSERT
 from paimon_cli.errors import Conflict, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.partition_spec import PartitionSpec, partition_text
@@ -25,13 +24,12 @@ from paimon_cli.jobs.engine import Engine, Progress, Work, phase
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table
 from paimon_cli.jobs.write_job import write_files
 from paimon_cli.metadata.data_file import CommitMessage, FileFilter
-from paimon_cli.metadata.data_file_schema import merge_rows
+from paimon_cli.metadata.data_file_schema import INSERT, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import RESCALE
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
-from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import count_split, read_split
-from paimon_cli.read.splits import Split
 from paimon_cli.write.write_plan import WritePlan
 
 

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from paimon_cli.datatypes.data_type import STRING, DataField
-from paimon_cli.datatypes.row_kind import SHORT
 from paimon_cli.errors import DamagedFile, UsageError
-from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.options.option_catalog import SCAN
 from paimon_cli.read.increments import AUTO, IncrementRange, asked_increment, increment_context, plan_increment
 from paimon_cli.read.row_order import RowOrder, in_order
-from paimon_cli.read.scan_plan import ScanPlan, plan_scan
+from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
 from paimon_cli.read.selection import Selection, parse_order, selected
 from paimon_cli.read.split_reader import count_split, read_side_by_side, read_split
-from paimon_cli.read.splits import Split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 from paimon_cli.storage.threads import usable_cores
@@ -78,7 +76,7 @@ class RowScan:
         for batch in self.batches():
             columns = self.selection.of(batch)
             if self.request.keep_kinds:
-                columns = [pa.array(SHORT).take(batch.column(VALUE_KIND)), *columns]
+                columns = [pa.array(KIND_TEXTS).take(batch.column(VALUE_KIND)), *columns]
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
     def batches(self) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,6 @@ from paimon_cli.casts.column_cast import with_default
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.data_conflict import BUCKET, OFF
 from paimon_cli.commit.deduplication import CommitIdentity
-from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER
 from paimon_cli.errors import BadInput
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
@@ -31,13 +30,12 @@ from paimon_cli.lsm.changelog import Changes
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, FileFilter, file_facts
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, merge_rows
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import INPUT
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
-from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
-from paimon_cli.read.splits import Split
 from paimon_cli.sql.assignments import Assignment, BadRow, SetClause, parse_set_clause
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 

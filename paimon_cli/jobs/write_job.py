@@ -11,7 +11,6 @@ from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import why_not_compactable
-from paimon_cli.datatypes import row_kind
 from paimon_cli.errors import BadInput, Conflict, PaimonError, StorageUnavailable
 from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec
@@ -22,6 +21,7 @@ from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
 from paimon_cli.ingest.source_files import SourceSplit
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
+from paimon_cli.metadata import data_file_schema
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.write.table_writer import Written
@@ -163,7 +163,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         context=context,
         incoming=IncomingRows(
             context.schema,
-            row_kind.DELETE if request.op == "delete" else row_kind.INSERT,
+            data_file_schema.DELETE if request.op == "delete" else data_file_schema.INSERT,
             request.op_column,
             request.source,
             kind_filter=RowKindFilter.of(context.schema, context.options),

@@ -21,7 +21,7 @@ from paimon_cli.commit.data_conflict import OFF
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.datatypes.bucket_hash import bucket_of, hash_rows
-from paimon_cli.datatypes.canonical_json import canonical_rows
+from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import Conflict, UsageError

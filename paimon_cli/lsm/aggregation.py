@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.key_order import null_first_words, stable_order
-from paimon_cli.datatypes.row_kind import DELETE, INSERT
 from paimon_cli.errors import BadInput
-from paimon_cli.lsm.aggregators.aggregator import Aggregator
+from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, REVERSED, SET, SKIP, Aggregator, ColumnHistory, column_history
 from paimon_cli.lsm.aggregators.chosen_values import LastNonNullValue, LastValue
-from paimon_cli.lsm.sorted_rows import ADD, RETRACT, REVERSED, SET, SKIP, ColumnHistory, SortedRows, column_history
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.lsm.sorted_rows import SortedRows
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, VALUE_KIND
 
 
 @dataclass(frozen=True)

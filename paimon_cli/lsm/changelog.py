@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.key_order import group_starts, order_words, stable_order
-from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from paimon_cli.errors import BadInput
 from paimon_cli.lsm.row_difference import differing
 from paimon_cli.lsm.sorted_rows import LEVEL, MergeEngine, SortedRows
-from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 

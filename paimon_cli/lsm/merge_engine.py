@@ -9,8 +9,7 @@ from paimon_cli.lsm.aggregation import Aggregation, PartialUpdate, SequenceGroup
 from paimon_cli.lsm.aggregators.aggregator import Aggregator
 from paimon_cli.lsm.aggregators.catalog import aggregator_of, ignores_retractions
 from paimon_cli.lsm.aggregators.chosen_values import LastValue
-from paimon_cli.lsm.deduplicate import Deduplicate, FirstRow
-from paimon_cli.lsm.sorted_rows import MergeEngine
+from paimon_cli.lsm.sorted_rows import Deduplicate, FirstRow, MergeEngine
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 

@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.key_order import comparable, group_starts, stable_order
-from paimon_cli.datatypes.row_kind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from paimon_cli.errors import BadInput
 from paimon_cli.lsm.aggregators.collected_values import identity
 from paimon_cli.lsm.sorted_rows import SortedRows
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
 
 NULL = -1
 

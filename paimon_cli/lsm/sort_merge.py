@@ -22,8 +22,7 @@ from paimon_cli.datatypes.key_order import (
     order_words,
     stable_order,
 )
-from paimon_cli.lsm.deduplicate import KeepAllVersions
-from paimon_cli.lsm.sorted_rows import MergeEngine, SortedRows
+from paimon_cli.lsm.sorted_rows import KeepAllVersions, MergeEngine, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 SAMPLES_PER_PIECE = 16

@@ -1,17 +1,19 @@
-"""Rows sorted by key and sequence number, and the operations on one column that a merge engine derives from them."""
+"""Rows sorted by key and sequence number, and the merge engines that choose among them: the newest row of a key (deduplicate),
+the oldest (first-row), or all of them.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from paimon_cli.errors import BadInput
+from paimon_cli.metadata.data_file_schema import DELETE, VALUE_KIND
 
 LEVEL = "_LEVEL"
 """Column of rows in a merge whose result depends on it: the level of the file that a row comes from."""
@@ -98,72 +100,80 @@ class MergeEngine(Protocol):
         ...
 
 
-SKIP, ADD, REVERSED, RETRACT, SET = -1, 0, 1, 2, 3
-"""The row is skipped | aggregated | aggregated as the older one | retracted | replaces everything before it."""
+@dataclass(frozen=True)
+class Deduplicate:
+    """The newest row wins, whatever its kind; retractions may be ignored (Java DeduplicateMergeFunction)."""
+
+    sequence_fields: tuple[str, ...] = ()
+    descending: bool = False
+    ignore_delete: bool = False
+
+    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
+        return ()
+
+    def refusal(self, kind: int) -> BadInput | None:
+        return None
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        if self.ignore_delete and (ignored := _retractions(rows)).any():
+            positions = np.where(ignored, -1, np.arange(len(rows.order)))
+            newest = np.maximum.reduceat(positions, rows.starts)
+            return rows.rows.take(pa.array(rows.order[newest[newest >= 0]]))
+        return rows.rows.take(pa.array(rows.last_of_each_key))
 
 
 @dataclass(frozen=True)
-class ColumnHistory:
-    """Operations of all keys, key by key, oldest first.
+class FirstRow:
+    """The oldest row wins; a retraction is refused, or ignored if so configured (Java FirstRowMergeFunction)."""
 
-    `rows`: row number of each operation; `starts`: first operation of each key, and the end of the last;
-    `codes`: ADD, REVERSED or RETRACT, or SET as the first of a key;
-    `whole`: this history with the operations that a SET hides, if there are any (first_value remembers that it began).
-    """
+    ignore_delete: bool = False
+    sequence_fields: tuple[str, ...] = ()
+    descending: bool = False
 
-    rows: np.ndarray
-    starts: np.ndarray
-    codes: np.ndarray
-    whole: ColumnHistory | None = None
+    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
+        return ()
 
-    @property
-    def keys(self) -> int:
-        return len(self.starts) - 1
+    def refusal(self, kind: int) -> BadInput | None:
+        if self.ignore_delete:
+            return None
+        return BadInput(
+            "merge-engine=first-row takes no rows of kind -D or -U",
+            "the first row of a key stays, and cannot be deleted",
+            "drop them from the input, or set the option ignore-delete=true",
+        )
 
-    @cached_property
-    def sizes(self) -> np.ndarray:
-        """Operations of each key."""
-        return np.diff(self.starts)
-
-    @cached_property
-    def longest(self) -> int:
-        return int(self.sizes.max(initial=0))
-
-    @cached_property
-    def has_retractions(self) -> bool:
-        return bool((self.codes == RETRACT).any())
-
-    @cached_property
-    def has_reversed(self) -> bool:
-        return bool((self.codes == REVERSED).any())
-
-    @cached_property
-    def key_of_operation(self) -> np.ndarray:
-        return np.repeat(np.arange(self.keys), self.sizes)
-
-    @cached_property
-    def untouched(self) -> np.ndarray:
-        """Keys whose value is the stored one, because their only operation is a SET."""
-        lone = self.sizes == 1
-        lone[lone] = self.codes[self.starts[:-1][lone]] == SET
-        return lone
-
-    def only(self, wanted: np.ndarray) -> ColumnHistory:
-        """The history of the wanted operations."""
-        if wanted.all():
-            return self
-        counted = np.concatenate(([0], np.cumsum(wanted)))
-        return ColumnHistory(self.rows[wanted], counted[self.starts], self.codes[wanted], self.whole)
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        ignored = _retractions(rows)
+        if not ignored.any():
+            return rows.rows.take(pa.array(rows.order[rows.starts]))
+        refused = self.refusal(DELETE)
+        if refused is not None:
+            raise refused
+        positions = np.where(ignored, len(rows.order), np.arange(len(rows.order)))
+        oldest = np.minimum.reduceat(positions, rows.starts)
+        return rows.rows.take(pa.array(rows.order[oldest[oldest < len(rows.order)]]))
 
 
-def column_history(order: np.ndarray, starts: np.ndarray, codes: np.ndarray) -> ColumnHistory:
-    """The history from one code per row in `order`; `starts`: first row of each key."""
-    history = ColumnHistory(order, np.append(starts, len(order)), codes)
-    is_set = codes == SET
-    is_set[starts] = False
-    if not is_set.any():
-        return history.only(codes != SKIP)
-    positions = np.arange(len(order))
-    last_set = np.maximum.accumulate(np.where(is_set, positions, -1))[history.starts[1:] - 1]
-    hidden = positions < np.maximum(starts, last_set)[history.key_of_operation]
-    return replace(history, whole=history.only(codes != SKIP)).only(~hidden & (codes != SKIP))
+def _retractions(rows: SortedRows) -> np.ndarray:
+    """Which rows (in `order`) take something back and do not pass unmerged."""
+    retracted = (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 1
+    untouched = rows.untouched
+    retracted[rows.starts[untouched]] = False
+    return retracted
+
+
+@dataclass(frozen=True)
+class KeepAllVersions:
+    """A `MergeEngine` that keeps all rows."""
+
+    sequence_fields: tuple[str, ...] = ()
+    descending: bool = False
+
+    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
+        return ()
+
+    def refusal(self, kind: int) -> BadInput | None:
+        return None
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        return rows.rows.take(pa.array(rows.order))

@@ -10,7 +10,7 @@ from typing import Any
 
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import fresh_identity
-from paimon_cli.datatypes.canonical_json import canonical_json
+from paimon_cli.datatypes.canonical_form import canonical_json
 from paimon_cli.datatypes.data_type import DataType, TimestampType
 from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY, epoch_day
 from paimon_cli.datatypes.partition_path import natural_order

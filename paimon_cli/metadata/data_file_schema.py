@@ -13,15 +13,20 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type, without_hidden_nulls
+from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type, values_from_arrow, without_hidden_nulls
 from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, PlainType, RowType
-from paimon_cli.datatypes.values import values_from_arrow
 from paimon_cli.metadata.table_schema import TableSchema
 
 KEY_PREFIX = "_KEY_"
 SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
 VALUE_KIND = "_VALUE_KIND"
+
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
+"""The kind of a row, as stored in `_VALUE_KIND` and in byte 0 of a BinaryRow (Java RowKind)."""
+
+KIND_TEXTS = ("+I", "-U", "+U", "-D")
+"""Text of each kind, by its number."""
 
 KEY_ID_OFFSET = 1073741823
 SEQUENCE_NUMBER_ID = 2147483646

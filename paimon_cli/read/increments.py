@@ -12,9 +12,9 @@ from paimon_cli.metadata.data_file import ADD, BucketId, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot, Tag
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import plain_number, read_option
-from paimon_cli.read.difference_plan import plan_difference
-from paimon_cli.read.scan_plan import ScanPlan, plan_added
-from paimon_cli.read.splits import ScanCounts, Split
+from paimon_cli.read.difference import plan_difference
+from paimon_cli.read.pruning import ScanCounts
+from paimon_cli.read.scan_plan import ScanPlan, Split, plan_added
 from paimon_cli.read.time_travel import (
     BETWEEN,
     BETWEEN_MODE,

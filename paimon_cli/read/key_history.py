@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.datatypes.canonical_json import canonical_rows
-from paimon_cli.datatypes.row_kind import SHORT
+from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.read.file_bounds import TableBounds
+from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 
 BATCH_ROWS = 1 << 16
@@ -144,4 +143,4 @@ def _rows(context: TableContext, predicate: Predicate, entry: ManifestEntry) -> 
         if found.num_rows:
             sequences, kinds = found.column(SEQUENCE_NUMBER).to_pylist(), found.column(VALUE_KIND).to_pylist()
             for sequence, kind, values in zip(sequences, kinds, canonical_rows(found, fields), strict=True):
-                yield {"sequence": sequence, "kind": SHORT[kind], "values": values}
+                yield {"sequence": sequence, "kind": KIND_TEXTS[kind], "values": values}

@@ -1,17 +1,170 @@
-"""What a read need not open: manifests, partitions, buckets, levels and files that cannot hold a row that matches."""
+"""Which manifests, partitions, buckets and files may hold a matching row: bounds in their metadata (FORMAT.md, section 5.4)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from paimon_cli.bucket.file_indexes import FileFilters
+from paimon_cli.casts.column_cast import keeps_values, same_type
+from paimon_cli.datatypes.binary_row import deserialize_row
+from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataField, DataType
+from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import FileFilter, KeepPartition, ManifestEntry, ManifestFileMeta
-from paimon_cli.read.file_bounds import TableBounds
-from paimon_cli.read.splits import ScanCounts
+from paimon_cli.metadata.data_file import DataFileMeta, FileFilter, KeepPartition, ManifestEntry, ManifestFileMeta, SimpleStats
+from paimon_cli.sql.conditions import BoundsOf, ColumnBounds
 from paimon_cli.sql.predicate import Predicate
 
+UNINDEXED_ROOTS = FLOATING_ROOTS | {"CHAR"}
+"""Equal values of these may have several hashes: both zeros, with and without padding."""
+
+
+class TableBounds:
+    """Bounds for one table context; decoded rows of partitions are kept."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._partitions: dict[bytes, dict[str, ColumnBounds]] = {}
+        self._key_fields = context.schema.fields_of(context.schema.trimmed_primary_keys)
+
+    def of_partition(self, partition: bytes) -> BoundsOf:
+        """Exact values of the partition columns."""
+        if partition not in self._partitions:
+            values = self._context.partition_values(partition)
+            keys = self._context.schema.partition_keys
+            self._partitions[partition] = {name: ColumnBounds.of_value(v) for name, v in zip(keys, values, strict=True)}
+        return self._partitions[partition].get
+
+    def of_manifest(self, manifest: ManifestFileMeta) -> BoundsOf:
+        """Partition columns of all entries of a manifest."""
+        schema = self._context.schema
+        rows = manifest.num_added_files + manifest.num_deleted_files
+        fields = schema.fields_of(schema.partition_keys)
+        return self._decoded(manifest.partition_stats, rows, fields, manifest.file_name).get
+
+    def of_keys(self, partition: bytes, file: DataFileMeta) -> BoundsOf:
+        """Partition and primary-key columns: what holds for every version of the file's keys."""
+        of_partition, known = self.of_partition(partition), self._keys(file)
+        return lambda name: of_partition(name) or known.get(name)
+
+    def of_file(self, partition: bytes, file: DataFileMeta) -> BoundsOf:
+        """Every column of the file's own rows."""
+        of_keys, known = self.of_keys(partition, file), self._values(file)
+        return lambda name: of_keys(name) or known.get(name)
+
+    def of_indexed(self, partition: bytes, bucket: int, file: DataFileMeta) -> BoundsOf:
+        """Bounds as `of_file`, with the indexes of the file, which are read when a condition first needs them."""
+        of_file, filters = self.of_file(partition, file), FileFilters(self._context, partition, bucket, file)
+        fields = self._context.schema.fields
+        stored = dict(zip((f.name for f in fields), zip(fields, self._stored_fields(file, fields), strict=True), strict=True))
+
+        def bounds_of(name: str) -> ColumnBounds | None:
+            known = of_file(name) or ColumnBounds(file.row_count, None)
+            field, old = stored.get(name, (None, None))
+            if field is None or old is None or old.type.root in UNINDEXED_ROOTS or not same_type(old.type, field.type):
+                return known
+            return replace(known, holds=partial(filters.may_hold, old))
+
+        return bounds_of
+
+    def _keys(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
+        stored = self._stored_fields(file, self._key_fields)
+        if not stored or any(a is None or not same_type(a.type, b.type) for a, b in zip(stored, self._key_fields, strict=True)):
+            return {}
+        known = self._decoded(file.key_stats, file.row_count, self._key_fields, file.file_name)
+        first = self._key_fields[0]
+        if first.name not in known and first.type.root not in FLOATING_ROOTS:
+            # Rows are sorted by key, so the first key column has bounds even where statistics were switched off.
+            types = [field.type for field in self._key_fields]
+            low, high = (_row(row, types, file.file_name)[0] for row in (file.min_key, file.max_key))
+            known[first.name] = ColumnBounds(file.row_count, None, low, high)
+        return known
+
+    def _values(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
+        """A column that the file's schema did not have is null in all of its rows; one whose values were cast is unknown."""
+        if file.write_cols is not None:
+            return {}
+        fields = self._context.schema.fields
+        stored = self._stored_fields(file, fields)
+        recorded = self._context.schemas.get(file.schema_id)
+        names = recorded.field_names if file.value_stats_cols is None else file.value_stats_cols
+        if any(name not in recorded.field_names for name in names):
+            return {}
+        by_name = self._decoded(file.value_stats, file.row_count, recorded.fields_of(names), file.file_name)
+        known: dict[str, ColumnBounds] = {}
+        for field, old in zip(fields, stored, strict=True):
+            if old is None:
+                known[field.name] = ColumnBounds(file.row_count, file.row_count)
+            elif old.name in by_name and keeps_values(old.type, field.type):
+                known[field.name] = by_name[old.name]
+        return known
+
+    def _stored_fields(self, file: DataFileMeta, fields: Sequence[DataField]) -> list[DataField | None]:
+        """The file's own columns of those fields, by id."""
+        if file.schema_id == self._context.schema.id:
+            return list(fields)
+        by_id = {field.id: field for field in self._context.schemas.get(file.schema_id).fields}
+        return [by_id.get(field.id) for field in fields]
+
+    def _decoded(self, stats: SimpleStats, rows: int, fields: Sequence[DataField], file_name: str) -> dict[str, ColumnBounds]:
+        """Bounds by column name, without columns that have none. Statistics of another arity are ignored."""
+        if {_arity(stats.min_values), _arity(stats.max_values)} != {len(fields)}:
+            return {}
+        types = [field.type for field in fields]
+        lows, highs = (_row(row, types, file_name) for row in (stats.min_values, stats.max_values))
+        nulls = stats.null_counts if stats.null_counts else (None,) * len(fields)
+        if len(nulls) != len(fields):
+            raise DamagedFile(f"statistics of {file_name} are damaged", f"{len(nulls)} null counts for {len(fields)} columns")
+        known: dict[str, ColumnBounds] = {}
+        for field, low, high, count in zip(fields, lows, highs, nulls, strict=True):
+            if field.type.root in FLOATING_ROOTS and not _trusted_floats(low, high, file_name):
+                low = high = None
+            if low is not None or high is not None or count is not None:
+                known[field.name] = ColumnBounds(rows, count, low, high)
+        return known
+
+
+def _arity(row: bytes) -> int:
+    """Number of fields of a serialised row."""
+    return int.from_bytes(row[:4], "big")
+
+
+def _trusted_floats(low: Any, high: Any, file_name: str) -> bool:
+    """A NaN may hide in the bounds of ORC files, and may stand in any."""
+    return file_name.endswith(".parquet") and low == low and high == high
+
+
+def _row(row: bytes, types: Sequence[DataType], file_name: str) -> tuple[Any, ...]:
+    try:
+        return deserialize_row(row, types)
+    except ValueError as problem:
+        raise DamagedFile(f"a manifest holds damaged statistics of {file_name}", str(problem)) from problem
+
+
 ALL_LEVELS, ABOVE_0 = "all", "above 0 only"
+
+
+@dataclass
+class ScanCounts:
+    """What a plan looked at and what it skipped, by reason; files in skipped manifests, or parts of them, are not counted."""
+
+    manifests: int = 0
+    manifests_skipped: int = 0
+    partitions: int = 0
+    partitions_skipped: int = 0
+    buckets: int = 0
+    buckets_skipped: int = 0
+    files: int = 0
+    files_skipped_by_partition: int = 0
+    files_skipped_by_bucket: int = 0
+    files_skipped_by_level: int = 0
+    rows_skipped_by_level: int = 0
+    files_skipped_by_key: int = 0
+    files_skipped_by_value: int = 0
+    files_skipped_by_index: int = 0
+    files_skipped_as_unchanged: int = 0
 
 
 class Pruning(FileFilter):

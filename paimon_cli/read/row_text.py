@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from paimon_cli.datatypes.canonical_text import canonical_texts, json_texts
+from paimon_cli.datatypes.canonical_form import canonical_texts, json_texts
 from paimon_cli.datatypes.data_type import INTEGER_ROOTS, DataField
 
 SPECIAL = '^$|[,"\r\n]'

@@ -1,20 +1,130 @@
-"""Plans a read: the files of a snapshot that it must open, cut into splits (FORMAT.md, sections 11.1 and 11.2)."""
+"""Plans a read: the files of a snapshot that it must open, cut into splits (FORMAT.md, sections 11.1 and 11.2).
+
+Files become objects only where a condition has to look into them. Sections of overlapping files stay whole, so that all
+versions of a key meet in one split."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar, overload
 
+import numpy as np
+import numpy.typing as npt
+
+from paimon_cli.datatypes.key_order import key_words, ranks
 from paimon_cli.history.file_table import FileTable
-from paimon_cli.history.live_files import LazyBuckets, bucket_files
+from paimon_cli.history.live_files import BucketFiles, LazyBuckets, bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import KeepPartition, ManifestEntry
+from paimon_cli.lsm.sorted_runs import key_sections, pack_starts, section_starts
+from paimon_cli.metadata.avro_columns import ABSENT
+from paimon_cli.metadata.data_file import DataFileMeta, KeepPartition, ManifestEntry
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.read.pruning import ALL_LEVELS, Pruning
-from paimon_cli.read.scan_columns import column_splits
-from paimon_cli.read.splits import PlannedSplits, ScanCounts, Split
+from paimon_cli.read.pruning import ALL_LEVELS, Pruning, ScanCounts
 from paimon_cli.sql.predicate import Predicate
+
+
+@dataclass(frozen=True)
+class Split:
+    """Files of one bucket that hold whole keys: no version of their keys is in another split. Picklable.
+
+    With `before` its rows are what leads from those files to these, which are in `beside` too where rows have moved
+    between buckets.
+    """
+
+    bucket: BucketFiles
+    needs_merge: bool
+    before: tuple[BucketFiles, ...] | None = None
+    beside: tuple[BucketFiles, ...] = ()
+
+    @property
+    def files(self) -> tuple[DataFileMeta, ...]:
+        """All that have to be read."""
+        return tuple(file for bucket in (*(self.before or ()), self.bucket, *self.beside) for file in bucket.files)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(file.file_size for file in self.files)
+
+    @property
+    def row_count(self) -> int:
+        """Rows in the files: older versions and deletes count too."""
+        return sum(file.row_count for file in self.files)
+
+
+OrderFiles = Callable[[Sequence[DataFileMeta]], Sequence[DataFileMeta]]
+"""Puts files that overlap in the order of their sections and runs."""
+
+
+@dataclass(frozen=True)
+class PlannedSplits(Sequence[Split]):
+    """`files`: rows of `buckets.table`, split by split; `starts`: where each begins. Equal to the same splits in a tuple."""
+
+    buckets: LazyBuckets
+    files: np.ndarray
+    starts: np.ndarray
+    merges: np.ndarray
+    total_buckets: np.ndarray
+    order_files: OrderFiles
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, number: int) -> Split: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Split, ...]: ...
+
+    def __getitem__(self, number: int | slice) -> Split | tuple[Split, ...]:
+        if isinstance(number, slice):
+            return tuple(self[place] for place in range(*number.indices(len(self))))
+        number = range(len(self))[number]
+        end = self.starts[number + 1] if number + 1 < len(self) else len(self.files)
+        rows = self.files[self.starts[number] : end].tolist()
+        entries = [self.buckets.table.entry(row) for row in rows]
+        files: Sequence[DataFileMeta] = [entry.file for entry in entries]
+        merges = bool(self.merges[number])
+        bucket_id = entries[0].bucket_id
+        bucket = BucketFiles(
+            *bucket_id,
+            int(self.total_buckets[number]),
+            tuple(self.order_files(files) if merges else files),
+            self.buckets.index_files.get(bucket_id, ()),
+        )
+        return Split(bucket, merges)
+
+    def __iter__(self) -> Iterator[Split]:
+        return (self[number] for number in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(_same, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return int(self.buckets.table.numbers("sizes")[self.files].sum())
+
+    @property
+    def row_count(self) -> int:
+        return int(self.buckets.table.numbers("row_counts")[self.files].sum())
+
+
+T = TypeVar("T")
+
+
+def _same(one: T, other: T) -> bool:
+    return one == other
+
+
+_Ints = npt.NDArray[np.int64]
+_Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -77,3 +187,129 @@ def plan_added(
         table = FileTable.of([ManifestTable.of(entries)], pruning)
         splits += column_splits(context, LazyBuckets(table, {}), pruning)
     return ScanPlan(newest, tuple(splits), pruning.counts, pruning.levels)
+
+
+_BUCKETS = 1 << 32
+_MOST = 1 << 62
+"""Sums of sizes and limits stay below."""
+
+
+@dataclass(frozen=True)
+class _Buckets:
+    """Buckets in the order of splits, with the bucket counts of their partitions; `of` is the bucket of each file."""
+
+    numbers: _Ints
+    counts: _Ints
+    of: _Ints
+
+
+def column_splits(context: TableContext, found: LazyBuckets, pruning: Pruning) -> PlannedSplits:
+    """Splits of all buckets that are kept; `pruning` counts what is skipped."""
+    table = found.table
+    buckets = _buckets(context, table)
+    rows = _kept_rows(table, buckets, pruning)
+    if pruning.merges and context.mode.reads_merge:
+        if pruning.looks_into_files:
+            rows = _rows_by_key(table, rows, pruning)
+        lows, highs = _key_bounds(context, table)
+        order, starts = section_starts(buckets.of[rows], lows[rows], highs[rows])
+    else:
+        order, starts = _by_age(table, buckets, rows, pruning.merges), np.ones(len(rows), dtype=bool)
+    files, firsts = rows[order], np.flatnonzero(starts)
+    if pruning.looks_into_files:
+        files, firsts = _matching_sections(table, files, firsts, pruning)
+    members = np.diff(firsts, append=len(files))
+    of_section = buckets.of[files[firsts]]
+    packs = _packs(context, table, files, firsts, of_section) if pruning.merges else np.arange(len(firsts))
+    merges = np.logical_or.reduceat(members > 1, packs) if len(packs) else np.zeros(0, dtype=bool)
+    return PlannedSplits(found, files, firsts[packs], merges, buckets.counts[of_section[packs]], partial(_in_order, context))
+
+
+def _packs(context: TableContext, table: FileTable, files: _Ints, firsts: _Ints, of_section: _Ints) -> _Ints:
+    """Where splits begin: neighbouring sections together up to the size of a split; opening a file counts as some bytes."""
+    sizes = np.clip(table.numbers("sizes")[files], 0, _MOST // max(len(files), 1))
+    weights = np.add.reduceat(sizes, firsts) if len(firsts) else firsts
+    weights = np.maximum(weights, context.options.split_open_file_cost)
+    return pack_starts(of_section, weights, min(context.options.split_target_size, _MOST))
+
+
+def _rows_by_key(table: FileTable, rows: _Ints, pruning: Pruning) -> _Ints:
+    kept = np.array([pruning.may_hold_keys(table.entry(row)) for row in rows.tolist()], dtype=bool)
+    pruning.counts.files_skipped_by_key += int((~kept).sum())
+    return rows[kept] if len(kept) else rows
+
+
+def _matching_sections(table: FileTable, files: _Ints, firsts: _Ints, pruning: Pruning) -> tuple[_Ints, _Ints]:
+    members = np.split(files, firsts[1:]) if len(firsts) else []
+    kept = np.array([pruning.keeps_section([table.entry(row) for row in rows.tolist()]) for rows in members], dtype=bool)
+    if not len(kept):
+        return files, firsts
+    sizes = np.diff(firsts, append=len(files))
+    left = sizes[kept]
+    return files[np.repeat(kept, sizes)], np.cumsum(left) - left
+
+
+def _key_bounds(context: TableContext, table: FileTable) -> tuple[_Ints, _Ints]:
+    """Least and greatest key of each file as integers of one order."""
+    count = len(table)
+
+    def words_at(offsets: _Ints | int) -> _Ints:
+        low, high = (offsets, offsets) if isinstance(offsets, int) else (offsets[:count], offsets[count:])
+        return np.concatenate([table.words("min_keys", low), table.words("max_keys", high)])
+
+    lengths = np.concatenate([table.lengths("min_keys"), table.lengths("max_keys")])
+    words = key_words(words_at, lengths, context.key_types)
+    both = _ranks_of_values(context, table) if words is None else ranks(words)
+    return both[:count], both[count:]
+
+
+def _ranks_of_values(context: TableContext, table: FileTable) -> _Ints:
+    """Ranks of least and greatest keys whose bytes have no order of their own."""
+    keys = [context.key_of(key) for name in ("min_keys", "max_keys") for ranges in table.each(name) for key in ranges]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    steps = [before < after for before, after in pairwise(keys[place] for place in order)]
+    found = np.zeros(len(keys), dtype=np.int64)
+    found[order] = np.cumsum([False, *steps]) if order else []
+    return found
+
+
+def _buckets(context: TableContext, table: FileTable) -> _Buckets:
+    partitions = table.partitions
+    ordered = sorted(range(len(partitions)), key=lambda code: (context.partition_path_of(partitions[code]), partitions[code]))
+    rank = np.empty(len(partitions), dtype=np.int64)
+    rank[ordered] = np.arange(len(partitions))
+    numbers = table.buckets
+    if (np.abs(numbers) >= _BUCKETS // 2).any():  # in damaged manifests
+        numbers = np.unique(numbers, return_inverse=True)[1]
+    known, of = np.unique(rank[table.codes] * _BUCKETS + numbers + _BUCKETS // 2, return_inverse=True)
+    newest = np.zeros(len(known), dtype=np.int64)
+    newest[of] = np.arange(len(table))  # of equal indexes the last one counts
+    return _Buckets(table.buckets[newest], table.numbers("total_buckets")[newest], of)
+
+
+def _kept_rows(table: FileTable, buckets: _Buckets, pruning: Pruning) -> _Ints:
+    pairs = zip(buckets.numbers.tolist(), buckets.counts.tolist(), strict=True)
+    kept = np.array([pruning.keeps_bucket(bucket, count) for bucket, count in pairs], dtype=bool)
+    in_kept = kept[buckets.of] if len(kept) else np.zeros(0, dtype=bool)
+    levels = table.numbers("levels")
+    shown_levels = [level for level in np.unique(levels).tolist() if pruning.shows_level(level)]
+    shown = in_kept & np.isin(levels, shown_levels)
+    counts = pruning.counts
+    counts.buckets += len(kept)
+    counts.buckets_skipped += int((~kept).sum())
+    counts.files_skipped_by_bucket += int((~in_kept).sum())
+    counts.files_skipped_by_level += int((in_kept & ~shown).sum())
+    counts.rows_skipped_by_level += int(table.numbers("row_counts")[in_kept & ~shown].sum())
+    return np.flatnonzero(shown)
+
+
+def _by_age(table: FileTable, buckets: _Buckets, rows: _Ints, sorts: bool) -> _Ints:
+    """Append tables, and buckets whose stale rows deletion vectors mark: no row depends on another file."""
+    if not sorts:
+        return np.argsort(buckets.of[rows], kind="stable")
+    created = table.numbers("creation_times")[rows]
+    return np.lexsort((np.where(created == ABSENT, 0, created), table.numbers("min_sequences")[rows], buckets.of[rows]))
+
+
+def _in_order(context: TableContext, files: Sequence[DataFileMeta]) -> Sequence[DataFileMeta]:
+    return [file for section in key_sections(files, context.key_of) for run in section for file in run.files]

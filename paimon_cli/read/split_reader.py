@@ -13,8 +13,8 @@ import pyarrow as pa
 from paimon_cli.bucket.merged_rows import read_bucket, without_retractions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
-from paimon_cli.read.difference_reader import read_difference
-from paimon_cli.read.splits import Split
+from paimon_cli.read.difference import read_difference
+from paimon_cli.read.scan_plan import Split
 from paimon_cli.sql.predicate import Predicate
 from paimon_cli.storage.threads import ReadAhead
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import DataField
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import UsageError
 from paimon_cli.sql.expressions import ColumnValue, Expression, Function, alike
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
 from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
     INTEGER_ROOTS,
@@ -26,7 +26,6 @@ from paimon_cli.datatypes.data_type import (
     StringType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.values import values_to_arrow
 
 WHOLE, DECIMAL, FLOATING, TEXT, BINARY = "whole number", "decimal number", "floating number", "text", "binary value"
 NUMERIC = (WHOLE, DECIMAL, FLOATING)

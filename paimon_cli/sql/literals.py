@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
     INTEGER_ROOTS,
@@ -25,7 +26,6 @@ from paimon_cli.datatypes.data_type import (
 )
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of, parse_date, parse_time, parse_timestamp
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import UsageError
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64, "DATE": 32, "TIME": 32, "TIMESTAMP": 64, "TIMESTAMP_LTZ": 64}

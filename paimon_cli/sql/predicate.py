@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.bucket_hash import row_buckets
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import BUCKET_FUNCTIONS, TableOptions
 from paimon_cli.sql.conditions import And, BoundsOf, Compare, Condition, OneOf

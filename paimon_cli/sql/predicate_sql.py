@@ -12,9 +12,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import BIGINT, DOUBLE, FLOATING_ROOTS, STRING, DataType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.sql.conditions import Always, And, Compare, Condition, IsNan, IsNull, Like, OneOf, Or, Related

@@ -15,9 +15,9 @@ from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, OpenRun, SpillDi
 from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.changelog import InputChanges
-from paimon_cli.lsm.deduplicate import KeepAllVersions
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import PIECE_BYTES, merge_in_memory, rows_of
+from paimon_cli.lsm.sorted_rows import KeepAllVersions
 
 
 @dataclass(frozen=True)

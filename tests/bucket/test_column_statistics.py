@@ -11,7 +11,7 @@ import pytest
 
 from paimon_cli.bucket.column_statistics import UNKNOWN, ColumnStatistics, footer_statistics, leaf_numbers, truncated
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.datatypes.values import Timestamp
+from paimon_cli.datatypes.internal_values import Timestamp
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from paimon_cli.datatypes.binary_row import deserialize_row, encode_row, row_hash, serialize_row
-from paimon_cli.datatypes.canonical_json import canonical_json, from_canonical
+from paimon_cli.datatypes.canonical_form import canonical_json, from_canonical
 from paimon_cli.datatypes.data_type import ArrayType, DataType, MapType, MultisetType, RowType
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.datatypes.row_kind import SHORT
+from paimon_cli.metadata.data_file_schema import KIND_TEXTS
 from tests.vectors import load
 
 
@@ -37,7 +37,7 @@ def test_rows_of_the_main_branch() -> None:
     lines = load("binary_row_head")
     for line in lines:
         types, row = parsed(line)
-        data = encode_row(row, types, SHORT.index(line["in"]["kind"]))
+        data = encode_row(row, types, KIND_TEXTS.index(line["in"]["kind"]))
         assert (data.hex(), row_hash(data)) == (line["out"]["row"], line["out"]["hash"]), line
         assert data[4:] == serialize_row(row, types)[8:]
     assert len(lines) == 150
@@ -57,7 +57,7 @@ def test_rows_of_0_9() -> None:
             assert (data.hex(), row_hash(data)) == (out["projected"], out["projected_hash"]), line
             projected += 1
         if not any(lacks_room(value, t, True) for value, t in cells):
-            data = encode_row(row, types, SHORT.index(line["in"]["kind"]))
+            data = encode_row(row, types, KIND_TEXTS.index(line["in"]["kind"]))
             assert (data.hex(), row_hash(data)) == (out["row"], out["hash"]), line
             plain += 1
     assert (projected, plain, unreserved) == (54, 508, 11)

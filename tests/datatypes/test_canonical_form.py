@@ -8,11 +8,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type
-from paimon_cli.datatypes.canonical_json import canonical_column, canonical_json, canonical_rows, from_canonical
+from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type, values_from_arrow, values_to_arrow
+from paimon_cli.datatypes.canonical_form import canonical_column, canonical_json, canonical_rows, from_canonical
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.datatypes.values import values_from_arrow, values_to_arrow
 from tests.vectors import load
 
 CELLS: dict[str, list[object]] = {

@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from paimon_cli.datatypes.canonical_json import canonical_json, canonical_rows
-from paimon_cli.datatypes.canonical_text import canonical_texts, compact_json, json_texts
+from paimon_cli.datatypes.arrow_types import values_to_arrow
+from paimon_cli.datatypes.canonical_form import canonical_json, canonical_rows, canonical_texts, compact_json, json_texts
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.datatypes.internal_values import Timestamp
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.read import row_text
 from paimon_cli.read.row_text import CsvRows, JsonRows, bounded
 

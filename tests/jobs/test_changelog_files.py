@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from paimon_cli.bucket.data_file_reader import read_data_file
-from paimon_cli.datatypes.canonical_json import canonical_rows
-from paimon_cli.datatypes.row_kind import SHORT
+from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import FilesConflict
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.metadata.data_file import SOURCE_APPEND, ManifestEntry
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.data_file_schema import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND
 from tests.tables import compact, data_files, make_table, rows, write
 
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
@@ -45,7 +44,7 @@ def changelog(context: TableContext, snapshot_id: int) -> list[tuple[Any, ...]]:
         for batch in read_data_file(context, entry.bucket_id, entry.file, names, 1000):
             values = canonical_rows(batch.select(context.schema.field_names), context.schema.fields)
             system = zip(batch.column(VALUE_KIND).to_pylist(), batch.column(SEQUENCE_NUMBER).to_pylist(), strict=True)
-            found += [(SHORT[kind], *row.values(), seq) for row, (kind, seq) in zip(values, system, strict=True)]
+            found += [(KIND_TEXTS[kind], *row.values(), seq) for row, (kind, seq) in zip(values, system, strict=True)]
     return found
 
 

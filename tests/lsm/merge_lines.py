@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.canonical_json import canonical_rows, from_canonical
-from paimon_cli.datatypes.row_kind import SHORT
-from paimon_cli.datatypes.values import values_to_arrow
+from paimon_cli.datatypes.arrow_types import values_to_arrow
+from paimon_cli.datatypes.canonical_form import canonical_rows, from_canonical
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import MergeEngine, SortedRows
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, merge_schema
+from paimon_cli.metadata.data_file_schema import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND, merge_schema
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
-KINDS = {name: number for number, name in enumerate(SHORT)}
+KINDS = {name: number for number, name in enumerate(KIND_TEXTS)}
 Record = dict[str, Any]
 
 
@@ -47,7 +46,7 @@ def batch_of(schema: TableSchema, records: Sequence[Record]) -> pa.RecordBatch:
 def records_of(schema: TableSchema, batch: pa.RecordBatch) -> list[Record]:
     rows = canonical_rows(batch, schema.fields)
     system = zip(batch.column(SEQUENCE_NUMBER).to_pylist(), batch.column(VALUE_KIND).to_pylist(), rows, strict=True)
-    return [{"seq": seq, "kind": SHORT[kind], "row": list(row.values())} for seq, kind, row in system]
+    return [{"seq": seq, "kind": KIND_TEXTS[kind], "row": list(row.values())} for seq, kind, row in system]
 
 
 def merged_group(schema: TableSchema, records: Sequence[Record], *, merge_lone: bool) -> Record | None:

@@ -22,12 +22,11 @@ from paimon_cli.datatypes.arrow_types import arrow_type
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import BadInput, UsageError
-from paimon_cli.lsm.aggregators.aggregator import Aggregator
+from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, REVERSED, SET, SKIP, Aggregator, column_history
 from paimon_cli.lsm.aggregators.arithmetic import Product, Sum
 from paimon_cli.lsm.aggregators.catalog import aggregator_of
 from paimon_cli.lsm.aggregators.chosen_values import Extreme, FirstValue, LastNonNullValue, LastValue
 from paimon_cli.lsm.aggregators.collected_values import JoinedText, NestedTable, collected, distinct_text, merged_map, timed_map
-from paimon_cli.lsm.sorted_rows import ADD, RETRACT, REVERSED, SET, SKIP, column_history
 from paimon_cli.options.table_options import TableOptions
 
 Operation = tuple[int, Any]

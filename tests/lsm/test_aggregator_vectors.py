@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.canonical_json import canonical_column, from_canonical
+from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
+from paimon_cli.datatypes.canonical_form import canonical_column, from_canonical
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported, PaimonError
+from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, REVERSED, SKIP, column_history
 from paimon_cli.lsm.aggregators.catalog import aggregator_of, ignores_retractions
-from paimon_cli.lsm.sorted_rows import ADD, RETRACT, REVERSED, SKIP, column_history
 from paimon_cli.options.table_options import TableOptions
 from tests.vectors import load
 

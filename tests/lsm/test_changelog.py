@@ -12,9 +12,8 @@ import pytest
 
 from paimon_cli.errors import PaimonError
 from paimon_cli.lsm.changelog import NOWHERE, Changes, FullCompactionChanges, InputChanges, inserts, places_of_keys
-from paimon_cli.lsm.deduplicate import Deduplicate
 from paimon_cli.lsm.sort_merge import sorted_rows
-from paimon_cli.lsm.sorted_rows import LEVEL, SortedRows
+from paimon_cli.lsm.sorted_rows import LEVEL, Deduplicate, SortedRows
 from paimon_cli.options.table_options import TableOptions
 from tests.lsm.merge_lines import batch_of, engine_of, records_of, table_schema
 from tests.lsm.test_merge_vectors import not_ours

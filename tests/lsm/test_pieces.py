@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.lsm import sort_merge
-from paimon_cli.lsm.deduplicate import Deduplicate, KeepAllVersions
+from paimon_cli.lsm.aggregators.aggregator import ADD, RETRACT, REVERSED, SET, SKIP, column_history
 from paimon_cli.lsm.sort_merge import MOST_ROWS_OF_A_PIECE, RunCursor, merge_piece, merge_sorted_runs, rows_of, sorted_rows
-from paimon_cli.lsm.sorted_rows import ADD, RETRACT, REVERSED, SET, SKIP, SortedRows, column_history
+from paimon_cli.lsm.sorted_rows import Deduplicate, KeepAllVersions, SortedRows
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 

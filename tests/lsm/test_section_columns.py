@@ -9,8 +9,7 @@ import pytest
 
 from paimon_cli.datatypes.binary_row import deserialize_row, serialize_row
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.lsm.section_columns import pack_starts, section_starts
-from paimon_cli.lsm.sorted_runs import key_sections
+from paimon_cli.lsm.sorted_runs import key_sections, pack_starts, section_starts
 from paimon_cli.metadata.data_file import DataFileMeta, SimpleStats
 
 INT = [parse_type("INT")]

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.lsm import sort_merge
-from paimon_cli.lsm.deduplicate import Deduplicate, KeepAllVersions
 from paimon_cli.lsm.sort_merge import merge_in_memory, merge_sorted_runs
+from paimon_cli.lsm.sorted_rows import Deduplicate, KeepAllVersions
 
 KEYS: dict[str, tuple[pa.DataType, Any]] = {
     "int": (pa.int32(), lambda r: r.randrange(-60, 60)),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paimon_cli.metadata.avro_columns import LONGEST, NotColumnar, NumberBuffer, numbers_in
 from paimon_cli.metadata.avro_writer import encode_value
 
-SHORT, LONG = st.integers(-64, 63), st.integers(-(2**55), 2**55 - 1)
+KIND_TEXTS, LONG = st.integers(-64, 63), st.integers(-(2**55), 2**55 - 1)
 
 
 def placed(values: list[int]) -> tuple[NumberBuffer, np.ndarray, np.ndarray]:
@@ -21,7 +21,7 @@ def placed(values: list[int]) -> tuple[NumberBuffer, np.ndarray, np.ndarray]:
     return NumberBuffer(data), ends - [len(one) for one in encoded], ends
 
 
-@given(st.one_of(st.lists(SHORT, min_size=1), st.lists(LONG, min_size=1), st.lists(st.one_of(SHORT, LONG), min_size=1)))
+@given(st.one_of(st.lists(KIND_TEXTS, min_size=1), st.lists(LONG, min_size=1), st.lists(st.one_of(KIND_TEXTS, LONG), min_size=1)))
 def test_numbers_and_where_they_end(values: list[int]) -> None:
     buffer, begins, ends = placed(values)
     after, numbers = buffer.numbers(begins)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from paimon_cli.bucket.file_indexes import index_hashes
-from paimon_cli.datatypes.arrow_types import arrow_type
-from paimon_cli.datatypes.canonical_json import from_canonical
+from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
+from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.field_types import parse_type
-from paimon_cli.datatypes.values import values_to_arrow
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.index_files import BloomFilter, decode_file_index, encode_file_index
 from tests.vectors import load

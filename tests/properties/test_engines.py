@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from paimon_cli.bucket import merged_rows
 from paimon_cli.lsm import sort_merge
-from paimon_cli.lsm.deduplicate import Deduplicate, FirstRow
+from paimon_cli.lsm.sorted_rows import Deduplicate, FirstRow
 from tests.properties.shapes import ENGINES, random_changes, random_layout
 from tests.properties.trial import Trial
 

@@ -8,7 +8,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from paimon_cli.datatypes.canonical_json import canonical_rows
+from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table
 from paimon_cli.jobs.engine import NoProgress

@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.datatypes.canonical_json import canonical_rows
+from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
-from paimon_cli.read.difference_plan import plan_difference
+from paimon_cli.read.difference import plan_difference, row_changes
 from paimon_cli.read.increments import DELTA, DIFF, IncrementRange, asked_increment
 from paimon_cli.read.scan_plan import plan_scan
-from paimon_cli.read.snapshot_diff import row_changes
 from paimon_cli.read.split_reader import read_split
 from paimon_cli.sql.predicate import parse_predicate
 from tests.goldens import golden_table

@@ -12,7 +12,7 @@ from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import EMPTY_ROW, DataFileMeta, SimpleStats
-from paimon_cli.read.file_bounds import TableBounds
+from paimon_cli.read.pruning import TableBounds
 from paimon_cli.sql.conditions import ColumnBounds
 from tests.tables import make_table
 

@@ -16,9 +16,9 @@ from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.index_files import BloomFilter, Bodies, decode_file_index, encode_file_index
+from paimon_cli.read.pruning import ScanCounts
 from paimon_cli.read.scan_plan import plan_scan
 from paimon_cli.read.split_reader import count_split
-from paimon_cli.read.splits import ScanCounts
 from paimon_cli.sql.predicate import parse_predicate
 from paimon_cli.storage.storage_for_url import storage_for_url
 from tests.goldens import golden_table

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.datatypes.canonical_json import canonical_rows
-from paimon_cli.datatypes.row_kind import SHORT
+from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
-from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.read.increments import IncrementRange, increment_context, plan_increment
 from paimon_cli.read.split_reader import read_split
 from tests.goldens import GOLDENS, Golden, expected_rows, golden, golden_table
@@ -34,7 +33,7 @@ def changes(table: TableContext, begin: str, end: str = "", mode: str = "auto") 
     found = []
     for split in plan.splits:
         for batch in read_split(context, split, (*names, VALUE_KIND), keep_kinds=True):
-            kinds = [SHORT[kind] for kind in batch.column(VALUE_KIND).to_pylist()]
+            kinds = [KIND_TEXTS[kind] for kind in batch.column(VALUE_KIND).to_pylist()]
             found += list(zip(kinds, canonical_rows(batch.select(list(names)), context.schema.fields), strict=True))
     return found
 

@@ -17,9 +17,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.read.file_bounds import TableBounds
-from paimon_cli.read.scan_plan import ScanPlan, plan_scan
-from paimon_cli.read.splits import PlannedSplits, Split
+from paimon_cli.read.pruning import TableBounds
+from paimon_cli.read.scan_plan import PlannedSplits, ScanPlan, Split, plan_scan
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 from tests.goldens import GOLDENS, Golden, golden_table
 from tests.tables import compact, make_table, write

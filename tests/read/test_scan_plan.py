@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.datatypes.arrow_types import arrow_field
-from paimon_cli.datatypes.canonical_json import canonical_rows
+from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import INT, BinaryType, DataField, DataType, NestedType
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.history.table_context import TableContext

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paimon_cli.datatypes.values import values_to_arrow
+from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.sql.conditions import ColumnBounds
 from paimon_cli.sql.predicate import parse_predicate
 from tests.ingest.input_files import schema_of

@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.errors import BadInput
-from paimon_cli.lsm.aggregators.aggregator import overflow, validity
+from paimon_cli.lsm.aggregators.aggregator import RETRACT, SET, ColumnHistory, overflow, validity
 from paimon_cli.lsm.aggregators.chosen_values import steps
-from paimon_cli.lsm.sorted_rows import RETRACT, SET, ColumnHistory
 
 COMPACT_DIGITS = 18
 """Decimals of up to this many digits are 64-bit numbers in Java, added without a check."""

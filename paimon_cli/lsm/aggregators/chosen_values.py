@@ -13,8 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.key_order import order_words
-from paimon_cli.lsm.aggregators.aggregator import first_position, last_position, picked, rows_at, validity
-from paimon_cli.lsm.sorted_rows import ADD, RETRACT, REVERSED, SET, ColumnHistory
+from paimon_cli.lsm.aggregators.aggregator import (
+    ADD,
+    RETRACT,
+    REVERSED,
+    SET,
+    ColumnHistory,
+    first_position,
+    last_position,
+    picked,
+    rows_at,
+    validity,
+)
 
 STEPS_BACK = 6
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.errors import BadInput
-from paimon_cli.lsm.aggregators.aggregator import StepByStep, last_position, picked, rows_at
-from paimon_cli.lsm.sorted_rows import REVERSED, SET, ColumnHistory
+from paimon_cli.lsm.aggregators.aggregator import REVERSED, SET, ColumnHistory, StepByStep, last_position, picked, rows_at
 
 
 def identity(value: Any, t: pa.DataType) -> Hashable:

@@ -1,19 +1,29 @@
-"""The difference of two snapshots as splits that name the files of both (FORMAT.md, section 11.4)."""
+"""The difference of two snapshots: planned as splits that name the files of both, and read as rows (FORMAT.md, section 11.4)."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
+import pyarrow as pa
+
+from paimon_cli.bucket.merged_rows import MERGE_BYTES, RUN_BATCH_BYTES, read_bucket
+from paimon_cli.bucket.spilled_runs import merge_in_passes
+from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.row_difference import AFTER, BEFORE, Difference, unmatched
+from paimon_cli.lsm.sort_merge import merge_sorted_runs
+from paimon_cli.lsm.sorted_rows import KeepAllVersions
 from paimon_cli.lsm.sorted_runs import key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta, FileFilter, ManifestFileMeta
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.read.file_bounds import TableBounds
-from paimon_cli.read.pruning import ABOVE_0, ALL_LEVELS
-from paimon_cli.read.scan_plan import ScanPlan
-from paimon_cli.read.splits import ScanCounts, Split
+from paimon_cli.read.pruning import ABOVE_0, ALL_LEVELS, ScanCounts, TableBounds
+from paimon_cli.read.scan_plan import ScanPlan, Split
 from paimon_cli.sql.predicate import Predicate
 
 Buckets = tuple[BucketFiles, ...]
@@ -132,3 +142,123 @@ def _only(side: Buckets, names: Collection[str]) -> Buckets:
     """The buckets with these files alone; those that have none are left out, but for one."""
     kept = [replace(bucket, files=tuple(file for file in bucket.files if file.file_name in names)) for bucket in side]
     return tuple(bucket for bucket in kept if bucket.files) or (kept[0],)
+
+
+Rows = Iterator[pa.RecordBatch]
+
+MOST_BUCKETS = MERGE_BYTES // RUN_BATCH_BYTES
+"""Buckets to read at a time: as many as memory has room for batches of."""
+
+
+def read_difference(context: TableContext, old: Buckets, new: Buckets, *, both_sides: bool = False) -> Rows:
+    """The changes from the rows of `old` to those of `new`: one bucket each, or all of a partition whose rows have moved.
+
+    Batches with all columns of the table and `_VALUE_KIND`, in key order: -D with the old values, else the new row.
+
+    `both_sides`: changed keys come as -U and +U. Rows without a key are compared as a whole, in memory: those of the files
+    that only one side has, or of all files where deletion vectors changed.
+    """
+    if not context.schema.primary_keys:
+        yield from _appended(context, old, new)
+        return
+    keys = context.schema.trimmed_primary_keys
+    sides = [(bucket, version) for version, side in ((BEFORE, old), (AFTER, new)) for bucket in side]
+    memory = MERGE_BYTES // min(MOST_BUCKETS, max(2, len(sides))) * 2
+    runs = [functools.partial(_versions, context, bucket, version, memory) for bucket, version in sides]
+    for batch in merge_in_passes(runs, keys, Difference(both_sides), MOST_BUCKETS, keys_repeat=True):
+        yield batch.select([VALUE_KIND, *context.schema.field_names])
+
+
+def _versions(context: TableContext, bucket: BucketFiles, version: int, memory: int) -> Rows:
+    """The current rows in key order; with deletion vectors files are read one by one, and have to be put in order."""
+    if context.mode.reads_merge:
+        yield from _numbered(context, bucket, version, memory)
+        return
+    for section in key_sections(bucket.files, context.key_of):
+        runs = [_numbered(context, replace(bucket, files=run.files), version, memory) for run in section]
+        yield from merge_sorted_runs(runs, context.schema.trimmed_primary_keys, KeepAllVersions())
+
+
+def _numbered(context: TableContext, bucket: BucketFiles, version: int, memory: int) -> Rows:
+    for batch in read_bucket(context, bucket, [VALUE_KIND, *context.schema.field_names], memory=memory):
+        numbers = pa.repeat(pa.scalar(version, pa.int64()), batch.num_rows)
+        yield batch.add_column(0, pa.field(SEQUENCE_NUMBER, pa.int64()), numbers)
+
+
+def _appended(context: TableContext, old: Buckets, new: Buckets) -> Rows:
+    shared: set[str] = set()
+    if [bucket.index_files for bucket in old] == [bucket.index_files for bucket in new]:
+        shared = _names(old) & _names(new)
+    gone, come = (_rows_of(context, side, shared) for side in (old, new))
+    if gone is not None and come is not None:
+        gone, come = unmatched(gone, come)
+    for kind, rows in ((DELETE, gone), (INSERT, come)):
+        for batch in [] if rows is None else rows.to_batches():
+            yield batch.add_column(0, pa.field(VALUE_KIND, pa.int8()), pa.repeat(pa.scalar(kind, pa.int8()), batch.num_rows))
+
+
+def _names(side: Buckets) -> set[str]:
+    return {file.file_name for bucket in side for file in bucket.files}
+
+
+def _rows_of(context: TableContext, side: Buckets, shared: set[str]) -> pa.Table | None:
+    batches: list[pa.RecordBatch] = []
+    for bucket in side:
+        files = tuple(file for file in bucket.files if file.file_name not in shared)
+        batches += read_bucket(context, replace(bucket, files=files), context.schema.field_names)
+    return pa.Table.from_batches(batches) if batches else None
+
+
+ADDED, REMOVED = "added", "removed"
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A data file that lives in one of the snapshots only."""
+
+    change: str
+    partition: str
+    bucket: int
+    level: int
+    file: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """A row that readers of the two snapshots see differently, with the kind that leads from the first to the second."""
+
+    kind: str
+    values: dict[str, Any]
+
+
+def file_changes(context: TableContext, before: Snapshot, after: Snapshot) -> list[FileChange]:
+    """Removed files first, by bucket and level."""
+    old, new = ({entry.identity: entry for entry in context.manifests.live_entries(snapshot)} for snapshot in (before, after))
+    found = [(REMOVED, old[i]) for i in old.keys() - new.keys()] + [(ADDED, new[i]) for i in new.keys() - old.keys()]
+    changes = [
+        FileChange(
+            change,
+            context.partition_path_of(e.partition).rstrip("/"),
+            e.bucket,
+            e.file.level,
+            e.file.file_name,
+            e.file.row_count,
+            e.file.file_size,
+        )
+        for change, e in found
+    ]
+    return sorted(changes, key=lambda c: (natural_order(c.partition), c.bucket, c.change == ADDED, c.level, c.file))
+
+
+def row_changes(context: TableContext, before: Snapshot, after: Snapshot) -> Iterator[RowChange]:
+    """Bucket by bucket; only what differing files hold is read. Rows are shown in the newer snapshot's columns."""
+    seen = context.at_schema(after.schema_id)
+    fields = seen.schema.fields
+    for split in plan_difference(seen, before, after).splits:
+        assert split.before is not None
+        for batch in read_difference(seen, split.before, (split.bucket, *split.beside), both_sides=True):
+            kinds = [KIND_TEXTS[kind] for kind in batch.column(VALUE_KIND).to_pylist()]
+            rows = canonical_rows(batch.select(seen.schema.field_names), fields)
+            yield from map(RowChange, kinds, rows)
