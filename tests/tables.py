@@ -69,7 +69,7 @@ def write(
     **request: Any,
 ) -> WriteSummary:
     """Write rows in canonical form; a row may hold `_op` (+I, -D, ...) for its kind."""
-    source = Path(context.layout.root).parent / f"{context.names.uuid()}.jsonl"
+    source = Path(context.layout.root).parent / f"{context.random.uuid()}.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     column = "_op" if any("_op" in row for row in rows) else None
     asked = WriteRequest(FileRows((str(source),), "json"), op, column, **request)

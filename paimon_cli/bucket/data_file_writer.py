@@ -31,7 +31,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, Da
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.storage.clock_and_names import local_wall_clock
+from paimon_cli.storage.clock_and_random import local_wall_clock
 
 
 def check_writable(schema: TableSchema, options: TableOptions) -> None:

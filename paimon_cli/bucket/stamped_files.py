@@ -13,12 +13,12 @@ INDEX_PREFIX = "index-"
 
 def new_stamp(context: TableContext) -> str:
     """16 hexadecimal digits that the names of all files of one job have in common."""
-    return context.names.uuid().replace("-", "")[:16]
+    return context.random.uuid().replace("-", "")[:16]
 
 
 def stamped_uuid(context: TableContext, stamp: str) -> str:
     """A new UUID that begins with the stamp, if there is one."""
-    own = context.names.uuid()
+    own = context.random.uuid()
     return f"{_beginning(stamp)}{own[19:]}" if stamp else own
 
 

@@ -24,7 +24,7 @@ from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
 from paimon_cli.options.table_options import TableOptions, renamed_in_options
-from paimon_cli.storage.clock_and_names import Clock, SystemClock
+from paimon_cli.storage.clock_and_random import Clock, SystemClock
 
 
 @dataclass(frozen=True)

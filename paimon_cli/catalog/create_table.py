@@ -18,7 +18,7 @@ from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.options.table_options import TableOptions
-from paimon_cli.storage.clock_and_names import Clock, SystemClock
+from paimon_cli.storage.clock_and_random import Clock, SystemClock
 
 PLAIN_PRECISION = 6
 """Digits of a TIMESTAMP that every file format holds."""

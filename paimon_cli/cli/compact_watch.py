@@ -67,7 +67,7 @@ class ServiceLog:
             self.say(f"round {done.number}: nothing to compact in {counted(len(done.tables), 'table')}", done)
 
     def say(self, text: str, done: ServiceRound | None = None) -> None:
-        from paimon_cli.storage.clock_and_names import SystemClock
+        from paimon_cli.storage.clock_and_random import SystemClock
 
         millis = SystemClock().now_millis() if done is None else done.started_millis + int(done.seconds * 1000)
         print(f"{rfc3339(millis)} {printable(text)}", file=sys.stderr, flush=True)
@@ -223,7 +223,7 @@ def watch(
     """
     from paimon_cli.jobs.compaction_service import CompactionService
     from paimon_cli.jobs.process import StopSignals, Terminated
-    from paimon_cli.storage.clock_and_names import SystemClock
+    from paimon_cli.storage.clock_and_random import SystemClock
 
     for location in targets.locations():
         opened(call, location, dedicated)

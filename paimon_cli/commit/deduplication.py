@@ -134,7 +134,7 @@ class CommitIdentity:
 def fresh_identity(context: TableContext) -> CommitIdentity:
     """A unique user, with the prefix of `commit.user-prefix` if the table has one."""
     prefix = context.options.commit_user_prefix
-    own = context.names.uuid()
+    own = context.random.uuid()
     return CommitIdentity(f"{prefix}_{own}" if prefix else own)
 
 

@@ -35,7 +35,7 @@ class MetadataWriter:
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
-        self._uuid = context.names.uuid()
+        self._uuid = context.random.uuid()
         self._counters: dict[str, int] = {}
         self.written: list[str] = []
         """Paths in the order of writing."""
@@ -260,7 +260,7 @@ def prepare_snapshot(
         watermark=_latest_watermark(watermark, latest),
         statistics=latest.statistics if latest and latest.schema_id == schema_id else None,
         properties=_properties(users_behind(context, latest, identity), attempts),
-        uuid=context.names.uuid(),
+        uuid=context.random.uuid(),
     )
     return PreparedSnapshot(snapshot, tuple(writer.written[already:]))
 

@@ -40,7 +40,7 @@ class RetryPolicy:
             if retry < options.commit_max_retries:
                 wait = min(options.commit_min_retry_wait * 2**retry, options.commit_max_retry_wait)
                 with context.trace.timed("wait", before_attempt=self.made + 1):
-                    context.clock.sleep(wait * (1 + _JITTER * context.names.jitter()) / 1000)
+                    context.clock.sleep(wait * (1 + _JITTER * context.random.jitter()) / 1000)
 
     @property
     def elapsed_millis(self) -> int:

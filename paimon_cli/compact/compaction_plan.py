@@ -24,7 +24,7 @@ from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, run_sizes
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, DataFileMeta, IndexFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.option_catalog import COMPACT
-from paimon_cli.storage.clock_and_names import local_hour, moment_of_wall_clock
+from paimon_cli.storage.clock_and_random import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
 

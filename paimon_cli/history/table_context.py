@@ -22,7 +22,7 @@ from paimon_cli.metadata.table_mode import LIMITED_WORK, TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import OPEN, refuse
 from paimon_cli.options.table_options import TableOptions, renamed_in_options, without_sequence_fields
-from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, SystemClock
+from paimon_cli.storage.clock_and_random import Clock, RandomSource, SystemClock, SystemRandom
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.trace import NoTrace, Trace
@@ -123,7 +123,7 @@ class TableContext(TableHistory):
     schema: TableSchema
     options: TableOptions
     clock: Clock = field(default_factory=SystemClock)
-    names: Names = field(default_factory=RandomNames)
+    random: RandomSource = field(default_factory=SystemRandom)
     read_threads: int = 8
     branch: str = MAIN_BRANCH
     trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
@@ -136,7 +136,7 @@ class TableContext(TableHistory):
         *,
         storage: Storage | None = None,
         clock: Clock | None = None,
-        names: Names | None = None,
+        random: RandomSource | None = None,
         branch: str = MAIN_BRANCH,
         schema: TableSchema | None = None,
         trace: Trace | None = None,
@@ -147,8 +147,8 @@ class TableContext(TableHistory):
             storage, root = storage_for_url(url, storage_options, confined=True)
         schema = schema or SchemaHistory(storage, TableLayout(root, branch)).latest()
         options = TableOptions({**schema.options, **(dynamic_options or {})})
-        clock, names, trace = clock or SystemClock(), names or RandomNames(), trace or NoTrace()
-        context = TableContext(root, storage, schema, options, clock, names, branch=branch, trace=trace)
+        clock, random, trace = clock or SystemClock(), random or SystemRandom(), trace or NoTrace()
+        context = TableContext(root, storage, schema, options, clock, random, branch=branch, trace=trace)
         context.check(OPEN)
         return context
 

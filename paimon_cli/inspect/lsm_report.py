@@ -21,7 +21,7 @@ from paimon_cli.lsm.sorted_runs import KeyOf, SortedRun, highest_level, sorted_r
 from paimon_cli.metadata.data_file import ADD, BucketId, DataFileMeta, FileFilter
 from paimon_cli.metadata.snapshot import COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
-from paimon_cli.storage.clock_and_names import moment_of_wall_clock
+from paimon_cli.storage.clock_and_random import moment_of_wall_clock
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,6 @@ def set_aside(context: TableContext, damaged: DamagedVersion) -> None:
         )
     directory, _, name = damaged.path.rpartition("/")
     content = context.storage.read_bytes(damaged.path)
-    context.storage.write_new(f"{context.layout.root}/{DIRECTORY}/{name}-{context.names.uuid()}", content)
+    context.storage.write_new(f"{context.layout.root}/{DIRECTORY}/{name}-{context.random.uuid()}", content)
     context.storage.delete(damaged.path)
     keep_deleted(context.storage, directory)

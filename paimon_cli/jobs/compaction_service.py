@@ -11,7 +11,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import FAIL, CompactRequest, CompactSummary, States, run_compact
 from paimon_cli.jobs.engine import Engine, Progress
 from paimon_cli.jobs.table_change import Shield
-from paimon_cli.storage.clock_and_names import Clock
+from paimon_cli.storage.clock_and_random import Clock
 
 COMPACTED, NOTHING, TRY_AGAIN, GONE, FAILED = "compacted", "nothing to do", "try again", "gone", "failed"
 PASSING = (Conflict, PartialSuccess, StorageUnavailable, CommitUnknown)

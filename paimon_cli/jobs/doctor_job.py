@@ -100,7 +100,7 @@ def _try_commits(context: TableContext) -> Iterator[Fact | Diagnosis]:
         return
     if warning:
         yield Diagnosis("PD010", ERROR, "storage", warning, lock)
-    proven = race_probes(context.storage, context.layout.root, context.names, RACES)
+    proven = race_probes(context.storage, context.layout.root, context.random, RACES)
     if proven:
         yield Fact("storage", f"put-if-absent had one winner in each of {RACES} races")
     else:

@@ -102,7 +102,7 @@ def _one_file(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Record
         rows, size = _fill(_Counted(sys.stdout.buffer), request.form, scan.fields, batches, None)
         return [ExportedFile(request.path, rows, size)]
     check_output_place(*storage_for_url(request.path, request.storage_options))
-    with whole_file(request.path, request.storage_options, scan.context.names, replace=request.replace) as sink:
+    with whole_file(request.path, request.storage_options, scan.context.random, replace=request.replace) as sink:
         rows, size = _fill(sink, request.form, scan.fields, batches, None)
     return [ExportedFile(request.path, rows, size)]
 
@@ -114,7 +114,7 @@ def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Recor
     check_output_place(storage, root)
     if storage.list_directory(root):
         raise UsageError(f"{request.path} is not empty", "files of another export would look like a part of this one")
-    run = scan.context.names.uuid()
+    run = scan.context.random.uuid()
     files: list[ExportedFile] = []
     waiting = _Peekable(batches)
 
@@ -124,7 +124,7 @@ def _directory(scan: RowScan, request: OutputRequest, batches: Iterator[pa.Recor
     with undone_on_failure(delete_written):
         while waiting.has_more or not files:
             path = f"{directory}/part-{len(files):05d}-{run}.{request.form.ending}"
-            with whole_file(path, request.storage_options, scan.context.names, make_parents=True) as sink:
+            with whole_file(path, request.storage_options, scan.context.random, make_parents=True) as sink:
                 rows, size = _fill(sink, request.form, scan.fields, waiting, request.file_size)
             files.append(ExportedFile(path, rows, size))
     return files
@@ -284,7 +284,7 @@ def run_export(
     check_output_place(storage, directory)
     if storage.list_directory(directory):
         raise UsageError(f"{request.output_path} is not empty", "files of another export would look like a part of this one")
-    run = context.names.uuid()
+    run = context.random.uuid()
     tasks = [(f"{directory}/part-{number:05d}-{run}.parquet", split) for number, split in enumerate(plan.splits)]
     engine.prepare(Work.of(file for split in plan.splits for file in split.files), progress)
     unfinished = undone_on_failure(lambda: delete_all(storage, (path for path, _ in tasks)))

@@ -171,7 +171,7 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
     for path, number in plan.hints.items():
         context.storage.overwrite(path, str(number).encode())
     if plan.messages:
-        identity = CommitIdentity(f"{USER}-{context.names.uuid()}", BATCH_IDENTIFIER)
+        identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
         made += Committer(context).commit(list(plan.messages.values()), identity, check_append_files=True).snapshots
     for lost in plan.lost:
         made += Committer(context).commit(_messages(lost), fresh_identity(context), check_append_files=True).snapshots
@@ -206,7 +206,7 @@ def restore_snapshot(context: TableContext, number: int) -> Snapshot:
         total_record_count=before.snapshot.total_record_count + rows,
         delta_record_count=rows,
         watermark=before.snapshot.watermark,
-        uuid=context.names.uuid(),
+        uuid=context.random.uuid(),
     )
     if not publish(context, snapshot):
         raise StorageUnavailable(f"snapshot {number} was not written", "another process created it meanwhile", "plan again")

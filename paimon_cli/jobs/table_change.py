@@ -145,4 +145,4 @@ def _given_up(conflict: Conflict, attempts: int, hint: str) -> Conflict:
 def _wait_by_chance(context: TableContext, attempt: int) -> None:
     """Wait up to twice as long each time, by chance, so that jobs that have met in a conflict do not meet again."""
     longest = min(context.options.commit_min_retry_wait * 2**attempt, context.options.commit_max_retry_wait, LONGEST_WAIT_MILLIS)
-    context.clock.sleep(longest * context.names.jitter() / 1000)
+    context.clock.sleep(longest * context.random.jitter() / 1000)

@@ -63,7 +63,7 @@ class LabClock:
         self._now += int(seconds * 1000)
 
 
-class LabNames:
+class LabRandom:
     """UUIDs that count; `number` keeps those of different actors apart."""
 
     def __init__(self, number: int) -> None:
@@ -139,13 +139,13 @@ class LabTable:
         """The table as a new actor sees it."""
         self._actors += 1
         storage = NarratedStorage(self._memory, self.story, actor, self.story.store)
-        return replace(self.context, storage=storage, names=LabNames(self._actors)), storage
+        return replace(self.context, storage=storage, random=LabRandom(self._actors)), storage
 
     @functools.cached_property
     def context(self) -> TableContext:
         """The table as an observer sees it."""
         options = TableOptions(self._schema.options)
-        return TableContext(self._layout.root, self._memory, self._schema, options, self._clock, LabNames(0), read_threads=1)
+        return TableContext(self._layout.root, self._memory, self._schema, options, self._clock, LabRandom(0), read_threads=1)
 
     def rows(self, snapshot: Snapshot | None = None, context: TableContext | None = None) -> list[dict[str, Any]]:
         """The rows that readers see, in key order of each bucket; by default at the latest snapshot."""
@@ -242,7 +242,7 @@ class Writer(Actor):
 
     def prepare(self, rows: Sequence[Row], read_snapshot: int | None = None) -> None:
         """The write phase: data files that no snapshot names yet."""
-        source = f"memory://lab-input/{self.context.names.uuid()}.jsonl"
+        source = f"memory://lab-input/{self.context.random.uuid()}.jsonl"
         inputs = MemoryStorage()
         inputs.overwrite(source, "".join(json.dumps(dict(row)) + "\n" for row in rows).encode())
         try:

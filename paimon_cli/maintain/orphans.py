@@ -23,7 +23,7 @@ from paimon_cli.metadata.table_layout import (
     TableLayout,
     parse_numbered,
 )
-from paimon_cli.storage.clock_and_names import BelatedClock
+from paimon_cli.storage.clock_and_random import BelatedClock
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.storage import FileStatus, remove_empty_directory
 
@@ -246,7 +246,7 @@ def not_ahead_of_the_storage(context: TableContext) -> TableContext:
 
     On a machine whose clock is ahead, files of a commit in progress would look old.
     """
-    directory = f"{context.layout.root}/{PROBE_PREFIX}{context.names.uuid()}"
+    directory = f"{context.layout.root}/{PROBE_PREFIX}{context.random.uuid()}"
     try:
         context.storage.write_new(f"{directory}/time", b"")
         now = context.clock.now_millis()

@@ -71,7 +71,7 @@ def restore_as_new(context: TableContext, latest: Snapshot, found: Iterable[Buck
 def _copy_into(context: TableContext, found: BucketDifference, latest: Snapshot, messages: list[CommitMessage]) -> None:
     """Complete the message before the first byte is copied, so that copies can be deleted by their names after a failure."""
     partition, bucket = found.bucket_id
-    stamp = context.names.uuid()
+    stamp = context.random.uuid()
     names = {file.file_name: _new_name(file.file_name, f"data-{stamp}-{n}") for n, file in enumerate(found.missing)}
     indexes = [_renamed_index(file, f"index-{stamp}-{n}", names) for n, file in enumerate(found.missing_indexes)]
     copies = [_renamed(file, names[file.file_name]) for file in found.missing]

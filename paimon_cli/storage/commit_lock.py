@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.storage.catalog_options import LockSettings, lock_id, redact
-from paimon_cli.storage.clock_and_names import Clock, Names, RandomNames, SystemClock
+from paimon_cli.storage.clock_and_random import Clock, RandomSource, SystemClock, SystemRandom
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -38,16 +38,18 @@ _GRACE = 2 * _ROUNDING
 class CommitLock:
     """The lock of one table. Connects when it is taken, not before; picklable."""
 
-    def __init__(self, settings: LockSettings, table_url: str, clock: Clock | None = None, names: Names | None = None) -> None:
+    def __init__(
+        self, settings: LockSettings, table_url: str, clock: Clock | None = None, random: RandomSource | None = None
+    ) -> None:
         self._settings = settings
         self._table_url = table_url
         self._id = lock_id(settings, table_url)
         self._clock = clock or SystemClock()
-        self._names = names or RandomNames()
+        self._random = random or SystemRandom()
         self._opened: LockTable | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CommitLock, (self._settings, self._table_url, self._clock, self._names)
+        return CommitLock, (self._settings, self._table_url, self._clock, self._random)
 
     def check(self) -> None:
         """Connect once: raise now what would fail at the first commit."""
@@ -68,7 +70,7 @@ class CommitLock:
                 lease.release()
 
     def _take(self, table: LockTable, connection: Connection) -> Lease:
-        owner, begin, sleep = self._names.uuid(), self._clock.now_millis(), _FIRST_SLEEP
+        owner, begin, sleep = self._random.uuid(), self._clock.now_millis(), _FIRST_SLEEP
         while True:
             since = self._clock.now_millis()
             with _database_errors(self._settings):
@@ -84,7 +86,7 @@ class CommitLock:
                     "try again, or raise lock-acquire-timeout",
                     lock_id=self._id,
                 )
-            pause = sleep * (1 + self._names.jitter()) / 2000
+            pause = sleep * (1 + self._random.jitter()) / 2000
             self._clock.sleep(min(pause, max(left, _FIRST_SLEEP / 1000)))
             sleep = min(2 * sleep, self._settings.max_sleep)
 

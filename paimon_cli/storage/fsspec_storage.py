@@ -12,7 +12,7 @@ from fsspec.core import url_to_fs
 
 from paimon_cli.errors import PaimonError, Refused, StorageUnavailable, UsageError
 from paimon_cli.storage.catalog_options import redact, without_user_info
-from paimon_cli.storage.clock_and_names import Names, RandomNames
+from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 # Stores that have no directories; making one would cost requests, or even make a bucket.
@@ -29,9 +29,9 @@ class FsspecStorage:
     user info.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any] | None = None, names: Names | None = None) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None, random: RandomSource | None = None) -> None:
         self._url = url
-        self._names = names or RandomNames()
+        self._random = random or SystemRandom()
         self._options = dict(options or {})
         self._protocol = url.partition("://")[0]
         try:
@@ -44,7 +44,7 @@ class FsspecStorage:
             ) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self._url, self._options, self._names))
+        return (type(self), (self._url, self._options, self._random))
 
     def read_bytes(self, path: str) -> bytes:
         with self._errors_of(path):
@@ -113,7 +113,7 @@ class FsspecStorage:
 
     def _temporary(self, path: str) -> str:
         directory, _, name = path.rpartition("/")
-        return f"{directory}/.{name}.{self._names.uuid()}.tmp"
+        return f"{directory}/.{name}.{self._random.uuid()}.tmp"
 
     def _inner(self, path: str) -> str:
         return cast(str, self._fs._strip_protocol(path))

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import Refused, StorageUnavailable
-from paimon_cli.storage.clock_and_names import Names, RandomNames
+from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
 from paimon_cli.storage.commit_lock import CommitLock
 from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage, first_entries, keep_deleted, remove_empty_directory
 
@@ -25,7 +25,7 @@ _proven: dict[tuple[Storage, str], bool] = {}
 _proven_lock = threading.Lock()
 
 
-def has_primitive(storage: Storage, root: str, names: Names) -> bool:
+def has_primitive(storage: Storage, root: str, random: RandomSource) -> bool:
     """Whether `put_if_absent` can be trusted below `root`; tried once in a process for equal storages.
 
     Raises `StorageUnavailable` when the store gives no clear answer.
@@ -33,18 +33,18 @@ def has_primitive(storage: Storage, root: str, names: Names) -> bool:
     key = (storage, root)
     with _proven_lock:
         if key not in _proven:
-            _proven[key] = _try_primitive(storage, root, names)
+            _proven[key] = _try_primitive(storage, root, random)
         return _proven[key]
 
 
-def race_probes(storage: Storage, root: str, names: Names, rounds: int) -> bool:
+def race_probes(storage: Storage, root: str, random: RandomSource, rounds: int) -> bool:
     """Whether exactly one writer won each of several races. `StorageUnavailable` without a clear answer."""
-    return all(_try_primitive(storage, root, names) for _ in range(rounds))
+    return all(_try_primitive(storage, root, random) for _ in range(rounds))
 
 
-def _try_primitive(storage: Storage, root: str, names: Names) -> bool:
+def _try_primitive(storage: Storage, root: str, random: RandomSource) -> bool:
     for _ in range(_TRIES):
-        directory = f"{root}/{PROBE_PREFIX}{names.uuid()}"
+        directory = f"{root}/{PROBE_PREFIX}{random.uuid()}"
         try:
             answer = _race(storage, f"{directory}/probe")
         except Refused:
@@ -102,16 +102,16 @@ class GuardedStorage:
         root: str,
         lock: CommitLock | None = None,
         allow_unsafe_commit: bool = False,
-        names: Names | None = None,
+        random: RandomSource | None = None,
     ) -> None:
         self.inner = inner
         self.root = root
         self._lock = lock
         self._allow_unsafe_commit = allow_unsafe_commit
-        self._names = names or RandomNames()
+        self._random = random or SystemRandom()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return GuardedStorage, (self.inner, self.root, self._lock, self._allow_unsafe_commit, self._names)
+        return GuardedStorage, (self.inner, self.root, self._lock, self._allow_unsafe_commit, self._random)
 
     def publish_method(self) -> PublishMethod:
         """Tries the store out, the first time. `Refused` if there is no way."""
@@ -156,7 +156,7 @@ class GuardedStorage:
 
     @cached_property
     def _has_primitive(self) -> bool:
-        return has_primitive(self.inner, self.root, self._names)
+        return has_primitive(self.inner, self.root, self._random)
 
     def _put(self, path: str, data: bytes) -> PutOutcome:
         try:

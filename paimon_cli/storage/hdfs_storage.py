@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.storage.clock_and_names import Names
+from paimon_cli.storage.clock_and_random import RandomSource
 from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.storage import PutOutcome
 
@@ -86,9 +86,9 @@ class HdfsStorage(FsspecStorage):
     """
 
     def __init__(
-        self, url: str, options: Mapping[str, Any] | None = None, names: Names | None = None, rename: Rename | None = None
+        self, url: str, options: Mapping[str, Any] | None = None, random: RandomSource | None = None, rename: Rename | None = None
     ) -> None:
-        super().__init__(url, options, names)
+        super().__init__(url, options, random)
         self._given_rename = rename
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from paimon_cli.errors import DamagedFile, Refused, StorageUnavailable, UsageError
-from paimon_cli.storage.clock_and_names import Names, RandomNames
+from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 _SHOWN = 40
@@ -26,8 +26,8 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 class LocalStorage:
     """`Storage` over absolute paths. What it wrote survives a power cut: file and directory are synced before a call returns."""
 
-    def __init__(self, names: Names | None = None) -> None:
-        self._names = names or RandomNames()
+    def __init__(self, random: RandomSource | None = None) -> None:
+        self._random = random or SystemRandom()
 
     def read_bytes(self, path: str) -> bytes:
         with self.open_input(path) as source, errors_of(path):
@@ -110,7 +110,7 @@ class LocalStorage:
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
         """A synced file with `data` in the directory of `path`; whatever is left of it in the end is deleted."""
         directory, name = os.path.split(path)
-        temporary = f"{directory}/.{name}.{self._names.uuid()}.tmp"
+        temporary = f"{directory}/.{name}.{self._random.uuid()}.tmp"
         try:
             with _new_file(temporary, sync_name=False) as sink:
                 sink.write(data)
@@ -226,8 +226,8 @@ class ConfinedStorage(LocalStorage):
     The root itself may be reached through links: where the user keeps the table is not the table's matter.
     """
 
-    def __init__(self, root: str, names: Names | None = None) -> None:
-        super().__init__(names)
+    def __init__(self, root: str, random: RandomSource | None = None) -> None:
+        super().__init__(random)
         self._root = root
         self._real_root = os.path.realpath(root)
         self._checked: set[str] = set()

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from paimon_cli.storage.clock_and_names import Clock
+from paimon_cli.storage.clock_and_random import Clock
 
 Facts = dict[str, Any]
 """File names, bytes, rows and the like, as JSON has them."""

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from paimon_cli.errors import StorageUnavailable, UsageError
-from paimon_cli.storage.clock_and_names import Names
+from paimon_cli.storage.clock_and_random import RandomSource
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import S3, storage_for_url
@@ -96,7 +96,7 @@ FORCE = "--force replaces it"
 
 @contextlib.contextmanager
 def whole_file(
-    url: str, options: Mapping[str, Any], names: Names, *, replace: bool = False, make_parents: bool = False
+    url: str, options: Mapping[str, Any], random: RandomSource, *, replace: bool = False, make_parents: bool = False
 ) -> Iterator[BinaryIO]:
     """What is written within the block becomes the file when it ends; an error, and nothing of it stays.
 
@@ -106,7 +106,7 @@ def whole_file(
     if isinstance(storage, LocalStorage):
         if make_parents:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-        with _local_file(url, os.path.realpath(path), names, replace) as sink:
+        with _local_file(url, os.path.realpath(path), random, replace) as sink:
             yield sink
         return
     if not replace and storage.exists(path):
@@ -118,11 +118,11 @@ def whole_file(
 
 
 @contextlib.contextmanager
-def _local_file(url: str, path: str, names: Names, replace: bool) -> Iterator[BinaryIO]:
+def _local_file(url: str, path: str, random: RandomSource, replace: bool) -> Iterator[BinaryIO]:
     """Under another name beside it first. `path` is where links lead: they stay links."""
     _check_place(url, path, replace)
     directory, name = os.path.split(path)
-    temporary = f"{directory}/.{name}.{names.uuid()}.tmp"
+    temporary = f"{directory}/.{name}.{random.uuid()}.tmp"
     try:
         sink = open(temporary, "xb")  # noqa: SIM115
     except OSError as error:

@@ -15,7 +15,7 @@ from paimon_cli.inspect import doctor_rules
 from paimon_cli.inspect.doctor_rules import Diagnosis
 from paimon_cli.jobs import doctor_job
 from paimon_cli.jobs.doctor_job import Fact, examine_machine, examine_table
-from paimon_cli.storage.clock_and_names import RandomNames
+from paimon_cli.storage.clock_and_random import SystemRandom
 from paimon_cli.storage.guarded_storage import race_probes
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.storage import PutOutcome
@@ -60,8 +60,8 @@ def test_the_machine() -> None:
 
 
 def test_a_store_with_two_winners(tmp_path: Path) -> None:
-    assert race_probes(LocalStorage(), str(tmp_path), RandomNames(), 3)
-    assert not race_probes(CheckThenWrite("doctor"), str(tmp_path), RandomNames(), 3)
+    assert race_probes(LocalStorage(), str(tmp_path), SystemRandom(), 3)
+    assert not race_probes(CheckThenWrite("doctor"), str(tmp_path), SystemRandom(), 3)
 
 
 def test_sorted_runs_and_small_files(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lab.lab_table import LabNames
+from paimon_cli.lab.lab_table import LabRandom
 from paimon_cli.storage.trace import Step, StepTrace
 from tests.cli.calling import Run
 from tests.commit.commit_tables import SteppingClock
@@ -25,7 +25,7 @@ def traced(context: TableContext) -> tuple[TableContext, list[Step]]:
     told: list[Step] = []
     clock = SteppingClock()
     trace = StepTrace(clock, told.append)
-    return replace(context, trace=trace, clock=clock, names=LabNames(1), read_threads=1), told
+    return replace(context, trace=trace, clock=clock, random=LabRandom(1), read_threads=1), told
 
 
 def test_a_write_with_its_compaction_step_by_step(tmp_path: Path) -> None:

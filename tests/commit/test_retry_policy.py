@@ -27,7 +27,7 @@ class Dice:
 
 def context_with(folder: Path, options: dict[str, str], throw: float = 0.0) -> tuple[TableContext, SteppingClock]:
     clock = SteppingClock()
-    return replace(make_table(folder, options), clock=clock, names=Dice(throw)), clock
+    return replace(make_table(folder, options), clock=clock, random=Dice(throw)), clock
 
 
 @pytest.mark.parametrize("retries", [0, 1, 10])

@@ -106,12 +106,12 @@ class Actor:
 
     def __post_init__(self) -> None:
         self.clock = SteppingClock(1_700_000_000_000 + self.life)
-        self.names = CountedNames(self.life)
+        self.random = CountedRandom(self.life)
 
     def context(self, options: Mapping[str, str] | None = None, branch: str = MAIN_BRANCH) -> TableContext:
         """One thread, so that calls come in the same order each time."""
         opened = TableContext.open(
-            self.bench.root, options, storage=self.storage, clock=self.clock, names=self.names, branch=branch
+            self.bench.root, options, storage=self.storage, clock=self.clock, random=self.random, branch=branch
         )
         return replace(opened, read_threads=1)
 
@@ -134,7 +134,7 @@ class Actor:
         return {row["k"]: row["v"] for row in read_rows(self.context(), ("k", "v"), snapshot_id)}
 
 
-class CountedNames:
+class CountedRandom:
     """UUIDs that tell who made them and when."""
 
     def __init__(self, life: int) -> None:

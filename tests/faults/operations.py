@@ -125,8 +125,8 @@ def write_inline_over_compactions(actor: Actor) -> None:
 def write_under_lock(actor: Actor) -> None:
     """On a store without a primitive of its own: look, then write, both under a lock."""
     with tempfile.TemporaryDirectory() as folder:
-        lock = CommitLock(LockSettings(f"jdbc:sqlite:{folder}/locks.db"), actor.bench.root, actor.clock, actor.names)
-        storage = GuardedStorage(actor.storage, actor.bench.root, lock, names=actor.names)
+        lock = CommitLock(LockSettings(f"jdbc:sqlite:{folder}/locks.db"), actor.bench.root, actor.clock, actor.random)
+        storage = GuardedStorage(actor.storage, actor.bench.root, lock, random=actor.random)
         storage.__dict__["_has_primitive"] = False
         write_job(Actor(actor.bench, storage, actor.life))
 

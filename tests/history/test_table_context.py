@@ -23,7 +23,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import FileFilter
-from paimon_cli.storage.clock_and_names import RandomNames, SystemClock
+from paimon_cli.storage.clock_and_random import SystemClock, SystemRandom
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.trace import NoTrace, StepTrace
 from tests import tables
@@ -171,13 +171,13 @@ def test_a_branch_is_seen_with_its_own_schema_and_history_and_these_options(tmp_
 
 def test_a_context_is_opened_with_what_it_is_given(tmp_path: Path) -> None:
     context = make_table(tmp_path)
-    clock, names, trace, storage = SteppingClock(), RandomNames(), StepTrace(SteppingClock()), LocalStorage()
+    clock, random, trace, storage = SteppingClock(), SystemRandom(), StepTrace(SteppingClock()), LocalStorage()
     older = replace(context.schema, id=7, options={"bucket": "5"})
-    opened = TableContext.open(f"{tmp_path}//", storage=storage, clock=clock, names=names, schema=older, trace=trace)
-    assert (opened.storage, opened.clock, opened.names, opened.trace) == (storage, clock, names, trace)
+    opened = TableContext.open(f"{tmp_path}//", storage=storage, clock=clock, random=random, schema=older, trace=trace)
+    assert (opened.storage, opened.clock, opened.random, opened.trace) == (storage, clock, random, trace)
     assert (opened.url, opened.schema, opened.options.bucket) == (str(tmp_path), older, 5)
     plain = TableContext.open(str(tmp_path))
-    assert isinstance(plain.clock, SystemClock) and isinstance(plain.names, RandomNames) and isinstance(plain.trace, NoTrace)
+    assert isinstance(plain.clock, SystemClock) and isinstance(plain.random, SystemRandom) and isinstance(plain.trace, NoTrace)
     assert isinstance(plain.storage, ConfinedStorage) and plain.branch == "main"
 
 

@@ -27,7 +27,7 @@ from paimon_cli.jobs.spark.write import Shuffle, gathered, unpacked
 from paimon_cli.jobs.write_job import WriteRequest, plan_write, run_write
 from paimon_cli.metadata.data_file import BucketId
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, merge_schema
-from paimon_cli.storage.clock_and_names import SystemClock
+from paimon_cli.storage.clock_and_random import SystemClock
 from paimon_cli.storage.trace import Step, StepTrace
 from paimon_cli.write.write_plan import WritePlan
 from tests.tables import data_files, live_files, make_table, rows

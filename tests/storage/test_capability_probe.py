@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.storage.clock_and_names import RandomNames
+from paimon_cli.storage.clock_and_random import SystemRandom
 from paimon_cli.storage.guarded_storage import has_primitive
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
@@ -24,7 +24,7 @@ ROOT = "wh/t"
 
 
 def probe(storage: Storage, root: str = ROOT) -> bool:
-    return has_primitive(storage, root, RandomNames())
+    return has_primitive(storage, root, SystemRandom())
 
 
 @pytest.mark.parametrize(

@@ -363,7 +363,7 @@ def test_a_change_that_somebody_else_makes_meanwhile_is_as_good(lock_table: Lock
 # ---- waiting for a lock -------------------------------------------------------------------------------------------------
 
 
-class FixedNames:
+class FixedRandom:
     """The longest jitter there may be."""
 
     def uuid(self) -> str:
@@ -382,7 +382,7 @@ def waiting(tmp_path: Path, timeout: str, most: str, life: str = "1 h") -> tuple
     with table.connect() as connection:
         table.insert(connection, "jdbc.shop.orders", "them", held.acquire_timeout // 1000)
     clock = SteppingClock()
-    return CommitLock(mine, TABLE, clock, FixedNames()), clock, mine
+    return CommitLock(mine, TABLE, clock, FixedRandom()), clock, mine
 
 
 def test_waiters_ask_less_and_less_often_until_their_time_is_over(tmp_path: Path) -> None:

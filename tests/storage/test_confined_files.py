@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import DamagedFile, PaimonError, StorageUnavailable, UsageError
-from paimon_cli.storage.clock_and_names import RandomNames
+from paimon_cli.storage.clock_and_random import SystemRandom
 from paimon_cli.storage.local_storage import ConfinedStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.whole_file import whole_file
@@ -131,7 +131,7 @@ class TestWholeFiles:
 
     @staticmethod
     def write(url: str, *parts: bytes, error: BaseException | None = None, **options: bool) -> None:
-        with whole_file(url, {}, RandomNames(), **options) as sink:
+        with whole_file(url, {}, SystemRandom(), **options) as sink:
             for part in parts:
                 sink.write(part)
             assert TestWholeFiles.content(url) in (None, b"old"), "nothing shows before the end"
@@ -181,7 +181,7 @@ class TestWholeFiles:
 
     def test_a_name_taken_meanwhile_is_kept(self, tmp_path: Path) -> None:
         path = tmp_path / "out"
-        with pytest.raises(UsageError, match=f"{path} exists"), whole_file(str(path), {}, RandomNames()) as sink:
+        with pytest.raises(UsageError, match=f"{path} exists"), whole_file(str(path), {}, SystemRandom()) as sink:
             sink.write(b"mine")
             path.write_bytes(b"theirs")
         assert path.read_bytes() == b"theirs" and len(list(tmp_path.iterdir())) == 1
@@ -213,7 +213,7 @@ class TestWholeFiles:
     def test_the_temporary_file_lies_beside_the_real_one(self, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "real" / "file")
-        with whole_file(f"{tmp_path}/link", {}, RandomNames()) as sink:
+        with whole_file(f"{tmp_path}/link", {}, SystemRandom()) as sink:
             sink.write(b"x")
             (temporary,) = (tmp_path / "real").iterdir()
             assert temporary.name.startswith(".file.") and temporary.name.endswith(".tmp") and len(temporary.name) == 46
@@ -221,6 +221,6 @@ class TestWholeFiles:
     def test_a_store_is_asked_before_anything_is_sent(self) -> None:
         url = "memory://whole-files-taken/out"
         MemoryStorage().write_new(url, b"old")
-        with pytest.raises(UsageError, match="exists"), whole_file(url, {}, RandomNames()):
+        with pytest.raises(UsageError, match="exists"), whole_file(url, {}, SystemRandom()):
             raise AssertionError("the block does not begin")
         assert MemoryStorage().read_bytes(url) == b"old"

@@ -181,14 +181,14 @@ def test_flat_stores_are_known_by_their_scheme(protocol: str, monkeypatch: pytes
 
 
 def test_a_temporary_file_lies_beside_its_target_under_a_name_of_its_own(tmp_path: Path) -> None:
-    class Names:
+    class KnownRandom:
         def uuid(self) -> str:
             return "0815"
 
         def jitter(self) -> float:
             return 0.0
 
-    storage = FsspecStorage(f"local://{tmp_path}", names=Names())
+    storage = FsspecStorage(f"local://{tmp_path}", random=KnownRandom())
     assert storage._temporary("local:///t/snapshot/LATEST") == "local:///t/snapshot/.LATEST.0815.tmp"
     assert pickle.loads(pickle.dumps(FsspecStorage(f"local://{tmp_path}", {"auto_mkdir": True})))._options == {"auto_mkdir": True}
 

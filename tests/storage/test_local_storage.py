@@ -16,7 +16,7 @@ from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import PutOutcome
 
 
-class CountedNames:
+class CountedRandom:
     def __init__(self) -> None:
         self.count = 0
 
@@ -55,7 +55,7 @@ def test_an_existing_file_is_never_written_over(tmp_path: Path) -> None:
 
 
 def test_put_if_absent_has_one_winner_and_leaves_no_other_file(tmp_path: Path) -> None:
-    storage, path = LocalStorage(CountedNames()), f"{tmp_path}/snapshot/snapshot-1"
+    storage, path = LocalStorage(CountedRandom()), f"{tmp_path}/snapshot/snapshot-1"
     assert storage.put_if_absent(path, b"mine") is PutOutcome.CREATED
     assert storage.put_if_absent(path, b"theirs") is PutOutcome.EXISTS
     assert storage.read_bytes(path) == b"mine"
@@ -77,7 +77,7 @@ def test_put_if_absent_under_contention(tmp_path: Path) -> None:
 def test_the_temporary_file_lies_beside_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     linked = []
     monkeypatch.setattr(os, "link", lambda source, target: linked.append((source, target)))
-    LocalStorage(CountedNames()).put_if_absent(f"{tmp_path}/snapshot-1", b"x")
+    LocalStorage(CountedRandom()).put_if_absent(f"{tmp_path}/snapshot-1", b"x")
     assert linked == [(f"{tmp_path}/.snapshot-1.uuid-1.tmp", f"{tmp_path}/snapshot-1")]
 
 

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, Incomplete
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.storage import s3_client, whole_file
-from paimon_cli.storage.clock_and_names import RandomNames
+from paimon_cli.storage.clock_and_random import SystemRandom
 from paimon_cli.storage.s3_client import S3Settings
 from paimon_cli.storage.s3_storage import S3Storage
 from paimon_cli.storage.storage import FileStatus, PutOutcome
@@ -50,7 +50,7 @@ def test_a_failed_upload_leaves_the_file_that_it_was_to_replace(opened: Any, mon
     monkeypatch.setattr(whole_file, "storage_for_url", lambda url, options: (storage, url))
     with (
         pytest.raises(StorageUnavailable),
-        whole_file.whole_file("s3://bucket/o.csv", {}, RandomNames(), replace=True) as sink,
+        whole_file.whole_file("s3://bucket/o.csv", {}, SystemRandom(), replace=True) as sink,
     ):
         sink.write(b"new")
     assert "delete_object" not in [name for name, _ in client.asked]

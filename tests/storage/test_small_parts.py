@@ -27,10 +27,10 @@ from paimon_cli.storage.catalog_options import (
     store_options,
     without_user_info,
 )
-from paimon_cli.storage.clock_and_names import (
+from paimon_cli.storage.clock_and_random import (
     BelatedClock,
-    RandomNames,
     SystemClock,
+    SystemRandom,
     local_hour,
     local_wall_clock,
     moment_of_wall_clock,
@@ -64,7 +64,7 @@ def test_local_times(zone: None) -> None:
     assert moment_of_wall_clock(-1) == -19_800_001
 
 
-def test_clocks_and_names() -> None:
+def test_clocks_and_randomness() -> None:
     clock = SteppingClock(5_000)
     behind = BelatedClock(clock, 1_500)
     behind.sleep(0.25)
@@ -73,10 +73,10 @@ def test_clocks_and_names() -> None:
     begun = time.monotonic()
     SystemClock().sleep(0.01)
     assert time.monotonic() - begun >= 0.01
-    names = RandomNames()
-    assert str(uuid.UUID(names.uuid())) == (found := names.uuid()) or len(found) == 36
+    source = SystemRandom()
+    assert str(uuid.UUID(source.uuid())) == (found := source.uuid()) or len(found) == 36
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", found)
-    jitters = [names.jitter() for _ in range(20)]
+    jitters = [source.jitter() for _ in range(20)]
     assert all(0 <= jitter < 1 for jitter in jitters) and len(set(jitters)) > 1
 
 

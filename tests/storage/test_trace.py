@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.storage.clock_and_names import SystemClock
+from paimon_cli.storage.clock_and_random import SystemClock
 from paimon_cli.storage.trace import NoTrace, Step, StepTrace
 from tests.commit.commit_tables import SteppingClock
 

@@ -20,7 +20,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Progress
 from paimon_cli.jobs.engine_choice import LocalEngine
-from paimon_cli.lab.lab_table import LabNames
+from paimon_cli.lab.lab_table import LabRandom
 from paimon_cli.lsm.compaction_picker import Rewrite
 from paimon_cli.metadata.data_file import CommitMessage
 from paimon_cli.write.table_writer import TableWriter, Written
@@ -242,7 +242,7 @@ def test_one_thread_contexts_do_the_same_every_time(tmp_path: Path) -> None:
     found = []
     for name in ("a", "b"):
         made = make_table(tmp_path / name, COLUMNS, ["k"], bucket=2, options=FLUSHES)
-        context = replace(made, read_threads=1, names=LabNames(1), clock=SteppingClock())
+        context = replace(made, read_threads=1, random=LabRandom(1), clock=SteppingClock())
         write(context, [{"k": k % 700, "v": f"{k}"} for k in range(9_000)], compaction="async")
         found.append((data_files(context), live_files(context), rows(context)))
     assert found[0] == found[1]

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 import paimon_cli
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.jobs.spark.java_runtime import JavaRuntime, find_java, user_cache
-from paimon_cli.storage.clock_and_names import RandomNames
+from paimon_cli.storage.clock_and_random import SystemRandom
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 PREFIX, SUFFIX = "spark-classes-", ".jsa"
@@ -59,7 +59,7 @@ def archive_options(java: JavaRuntime, cache: Path | None, only_use: bool = Fals
     if only_use:
         return []
     # A name of its own: two JVMs that write into one file would spoil it.
-    return [f"-XX:ArchiveClassesAtExit={cache / f'{key}-{RandomNames().uuid()}{SUFFIX}'}"]
+    return [f"-XX:ArchiveClassesAtExit={cache / f'{key}-{SystemRandom().uuid()}{SUFFIX}'}"]
 
 
 def _written(path: Path) -> int:

@@ -63,19 +63,19 @@ class Actor:
         self.ready: Callable[[], bool] | None = None
         self.passed = self.crash_after = 0
         scenario = self.scenario
-        clock, names = ActorClock(self.number), ActorNames(scenario.first_name + self.number, self.life)
-        storage = self._storage(clock, names)
+        clock, random = ActorClock(self.number), ActorRandom(scenario.first_name + self.number, self.life)
+        storage = self._storage(clock, random)
         self.context = TableContext(
-            scenario.layout.root, storage, scenario.schema, scenario.options, clock, names, read_threads=1
+            scenario.layout.root, storage, scenario.schema, scenario.options, clock, random, read_threads=1
         )
         self.greenlet = greenlet(self._live)
 
-    def _storage(self, clock: ActorClock, names: ActorNames) -> Storage:
+    def _storage(self, clock: ActorClock, random: ActorRandom) -> Storage:
         storage, root = SimStorage(self.disk, self.scenario, self), self.scenario.layout.root
         if self.scenario.store == PUT_IF_ABSENT:
             return storage
-        lock = SimulatedLock(self, self.lock, root, clock, names) if self.scenario.store == LOCK else None
-        return UnprovenStorage(storage, root, lock, allow_unsafe_commit=lock is None, names=names)
+        lock = SimulatedLock(self, self.lock, root, clock, random) if self.scenario.store == LOCK else None
+        return UnprovenStorage(storage, root, lock, allow_unsafe_commit=lock is None, random=random)
 
     def _live(self) -> None:
         try:
@@ -159,7 +159,7 @@ class ActorClock:
         self._now += int(seconds * 1000)
 
 
-class ActorNames:
+class ActorRandom:
     """UUIDs with actor, count and life in their first digits, so that names in messages can be read.
 
     The last digits are the count too, because files of one job share the first half of their UUID.

@@ -62,8 +62,8 @@ class UnprovenStorage(GuardedStorage):
 class SimulatedLock(CommitLock):
     """The shipped lock, with a database of one row in memory."""
 
-    def __init__(self, actor: Holder, row: LockRow, root: str, clock: Any, names: Any) -> None:
-        super().__init__(SETTINGS, root, clock, names)
+    def __init__(self, actor: Holder, row: LockRow, root: str, clock: Any, random: Any) -> None:
+        super().__init__(SETTINGS, root, clock, random)
         self._table = _Statements(actor, row)
 
     def _connect(self) -> Any:

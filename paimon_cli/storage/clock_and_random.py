@@ -59,7 +59,7 @@ def moment_of_wall_clock(millis: int) -> int:
         return millis
 
 
-class Names(Protocol):
+class RandomSource(Protocol):
     """Source of unique names and of the jitter of retries."""
 
     def uuid(self) -> str:
@@ -71,8 +71,8 @@ class Names(Protocol):
         ...
 
 
-class RandomNames:
-    """Names from the operating system's randomness."""
+class SystemRandom:
+    """The operating system's randomness."""
 
     def uuid(self) -> str:
         return str(uuid.uuid4())
