@@ -15,13 +15,14 @@ import pytest
 
 from paimon_cli.bucket.file_encoders import CODECS
 from paimon_cli.commit.deduplication import MOST_USERS, PROPERTY, CommitUsers
+from paimon_cli.datatypes.arrow_types import NESTED_ID_BASE
 from paimon_cli.datatypes.binary_row import encode_row, row_hash
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import field_to_json, parse_type
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of
 from paimon_cli.datatypes.partition_path import partition_path
 from paimon_cli.lsm.aggregators.catalog import BUILDERS
-from paimon_cli.metadata.data_file_schema import KEY_ID_OFFSET, NESTED_ID_BASE, SEQUENCE_NUMBER_ID, VALUE_KIND_ID
+from paimon_cli.metadata.data_file_schema import KEY_ID_OFFSET, SEQUENCE_NUMBER_ID, VALUE_KIND_ID
 from paimon_cli.metadata.index_files import MAGIC as INDEX_MAGIC
 from paimon_cli.metadata.index_files import MAGIC_32, MAGIC_64
 from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest, encode_manifest_list

@@ -16,8 +16,8 @@ from paimon_cli.datatypes.data_type import FLOATING_ROOTS, DataType, DecimalType
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of
 from paimon_cli.metadata.data_file import SimpleStats
 
-KEY_STATS_LENGTH = 128
-"""Statistics of key columns are cut to this many code points, whatever the stats mode of the table."""
+KEY_STATS_MODE = "truncate(128)"
+"""Of key columns, whatever the stats mode of the table."""
 
 NO_MIN_MAX = frozenset({"BINARY", "VARBINARY", "ARRAY", "MAP", "MULTISET", "ROW", "VARIANT", "VECTOR"})
 """Types without bounds: old readers expect none for bytes, nested columns have none in the footer."""

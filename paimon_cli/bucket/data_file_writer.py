@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -10,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.bucket.avro_rows import avro_record_field
-from paimon_cli.bucket.column_statistics import KEY_STATS_LENGTH, ColumnStatistics, simple_stats, truncated
+from paimon_cli.bucket.column_statistics import KEY_STATS_MODE, simple_stats, truncated
 from paimon_cli.bucket.file_encoders import (
-    CODECS,
     NATIVE_TIMESTAMP_PRECISION,
     codec_of,
     open_encoder,
     timestamp_precisions,
     wants_differences,
+    wants_int96,
 )
 from paimon_cli.bucket.file_indexes import SUFFIX, IndexBuilder, indexed_columns
 from paimon_cli.bucket.stamped_files import DataFileNames
@@ -40,14 +41,11 @@ def check_writable(schema: TableSchema, options: TableOptions) -> None:
         check_storable(field)
     check_partition_types(schema.types_of(schema.partition_keys))
     indexed_columns(schema, options)
-    per_level = {options.format_at(level) for level in options.file_format_per_level}
-    for file_format in sorted({options.file_format.lower(), *per_level}):
-        if file_format not in CODECS:
-            raise NotSupported(f"file.format={file_format}", f"data files are written as {', '.join(CODECS)}")
     levels = {0, *options.file_format_per_level, *options.file_compression_per_level}
-    for level in levels | {max(levels) + 1}:
-        codec_of(options.format_at(level), options.compression_at(level))
-    formats = {options.format_at(level) for level in levels | {max(levels) + 1}}
+    stored = [(options.format_at(level), options.compression_at(level)) for level in [*levels, max(levels) + 1]]
+    for file_format, compression in sorted(set(stored)):
+        codec_of(file_format, compression)
+    formats = {file_format for file_format, _ in stored}
     if "avro" in formats:
         for field in schema.fields:
             avro_record_field(field.name, field.type, "record")
@@ -57,9 +55,11 @@ def check_writable(schema: TableSchema, options: TableOptions) -> None:
 
 
 def _refuse_mixed_timestamps(schema: TableSchema) -> None:
-    wide = [f for f in schema.fields if any(p > NATIVE_TIMESTAMP_PRECISION for p in timestamp_precisions(f.type))]
-    narrow = [f for f in schema.fields if any(p <= NATIVE_TIMESTAMP_PRECISION for p in timestamp_precisions(f.type))]
-    if wide and narrow:
+    if not wants_int96(schema.fields):
+        return
+    wide = [f for f in schema.fields if wants_int96([f])]
+    narrow = [f for f in schema.fields if any(p <= NATIVE_TIMESTAMP_PRECISION for p in timestamp_precisions([f]))]
+    if narrow:
         raise NotSupported(
             f"cannot write column '{wide[0].name}' of type {type_to_sql(wide[0].type)} beside '{narrow[0].name}'",
             "Parquet keeps TIMESTAMP(7..9) as INT96, and Arrow's writer then uses INT96 for every timestamp of the file",
@@ -96,7 +96,7 @@ class DataFileWriter:
         self._row_target = context.options.target_file_row_num
         self._step = min(group_bytes(context.options), self._target)
         self._paths: list[str] = []
-        self._has_index = bool(indexed_columns(context.schema, context.options))
+        self._indexed = indexed_columns(context.schema, context.options)
 
     def write(self, batch: pa.RecordBatch) -> None:
         rows = max(1, batch.num_rows * self._step // max(1, batch.nbytes))
@@ -117,9 +117,9 @@ class DataFileWriter:
             name = self._names.next(self._context.options.format_at(self._level))
             path = self._context.data_file_path_of(*self._bucket_id, name)
             self._paths.append(path)
-            if self._has_index:
+            if self._indexed:
                 self._paths.append(path + SUFFIX)
-            self._open = _OpenDataFile(self._context, self._layout, name, path, self._level, batch)
+            self._open = _OpenDataFile(self._context, self._layout, self._indexed, name, path, self._level, batch)
         self._open.write(batch)
         if self._open.bytes_written >= self._target or self._room() == 0:
             self._roll()
@@ -156,7 +156,14 @@ class _OpenDataFile:
     """One file in the making."""
 
     def __init__(
-        self, context: TableContext, layout: FileLayout, name: str, path: str, level: int, sample: pa.RecordBatch
+        self,
+        context: TableContext,
+        layout: FileLayout,
+        indexed: Sequence[DataField],
+        name: str,
+        path: str,
+        level: int,
+        sample: pa.RecordBatch,
     ) -> None:
         self._context = context
         self._layout = layout
@@ -164,12 +171,12 @@ class _OpenDataFile:
         self._path = path
         self._sink: BinaryIO = context.storage.open_output(path)
         try:
-            self._encoder = open_encoder(self._sink, context, level, sample)
+            self._encoder = open_encoder(self._sink, layout, context.options, level, sample)
         except BaseException:
             with contextlib.suppress(OSError, StorageUnavailable):
                 self._sink.close()
             raise
-        self._index = IndexBuilder(context)
+        self._index = IndexBuilder(indexed, context.options) if indexed else None
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._group_bytes = min(group_bytes(context.options), context.options.target_file_size)
@@ -205,7 +212,8 @@ class _OpenDataFile:
         least, greatest = self._layout.sequence_range(batch)
         self._sequences = (min(self._sequences[0], least), max(self._sequences[1], greatest))
         self._deletes += self._layout.retractions(batch)
-        self._index.add(batch)
+        if self._index is not None:
+            self._index.add(batch)
 
     def _flush_row_group(self) -> None:
         if not self._pending:
@@ -222,9 +230,9 @@ class _OpenDataFile:
 
     def _with_index(self, file: DataFileMeta) -> DataFileMeta:
         """A small index goes into the manifest, a big one into a file beside the data file."""
-        container = self._index.container()
-        if container is None:
+        if self._index is None:
             return file
+        container = self._index.container()
         if len(container) <= self._context.options.file_index_in_manifest_threshold:
             return replace(file, embedded_file_index=container)
         self._context.storage.write_new(self._path + SUFFIX, container)
@@ -239,17 +247,17 @@ class _OpenDataFile:
 
     def _meta(self, size: int, level: int, source: int) -> DataFileMeta:
         schema, keys, options = self._layout.schema, self._layout.keys, self._context.options
-        key_mode = f"truncate({KEY_STATS_LENGTH})"
-        key_columns = [self._statistics(replace(f, name=KEY_PREFIX + f.name), key_mode) for f in keys]
-        value_columns = [self._statistics(f, options.stats_mode(f.name, level)) for f in schema.fields]
+        modes = [*[KEY_STATS_MODE] * len(keys), *(options.stats_mode(f.name, level) for f in schema.fields)]
+        found = self._encoder.statistics([*(replace(f, name=KEY_PREFIX + f.name) for f in keys), *schema.fields])
+        columns = [truncated(statistics, mode) for statistics, mode in zip(found, modes, strict=True)]
         return DataFileMeta(
             file_name=self._name,
             file_size=size,
             row_count=self._rows,
             min_key=EMPTY_ROW if self._first is None else self._layout.key_of(self._first),
             max_key=EMPTY_ROW if self._last is None else self._layout.key_of(self._last),
-            key_stats=simple_stats(key_columns, [f.type for f in keys]),
-            value_stats=simple_stats(value_columns, [f.type for f in schema.fields]),
+            key_stats=simple_stats(columns[: len(keys)], [f.type for f in keys]),
+            value_stats=simple_stats(columns[len(keys) :], [f.type for f in schema.fields]),
             min_sequence_number=self._sequences[0],
             max_sequence_number=self._sequences[1],
             schema_id=schema.id,
@@ -258,6 +266,3 @@ class _OpenDataFile:
             delete_row_count=self._deletes,
             file_source=source,
         )
-
-    def _statistics(self, field: DataField, mode: str) -> ColumnStatistics:
-        return truncated(self._encoder.statistics(field), mode)

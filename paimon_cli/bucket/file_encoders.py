@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
@@ -14,12 +15,10 @@ from paimon_cli.bucket.avro_rows import AvroRows
 from paimon_cli.bucket.column_statistics import ColumnStatistics, ColumnTally, footer_statistics, leaf_numbers
 from paimon_cli.bucket.nanosecond_range import holds_early_digits, refuse_far_times
 from paimon_cli.bucket.orc_file import orc_column, orc_schema
-from paimon_cli.datatypes.data_type import DataField, DataType, TimestampType
-from paimon_cli.errors import UsageError
-from paimon_cli.history.table_context import TableContext
+from paimon_cli.datatypes.data_type import DataField, TimestampType
+from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.metadata.avro_writer import CODECS as AVRO_CODECS
 from paimon_cli.metadata.data_file_schema import FileLayout
-from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_text import boolean, read_option
 from paimon_cli.options.table_options import TableOptions
 
@@ -56,52 +55,55 @@ class FileEncoder(Protocol):
 
     def close(self) -> None: ...
 
-    def statistics(self, field: DataField) -> ColumnStatistics:
-        """Of a physical column, after `close`."""
+    def statistics(self, fields: Sequence[DataField]) -> list[ColumnStatistics]:
+        """Of physical columns, after `close`."""
         ...
 
 
 def codec_of(file_format: str, compression: str) -> str:
-    """UsageError for a codec that the format does not have."""
-    codecs = CODECS[file_format]
+    """NotSupported for a format that is not written, UsageError for a codec that the format does not have."""
+    codecs = CODECS.get(file_format)
+    if codecs is None:
+        raise NotSupported(f"file.format={file_format}", f"data files are written as {', '.join(CODECS)}")
     if compression not in codecs:
         raise UsageError(f"file.compression={compression} is not available for {file_format}", f"allowed: {', '.join(codecs)}")
     return codecs[compression]
 
 
-def open_encoder(sink: BinaryIO, context: TableContext, level: int, sample: pa.RecordBatch) -> FileEncoder:
+def open_encoder(sink: BinaryIO, layout: FileLayout, options: TableOptions, level: int, sample: pa.RecordBatch) -> FileEncoder:
     """The encoder for a new file at `level`; `sample` shows what the values are like."""
-    file_format = context.options.format_at(level)
-    codec = codec_of(file_format, context.options.compression_at(level))
+    file_format = options.format_at(level)
+    codec = codec_of(file_format, options.compression_at(level))
     if file_format == "orc":
-        largest = min(context.options.target_file_size, context.options.file_block_size or ORC_STRIPE_BYTES)
-        return _OrcEncoder(sink, context.schema, codec, largest, sample)
+        largest = min(options.target_file_size, options.file_block_size or ORC_STRIPE_BYTES)
+        return _OrcEncoder(sink, layout, codec, largest, sample)
     if file_format == "avro":
-        return _AvroEncoder(sink, FileLayout.of(context.schema).fields, codec, context.options.zstd_level)
-    return _ParquetEncoder(sink, context, codec, sample)
+        return _AvroEncoder(sink, layout.fields, codec, options.zstd_level)
+    return _ParquetEncoder(sink, layout, options, codec, sample)
 
 
 class _ParquetEncoder:
     """Settings that every Paimon reader takes, with page checksums."""
 
-    def __init__(self, sink: BinaryIO, context: TableContext, codec: str, sample: pa.RecordBatch) -> None:
-        schema = FileLayout.of(context.schema).physical
+    def __init__(self, sink: BinaryIO, layout: FileLayout, options: TableOptions, codec: str, sample: pa.RecordBatch) -> None:
+        schema = layout.physical
+        int96 = wants_int96(layout.schema.fields)
         self._with_nan: set[str] = set()
         self._leaves = leaf_numbers(schema)
         self._writer = pq.ParquetWriter(
             sink,
             schema,
             compression=codec,
-            compression_level=context.options.zstd_level if codec == "zstd" else None,
-            use_dictionary=(_dictionary_allowed(context) and _repetitive_columns(schema, sample)) or False,
-            column_encoding=_delta_encoded(context, schema),
+            compression_level=options.zstd_level if codec == "zstd" else None,
+            use_dictionary=(_dictionary_allowed(options) and _repetitive_columns(schema, sample)) or False,
+            column_encoding=_delta_encoded(options, schema, int96),
             store_decimal_as_integer=True,
             store_schema=False,
             data_page_version="1.0",
             version="2.6",
             write_page_checksum=True,
             write_time_adjusted_to_utc=True,
-            use_deprecated_int96_timestamps=wants_int96(context.schema.fields),
+            use_deprecated_int96_timestamps=int96,
         )
 
     def takes(self, rows: pa.RecordBatch) -> bool:
@@ -116,9 +118,9 @@ class _ParquetEncoder:
     def close(self) -> None:
         self._writer.close()
 
-    def statistics(self, field: DataField) -> ColumnStatistics:
-        leaf = self._leaves.get(field.name)
-        return footer_statistics(self._writer.writer.metadata, leaf, field.type, field.name in self._with_nan)
+    def statistics(self, fields: Sequence[DataField]) -> list[ColumnStatistics]:
+        footer = self._writer.writer.metadata
+        return [footer_statistics(footer, self._leaves.get(f.name), f.type, f.name in self._with_nan) for f in fields]
 
 
 class _TalliedEncoder:
@@ -134,15 +136,15 @@ class _TalliedEncoder:
         for name, tally in self._tallies.items():
             tally.add(rows.column(name))
 
-    def statistics(self, field: DataField) -> ColumnStatistics:
-        return self._tallies[field.name].statistics()
+    def statistics(self, fields: Sequence[DataField]) -> list[ColumnStatistics]:
+        return [self._tallies[field.name].statistics() for field in fields]
 
 
 class _OrcEncoder(_TalliedEncoder):
     """Through Arrow; a file with timestamps that Arrow does not write as Java reads them goes row by row through pyorc."""
 
-    def __init__(self, sink: BinaryIO, schema: TableSchema, codec: str, target_bytes: int, sample: pa.RecordBatch) -> None:
-        super().__init__(FileLayout.of(schema).fields)
+    def __init__(self, sink: BinaryIO, layout: FileLayout, codec: str, target_bytes: int, sample: pa.RecordBatch) -> None:
+        super().__init__(layout.fields)
         self._sink = sink
         self._finished = io.BytesIO()
         """What the library has written. An error of the store must not pass through it: both of them end the process then."""
@@ -151,7 +153,7 @@ class _OrcEncoder(_TalliedEncoder):
         if self._by_rows:
             from paimon_cli.bucket.orc_rows import OrcRows  # pyorc is seldom needed and takes long to import
 
-            columns = orc_schema(FileLayout.of(schema).physical)
+            columns = orc_schema(layout.physical)
             self._writer = OrcRows(self._finished, columns, codec, stripe, ORC_DICTIONARY_THRESHOLD)
         else:
             self._writer = orc.ORCWriter(
@@ -195,30 +197,29 @@ def wants_differences(options: TableOptions) -> bool:
     return options.parquet_writer_version in DELTA_VERSIONS
 
 
-def wants_int96(fields: tuple[DataField, ...]) -> bool:
+def wants_int96(fields: Sequence[DataField]) -> bool:
     """Whether a Parquet file of these columns needs INT96, which then holds all of its timestamps."""
-    return any(precision > NATIVE_TIMESTAMP_PRECISION for field in fields for precision in timestamp_precisions(field.type))
+    return any(precision > NATIVE_TIMESTAMP_PRECISION for precision in timestamp_precisions(fields))
 
 
-def timestamp_precisions(t: DataType) -> set[int]:
-    """Precisions of all TIMESTAMPs in a type."""
-    return {part.precision for part in t.parts() if isinstance(part, TimestampType)}
+def timestamp_precisions(fields: Sequence[DataField]) -> set[int]:
+    """Precisions of all TIMESTAMPs in the columns."""
+    return {part.precision for field in fields for part in field.type.parts() if isinstance(part, TimestampType)}
 
 
-def _dictionary_allowed(context: TableContext) -> bool:
+def _dictionary_allowed(options: TableOptions) -> bool:
     key = "parquet.enable.dictionary"
-    text = context.options.raw.get(key, "true")
+    text = options.raw.get(key, "true")
     return text == "1" or (text != "0" and read_option(key, text, boolean))
 
 
-def _delta_encoded(context: TableContext, schema: pa.Schema) -> dict[str, str] | None:
+def _delta_encoded(options: TableOptions, schema: pa.Schema, int96: bool) -> dict[str, str] | None:
     """`parquet.writer.version=v2`: whole numbers as differences of neighbours, which is smaller, and faster both ways.
 
     Not without being asked: Java's readers know this encoding since Paimon 1.2.
     """
-    if not wants_differences(context.options):
+    if not wants_differences(options):
         return None
-    int96 = wants_int96(context.schema.fields)
     whole = [f.name for f in schema if _is_whole_number(f.type) and not (int96 and pa.types.is_timestamp(f.type))]
     return dict.fromkeys(whole, "DELTA_BINARY_PACKED")
 

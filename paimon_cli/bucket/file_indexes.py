@@ -166,18 +166,14 @@ def indexed_columns(schema: TableSchema, options: TableOptions) -> tuple[DataFie
 class IndexBuilder:
     """The indexes of one file in the making."""
 
-    def __init__(self, context: TableContext) -> None:
-        fields = indexed_columns(context.schema, context.options)
-        self._filters = {field: _empty_filter(context.options, field.name) for field in fields}
+    def __init__(self, fields: Sequence[DataField], options: TableOptions) -> None:
+        self._filters = {field: _empty_filter(options, field.name) for field in fields}
 
     def add(self, batch: pa.RecordBatch) -> None:
         for field, bloom in self._filters.items():
             bloom.add(index_hashes(batch.column(field.name), field.type))
 
-    def container(self) -> bytes | None:
-        """None when no column is indexed."""
-        if not self._filters:
-            return None
+    def container(self) -> bytes:
         return encode_file_index({field.name: {BLOOM: bloom.to_bytes()} for field, bloom in self._filters.items()})
 
 

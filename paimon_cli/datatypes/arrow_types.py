@@ -122,6 +122,42 @@ def arrow_field(f: DataField) -> pa.Field:
     return pa.field(f.name, arrow_type(f.type), f.type.nullable)
 
 
+NESTED_ID_BASE = 536870911
+
+
+def identified_schema(fields: Sequence[DataField]) -> pa.Schema:
+    """The columns as Arrow fields with the field ids that Parquet files have."""
+    return pa.schema([_identified(field) for field in fields])
+
+
+def _identified(field: DataField) -> pa.Field:
+    return pa.field(field.name, _identified_type(field.type, field.id, 1), field.type.nullable, _field_id(field.id))
+
+
+def _identified_type(t: DataType, field_id: int, depth: int) -> pa.DataType:
+    """The Arrow type with ids on nested fields: derived from the column's id and the depth, ROW fields by their own."""
+    inner = field_id * 1024 + depth
+    if isinstance(t, ArrayType):
+        return pa.list_(_nested("element", t.element, NESTED_ID_BASE + inner, field_id, depth))
+    if isinstance(t, MapType):
+        key = _nested("key", t.key.with_nullable(False), NESTED_ID_BASE - inner, field_id, depth)
+        return pa.map_(key, _nested("value", t.value, NESTED_ID_BASE + inner, field_id, depth))
+    if isinstance(t, MultisetType):
+        key = _nested("key", t.element.with_nullable(False), NESTED_ID_BASE - inner, field_id, depth)
+        return pa.map_(key, pa.field("value", pa.int32(), False, _field_id(NESTED_ID_BASE + inner)))
+    if isinstance(t, RowType):
+        return pa.struct([_identified(field) for field in t.fields])
+    return arrow_type(t)
+
+
+def _nested(name: str, t: DataType, own_id: int, field_id: int, depth: int) -> pa.Field:
+    return pa.field(name, _identified_type(t, field_id, depth + 1), t.nullable, _field_id(own_id))
+
+
+def _field_id(number: int) -> dict[str, str]:
+    return {"PARQUET:field_id": str(number)}
+
+
 def type_from_arrow(t: pa.DataType, nullable: bool = True) -> DataType:
     """The narrowest Paimon type that holds every value of an Arrow type (to create a table after a file).
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_cli.casts.column_cast import with_default
-from paimon_cli.datatypes.arrow_types import arrow_type, check_storable, values_to_arrow
+from paimon_cli.datatypes.arrow_types import arrow_type, values_to_arrow
 from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
     STRING,
@@ -45,6 +46,7 @@ from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
 KIND_TYPE = STRING.with_nullable(False)
+HAS_KINDS, ALL_ASKED_FOR = "what says the kind of each row", "nullable, but --missing-columns error asks for all"
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,6 @@ class IncomingRows:
     missing_are_null: bool = True
 
     def __post_init__(self) -> None:
-        for column in self.schema.fields:
-            check_storable(column)
         if self.kind_column is not None and self.kind_column in self.schema.field_names:
             raise UsageError(f"'{self.kind_column}' is a column of the table", "row kinds come from an additional input column")
         own = self.schema.options.get("rowkind.field")
@@ -114,7 +114,7 @@ class IncomingRows:
 
         Raises `BadInput` that names source, row (from 1) and column of the first bad row, unless such rows are skipped.
         """
-        optional = frozenset(name for name in self.schema.field_names if self._is_optional(name))
+        optional = self._optional
         strictly, noticed = (frozenset(), optional) if self.missing_are_null else (optional, frozenset())
         kinds = [] if self.kind_column is None else [DataField(-1, self.kind_column, KIND_TYPE)]
         for raw in self.source.raw_rows(split, [*self.schema.fields, *kinds], Needed(strictly, noticed, tally.lacking)):
@@ -132,19 +132,20 @@ class IncomingRows:
     def conform(self, raw: RawRows, split: SourceSplit, tally: Tally) -> pa.RecordBatch:
         """The rows with exact types, validated; the columns are those that `read` returns."""
         batch, rows = raw.batch, raw.rows
+        names = set(batch.schema.names)
         self._check_columns(batch.schema.names, split)
         if batch.num_rows:
             split.check_room(int(rows[-1]) + 1)
-            tally.lacking |= {n for n in self.schema.field_names if n not in batch.schema.names and self._is_optional(n)}
+            tally.lacking |= self._optional - names
         found: list[tuple[BadCell, str]] = []
         columns: list[pa.Array] = []
         for column in self.schema.fields:
-            given = column.name in batch.schema.names
-            cells = batch.column(column.name) if given else pa.nulls(batch.num_rows)
-            if given or column.default_value is None:
-                columns.append(with_default(self._column(cells, column, split, found), column))
+            if column.name in names or column.default_value is None:
+                cells = batch.column(column.name) if column.name in names else pa.nulls(batch.num_rows)
+                cells = self._column(cells, column, split, found)
             else:
-                columns.append(with_default(pa.nulls(batch.num_rows, arrow_type(column.type)), column))
+                cells = pa.nulls(batch.num_rows, arrow_type(column.type))
+            columns.append(cells if column.default_value is None else with_default(cells, column))
         kinds = self._kinds(batch, columns, found)
         order = pa.array(rows + split.order_base)
         made = pa.RecordBatch.from_arrays([order, kinds, *columns], schema=merge_schema(self.schema))
@@ -161,25 +162,22 @@ class IncomingRows:
         tally.note(faults)
         return made.filter(pa.array(~np.isin(numbers, [fault.row for fault in faults])))
 
-    def _expected(self) -> list[str]:
-        """The columns that an input may have."""
-        return [*self.schema.field_names, *([self.kind_column] if self.kind_column is not None else [])]
-
     def _check_columns(self, names: list[str], split: SourceSplit) -> None:
-        expected = self._expected()
+        expected = list(self._reasons)
         repeated = [name for name in names if names.count(name) > 1]
         if repeated:
             raise BadInput(f"{split.name}: column '{repeated[0]}' appears twice", source=split.name, column=repeated[0])
         unknown = [name for name in names if name not in expected]
-        missing = [name for name in expected if name not in names and self._is_needed(name)]
+        lacking_is_fine = self._optional if self.missing_are_null else frozenset()
+        missing = [name for name, why in self._reasons.items() if why and name not in names and name not in lacking_is_fine]
         if not unknown and not missing:
             return
         name = missing[0] if missing else unknown[0]
         near = _nearest(name, unknown if missing else [column for column in expected if column not in names] or expected)
         hint = f"did you mean '{near}'?" if near else ""
         if missing:
-            why = f"it is {self._why_needed(name)}; the input has {', '.join(names)}"
-            hint = hint or ("--missing-columns null makes it null" if self._is_optional(name) else "")
+            why = f"it is {self._reasons[name]}; the input has {', '.join(names)}"
+            hint = hint or ("--missing-columns null makes it null" if name in self._optional else "")
             raise BadInput(f"{split.name}: column '{name}' is missing", why, hint, source=split.name, column=name)
         others = f" (nor {', '.join(unknown[1:])})" if unknown[1:] else ""
         raise BadInput(
@@ -190,22 +188,25 @@ class IncomingRows:
             column=name,
         )
 
-    def _is_needed(self, name: str) -> bool:
-        return bool(self._why_needed(name)) and not (self._is_optional(name) and self.missing_are_null)
+    @cached_property
+    def _reasons(self) -> dict[str, str]:
+        """Each column that an input may have, and why it must have it; '' if it need not."""
+        reasons = {column.name: self._why_needed(column) for column in self.schema.fields}
+        return reasons if self.kind_column is None else {**reasons, self.kind_column: HAS_KINDS}
 
-    def _why_needed(self, name: str) -> str:
-        """Why an input must have the column; '' if it need not."""
-        if name == self.kind_column or (name == self.schema.options.get("rowkind.field") and self.kind != DELETE):
-            return "what says the kind of each row"
-        if self._is_key(name):
+    @cached_property
+    def _optional(self) -> frozenset[str]:
+        """The columns that become null if the input lacks them."""
+        return frozenset(name for name, why in self._reasons.items() if why == ALL_ASKED_FOR)
+
+    def _why_needed(self, column: DataField) -> str:
+        if column.name == self.schema.options.get("rowkind.field") and self.kind != DELETE:
+            return HAS_KINDS
+        if self._is_key(column.name):
             return "part of the key"
-        if self.schema.field(name).default_value is not None or (self.kind == DELETE and self.kind_column is None):
+        if column.default_value is not None or (self.kind == DELETE and self.kind_column is None):
             return ""
-        return "nullable, but --missing-columns error asks for all" if self.schema.field(name).type.nullable else "NOT NULL"
-
-    def _is_optional(self, name: str) -> bool:
-        """Whether the column becomes null if the input lacks it."""
-        return self._why_needed(name).startswith("nullable")
+        return ALL_ASKED_FOR if column.type.nullable else "NOT NULL"
 
     def _is_key(self, name: str) -> bool:
         return name in self.schema.primary_keys or name in self.schema.partition_keys

@@ -215,8 +215,8 @@ class SourceSplit:
     """A part of one input file. `start`, `length`: row groups of parquet, bytes of JSON lines (None: to the end).
 
     `first_row` is the 0-based number of its first row in the file; `order_base` + row number within the split is the order of
-    arrival, unique and increasing over all splits of a job; `arrivals` numbers are reserved for the split. `size`: its share of
-    the file's bytes.
+    arrival, unique and increasing over all splits of a job; `arrivals` numbers are reserved for the split. `name`: in
+    messages. `size`: its share of the file's bytes.
     """
 
     path: str
@@ -225,14 +225,9 @@ class SourceSplit:
     length: int | None
     first_row: int
     order_base: int
-    label: str = ""
+    name: str = ""
     size: int = 0
     arrivals: int = MOST_ARRIVALS
-
-    @property
-    def name(self) -> str:
-        """The name of the file in messages."""
-        return self.label or self.path
 
     def fault(self, row: int, why: str, column: str | None = None, value: object = None) -> Fault:
         """A fault of a row of this split (0-based); faults count data rows of the file from 1."""

@@ -24,6 +24,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from paimon_cli.bucket.data_file_writer import check_writable
 from paimon_cli.bucket.stamped_files import delete_stamped_files
 from paimon_cli.commit.commit_messages import delete_created_files, removed_on_refusal
 from paimon_cli.commit.committer import CommitResult
@@ -94,9 +95,10 @@ class NewFiles:
 
 
 def check_writable_table(context: TableContext) -> None:
-    """Raise `NotSupported` for tables whose writers must do more than this version does."""
+    """Raise `NotSupported` for tables whose writers must do more than this version does, and for what files cannot hold."""
     context.check(WRITE)
     merge_engine(context.schema, context.options)
+    check_writable(context.schema, context.options)
 
 
 def identity_of(

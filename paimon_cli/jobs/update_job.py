@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
+from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer
 from paimon_cli.bucket.stamped_files import DataFileNames, new_stamp
 from paimon_cli.casts.column_cast import with_default
 from paimon_cli.commit.committer import Committer
@@ -195,7 +195,6 @@ def update_bucket(context: TableContext, task: UpdateTask, change: RowChange) ->
 
     The splits hold whole keys in ascending order, so the changed rows are sorted, one per key, as a file needs them.
     """
-    check_writable(context.schema, context.options)
     names, bucket_id = DataFileNames(context, task.file_stamp), BucketId(task.partition, task.bucket)
     writer = DataFileWriter(context, bucket_id, level=0, source=SOURCE_APPEND, names=names)
     changelog = changelog_writer(context, bucket_id, 0, task.file_stamp) if context.mode.changelog_producer == INPUT else None

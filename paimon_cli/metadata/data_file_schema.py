@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.datatypes.arrow_types import arrow_field, arrow_type, values_from_arrow, without_hidden_nulls
+from paimon_cli.datatypes.arrow_types import arrow_field, identified_schema, values_from_arrow, without_hidden_nulls
 from paimon_cli.datatypes.binary_row import serialize_row
-from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, PlainType, RowType
+from paimon_cli.datatypes.data_type import DataField, PlainType
 from paimon_cli.metadata.table_schema import TableSchema
 
 KEY_PREFIX = "_KEY_"
@@ -31,7 +31,6 @@ KIND_TEXTS = ("+I", "-U", "+U", "-D")
 KEY_ID_OFFSET = 1073741823
 SEQUENCE_NUMBER_ID = 2147483646
 VALUE_KIND_ID = 2147483645
-NESTED_ID_BASE = 536870911
 
 SYSTEM_FIELDS = {
     SEQUENCE_NUMBER: pa.field(SEQUENCE_NUMBER, pa.int64(), nullable=False),
@@ -86,7 +85,7 @@ class FileLayout:
     @cached_property
     def physical(self) -> pa.Schema:
         """The columns of a file with their Parquet field ids."""
-        return pa.schema([_identified(field, field.name, field.id) for field in self.fields])
+        return identified_schema(self.fields)
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows in `merge_schema` as a file stores them."""
@@ -105,31 +104,3 @@ class FileLayout:
     def key_of(self, row: pa.RecordBatch) -> bytes:
         """The serialised key of a batch of one row."""
         return serialize_row([values_from_arrow(row.column(f.name), f.type)[0] for f in self.keys], [f.type for f in self.keys])
-
-
-def _field_id(number: int) -> dict[str, str]:
-    return {"PARQUET:field_id": str(number)}
-
-
-def _identified(field: DataField, name: str, field_id: int) -> pa.Field:
-    return pa.field(name, _identified_type(field.type, field_id, 1), field.type.nullable, _field_id(field_id))
-
-
-def _identified_type(t: DataType, field_id: int, depth: int) -> pa.DataType:
-    """The Arrow type with ids on nested fields: derived from the column's id and the depth, ROW fields by their own."""
-    inner = field_id * 1024 + depth
-    if isinstance(t, ArrayType):
-        return pa.list_(_nested("element", t.element, NESTED_ID_BASE + inner, field_id, depth))
-    if isinstance(t, MapType):
-        key = _nested("key", t.key.with_nullable(False), NESTED_ID_BASE - inner, field_id, depth)
-        return pa.map_(key, _nested("value", t.value, NESTED_ID_BASE + inner, field_id, depth))
-    if isinstance(t, MultisetType):
-        key = _nested("key", t.element.with_nullable(False), NESTED_ID_BASE - inner, field_id, depth)
-        return pa.map_(key, pa.field("value", pa.int32(), False, _field_id(NESTED_ID_BASE + inner)))
-    if isinstance(t, RowType):
-        return pa.struct([_identified(field, field.name, field.id) for field in t.fields])
-    return arrow_type(t)
-
-
-def _nested(name: str, t: DataType, own_id: int, field_id: int, depth: int) -> pa.Field:
-    return pa.field(name, _identified_type(t, field_id, depth + 1), t.nullable, _field_id(own_id))

@@ -16,13 +16,12 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
+from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer
 from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, file_facts
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
-from paimon_cli.options.option_catalog import WRITE
 from paimon_cli.storage.threads import ReadAhead
 from paimon_cli.storage.trace import Step
 from paimon_cli.write.bucket_tree import BucketTree, Compactions, InThisThread
@@ -77,8 +76,6 @@ def write_rows(
     `tallies` gets what was found in each split. With several `threads` input is decoded ahead, and buckets are sorted, written
     and compacted side by side in the end.
     """
-    plan.context.check(WRITE)
-    check_writable(plan.context.schema, plan.context.options)
     tallies.update((number, Tally()) for number in range(len(plan.splits)))
     batches = (batch for number, split in enumerate(plan.splits) for batch in plan.incoming.read(split, tallies[number]))
     with TableWriter(plan, threads) as writer:
