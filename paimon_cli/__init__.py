@@ -1,6 +1,6 @@
 """paimon-cli: a table manager for Apache Paimon tables with a storage engine of its own.
 
-`from paimon_cli import Table` is the library. Nothing else is loaded until it is asked for.
+`from paimon_cli import Catalog, Table` is the library. Nothing else is loaded until it is asked for.
 """
 
 from __future__ import annotations
@@ -8,13 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paimon_cli.api.catalog import Catalog
     from paimon_cli.api.opened_table import Runtime
     from paimon_cli.api.table import Table
 
 __version__ = "0.1.0"
-__all__ = ["Runtime", "Table", "__version__"]
+__all__ = ["Catalog", "Runtime", "Table", "__version__"]
 
-_MODULES = {"Table": "paimon_cli.api.table", "Runtime": "paimon_cli.api.opened_table"}
+_MODULES = {
+    "Catalog": "paimon_cli.api.catalog",
+    "Runtime": "paimon_cli.api.opened_table",
+    "Table": "paimon_cli.api.table",
+}
 
 
 def __getattr__(name: str) -> Any:

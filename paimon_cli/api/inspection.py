@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from paimon_cli.api.opened_table import OpenedTable, Partitions
+from paimon_cli.api.opened_table import OpenedTable, Partitions, Runtime, check_positive
+from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.inspect.advice_rules import Advice
-    from paimon_cli.inspect.compaction_scenarios import LsmExplanation
+    from paimon_cli.inspect.compaction_scenarios import LsmExplanation, ScenarioRow
     from paimon_cli.inspect.doctor_rules import Diagnosis
     from paimon_cli.inspect.file_report import EntryRow, FileDetails, FileRow
     from paimon_cli.inspect.index_report import IndexRow, VectorRow
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.table_description import TableDescription
     from paimon_cli.inspect.version_report import ManifestRow, SnapshotDetails, SnapshotRow
     from paimon_cli.jobs.doctor_job import Fact
-    from paimon_cli.lsm.compaction_simulation import OnCommit
+    from paimon_cli.lsm.compaction_simulation import OnCommit, SimulatedWorkload
     from paimon_cli.read.difference import FileChange, RowChange
     from paimon_cli.read.key_history import KeyVersion
 
@@ -197,3 +199,83 @@ class Inspection(OpenedTable):
             return advise(case, list(only) if only else TOPICS)
         finally:
             progress.finish()
+
+    def simulate(
+        self,
+        set: Mapping[str, str] | None = None,
+        *,
+        compare: bool = False,
+        compact_every: int = 1,
+        workload: Mapping[str, Any] | None = None,
+    ) -> Simulation:
+        """Compaction options compared on the commits of the table's history, or on a `workload`; see `simulate`."""
+        return simulate(workload, set, compare=compare, compact_every=compact_every, table=self)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The result for each set of options; `workload`: a text that describes what was simulated."""
+
+    workload: str
+    scenarios: list[ScenarioRow]
+
+
+def simulate(
+    workload: Mapping[str, Any] | None = None,
+    set: Mapping[str, str] | None = None,
+    *,
+    compare: bool = False,
+    compact_every: int = 1,
+    table: OpenedTable | None = None,
+    options: Mapping[str, str] | None = None,
+    runtime: Runtime | None = None,
+) -> Simulation:
+    """Compaction options compared by simulation: write, read and space amplification, stalls.
+
+    A `workload` may have `commits`, `rows`, `row_bytes`, `update_ratio`, `skew`, `buckets`, `commit_interval` (ms) and `seed`;
+    without one the history of `table` is replayed. The options of the table, or else `options`, are compared with those of `set`
+    on top; `compare` also tries other triggers, size ratios and amplification limits. A compaction round follows every
+    `compact_every` commits.
+    """
+    from paimon_cli.inspect.compaction_scenarios import history_workload, scenarios, workload_shape
+    from paimon_cli.lsm.compaction_simulation import synthetic_workload
+    from paimon_cli.options.table_options import TableOptions
+
+    check_positive(compact_every=compact_every)
+    progress = (runtime or (table.runtime if table is not None else Runtime())).new_progress()
+    replayed: SimulatedWorkload[Any]
+    try:
+        if workload:
+            shape = workload_shape(workload)
+            progress.start("Generating commits", shape.commits)
+            replayed = synthetic_workload(shape, progress.advance)
+            rows = "row" if shape.rows == 1 else "rows"
+            what = f"{shape.commits:,} commits of {shape.rows:,} {rows}, {shape.update_ratio:.0%} updates"
+        elif table is not None:
+            replayed, what = history_workload(table.context), f"the history of {table.name}"
+        else:
+            hint = "paimon-cli simulate --commits 200 --rows 10000 --update-ratio 0.5"
+            raise UsageError("nothing to simulate", "name a table, or describe a workload", hint)
+        baseline = TableOptions(dict(options or {})) if table is None else table.context.options
+
+        def on_scenario(number: int, count: int) -> OnCommit:
+            progress.start(f"Simulating, {number} of {count}", len(replayed.commits))
+            return progress.advance
+
+        return Simulation(what, scenarios(replayed, baseline, set or {}, compare, compact_every, on_scenario))
+    finally:
+        progress.finish()
+
+
+def all_options() -> list[OptionRow]:
+    """All options that a table can set, with meaning and default (`options ls --all`)."""
+    from paimon_cli.inspect.schema_report import option_rows
+
+    return option_rows({}, every=True)
+
+
+def examine_installation() -> list[Fact | Diagnosis]:
+    """Facts and findings about this machine and the installed libraries (`doctor` without a table)."""
+    from paimon_cli.jobs.doctor_job import examine_machine
+
+    return list(examine_machine())

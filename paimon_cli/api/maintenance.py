@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
 from paimon_cli.api.opened_table import OpenedTable, Partitions, check_choice, check_positive, partition_list
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from paimon_cli.history.table_context import TableContext
     from paimon_cli.invariants.repair_plan import RepairPlan
+    from paimon_cli.invariants.violation import Invariant
     from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest, CompactSummary
-    from paimon_cli.jobs.engine import Engine
     from paimon_cli.jobs.metadata_jobs import RepairSummary, RolledBack
     from paimon_cli.jobs.reclaim_job import Expired, Expiry, OrphanRow
     from paimon_cli.jobs.rescale_job import RescalePlan, RescaleSummary
-    from paimon_cli.jobs.table_change import Shield
-    from paimon_cli.jobs.verify_job import VerifyReport, VerifyRequest
+    from paimon_cli.jobs.verify_job import VerifyReport
     from paimon_cli.maintain.needed_files import FileToDelete
     from paimon_cli.maintain.orphans import Orphans
     from paimon_cli.maintain.restore_as_new import BucketDifference
@@ -51,80 +52,71 @@ class Restoration:
     differences: list[BucketDifference]
 
 
+class CompactOptions(TypedDict, total=False):
+    """Options of a compaction; sizes and times are texts with a unit, such as `512 mb` or `10 min`.
+
+    `partition` and `bucket` select what is compacted. `on_conflict`, if another job has compacted a bucket meanwhile: `retry`
+    (the default), `skip` or `fail`. Partitions without new data for `idle_time` are compacted fully, the rest by `minor`, or not
+    at all with `full`. `if_snapshot` carries out the plan that was made at this snapshot. `memory` bounds the merges of a
+    process, `max_bytes` and `max_buckets` a round.
+    """
+
+    partition: Partitions | None
+    bucket: Sequence[int] | None
+    on_conflict: str
+    idle_time: str | None
+    if_snapshot: int | None
+    memory: str | None
+    max_bytes: str | None
+    max_buckets: int | None
+
+
+class ExpiryLimits(TypedDict, total=False):
+    """Keep at most the newest `retain_max` and at least the newest `retain_min`; expire only what is `older_than` an age such as
+    `1d`, or a time, and at most `limit` items. All default to the table's options.
+    """
+
+    retain_max: int | None
+    retain_min: int | None
+    older_than: str | None
+    limit: int | None
+
+
 class Maintenance(OpenedTable):
     """The methods of `Table` that keep it in order. Partitions are given as `{"dt": "2026-11-20"}`, or a list of those."""
 
     def compact(
-        self,
-        strategy: str = "full",
-        *,
-        partition: Partitions | None = None,
-        bucket: Sequence[int] | None = None,
-        on_conflict: str = "retry",
-        idle_time: str | None = None,
-        if_snapshot: int | None = None,
-        memory: str | None = None,
-        max_bytes: str | None = None,
-        max_buckets: int | None = None,
-        parallelism: int | None = None,
+        self, strategy: str = "full", *, parallelism: int | None = None, **options: Unpack[CompactOptions]
     ) -> CompactSummary:
         """Merge the sorted runs of buckets in one round, and drop the rows that newer ones replace.
 
-        `strategy` is `full` (merge everything into the top level) or `minor` (what the triggers pick); `on_conflict` is
-        `retry`, `skip` or `fail`. Sizes and times are texts with a unit: `512 mb`, `10 min`. Raises `Conflict` or
-        `PartialSuccess` for buckets that other jobs have compacted meanwhile.
+        `strategy` is `full` (merge everything into the top level) or `minor` (what the triggers pick).
+
+        Raises `Conflict` or `PartialSuccess` for buckets that other jobs have compacted meanwhile.
         """
-        request = compact_request(
-            strategy=strategy,
-            partition=partition,
-            bucket=bucket,
-            on_conflict=on_conflict,
-            idle_time=idle_time,
-            if_snapshot=if_snapshot,
-            memory=memory,
-            max_bytes=max_bytes,
-            max_buckets=max_buckets,
-        )
-        self.check_commit()  # before an engine is started
-        with self.runtime.engine_running(parallelism) as engine:
-            return self.run_compaction(request, engine)
-
-    def run_compaction(self, request: CompactRequest, engine: Engine, shield: Shield | None = None) -> CompactSummary:
-        """`compact` on an engine that runs already, for several tables in turn; `shield` holds signals back during a commit."""
-        from contextlib import nullcontext
-
         from paimon_cli.jobs.compact_job import run_compact
 
+        request = compact_request(strategy, options)
         self.check_commit()
-        return run_compact(self.context, request, engine, self.runtime.new_progress(), shield=shield or nullcontext)
+        with self.runtime.engine_running(parallelism) as engine:
+            return run_compact(self.context, request, engine, self.runtime.new_progress())
 
-    def plan_compaction(self, request: CompactRequest) -> CompactionPlan:
+    def plan_compaction(self, strategy: str = "full", **options: Unpack[CompactOptions]) -> CompactionPlan:
         """What a compaction would do, bucket by bucket; refuses what a real run would refuse, and changes nothing."""
         from paimon_cli.jobs.compact_job import plan_compaction
 
         self.check_call()
-        return plan_compaction(self.context, request)
+        return plan_compaction(self.context, compact_request(strategy, options))
 
-    def plan_expire(
-        self,
-        what: str = "snapshots",
-        *,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | None = None,
-        limit: int | None = None,
-    ) -> Planned[Expiry, Expired]:
-        """What is past its retention: of `snapshots`, `partitions`, `changelogs`, `tags` or `consumers`.
-
-        Keeps at most the newest `retain_max` and at least the newest `retain_min`; `older_than` is an age such as `1d`, or a
-        time. Limits default to the table's options.
-        """
+    def plan_expire(self, what: str = "snapshots", **limits: Unpack[ExpiryLimits]) -> Planned[Expiry, Expired]:
+        """What is past its retention: of `snapshots`, `partitions`, `changelogs`, `tags` or `consumers`."""
         from paimon_cli.jobs.reclaim_job import KINDS, PARTITIONS, ExpireRequest, deletion, plan_expire
         from paimon_cli.read.time_travel import moment_of
 
         check_choice("what", what, KINDS)
+        retain_max, retain_min, limit = limits.get("retain_max"), limits.get("retain_min"), limits.get("limit")
         check_positive(retain_max=retain_max, retain_min=retain_min, limit=limit)
-        context, progress = self.context, self.runtime.new_progress()
+        context, progress, older_than = self.context, self.runtime.new_progress(), limits.get("older_than")
         before = None if older_than is None else moment_of(older_than, context.clock.now_millis())
         expiry = plan_expire(context, ExpireRequest(what, retain_max, retain_min, before, limit), progress)
 
@@ -136,46 +128,23 @@ class Maintenance(OpenedTable):
 
         return Planned(expiry, run, expiry.files)
 
-    def expire(
-        self,
-        what: str = "snapshots",
-        *,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | None = None,
-        limit: int | None = None,
-    ) -> Expired:
-        """Delete what is past its retention, and the files that only it needs. See `plan_expire`.
+    def expire(self, what: str = "snapshots", **limits: Unpack[ExpiryLimits]) -> Expired:
+        """Delete what is past its retention, and the files that only it needs. Tags, branches and consumers protect snapshots."""
+        return self.plan_expire(what, **limits).run()
 
-        Tags, branches and consumers protect snapshots.
-        """
-        return self.plan_expire(what, retain_max=retain_max, retain_min=retain_min, older_than=older_than, limit=limit).run()
-
-    def plan_orphans(self, *, older_than: str = "1d", force: bool = False) -> Planned[Orphans, tuple[int, int]]:
+    def plan_orphans(
+        self, *, older_than: str = "1d", force: bool = False, quarantine: str | None = None, deletes: bool = False
+    ) -> Planned[Orphans, tuple[int, int]]:
         """Files that no snapshot, tag, branch or changelog refers to, and that are older than `older_than`.
 
-        Ages follow the storage's clock. `run` deletes the files after checking each again, and returns their number and bytes.
-        `force` also takes files younger than a day, which is safe only while no job writes.
+        Ages follow the storage's clock, or this machine's if the storage cannot be asked and nothing `deletes` the files. `run`
+        deletes them after checking each again and copying it to the directory `quarantine`, if one is given; it returns their
+        number and bytes. `force` also takes files younger than a day, which is safe only while no job writes.
         """
-        return self._orphans(older_than, force, None, must_tell=False)
-
-    def remove_orphans(self, *, older_than: str = "1d", force: bool = False, quarantine: str | None = None) -> tuple[int, int]:
-        """Delete orphans, after copying them to the directory `quarantine` if one is given; their number and bytes."""
-        return self.plan_orphan_removal(older_than=older_than, force=force, quarantine=quarantine).run()
-
-    def plan_orphan_removal(
-        self, *, older_than: str = "1d", force: bool = False, quarantine: str | None = None
-    ) -> Planned[Orphans, tuple[int, int]]:
-        """The same as `plan_orphans`, for a deletion: the storage has to tell its time."""
-        return self._orphans(older_than, force, quarantine, must_tell=True)
-
-    def _orphans(
-        self, older_than: str, force: bool, quarantine: str | None, *, must_tell: bool
-    ) -> Planned[Orphans, tuple[int, int]]:
         from paimon_cli.jobs.reclaim_job import clean_orphans, search_orphans
         from paimon_cli.read.time_travel import moment_of
 
-        context = self._by_the_storages_clock(must_tell=must_tell)
+        context = self._by_the_storages_clock(must_tell=deletes)
         progress = self.runtime.new_progress()
         found = search_orphans(context, moment_of(older_than, context.clock.now_millis()), force, progress)
 
@@ -184,6 +153,10 @@ class Maintenance(OpenedTable):
                 return clean_orphans(context, found, quarantine, engine, progress)
 
         return Planned(found, run)
+
+    def remove_orphans(self, *, older_than: str = "1d", force: bool = False, quarantine: str | None = None) -> tuple[int, int]:
+        """Delete orphans, after copying them to the directory `quarantine` if one is given; their number and bytes."""
+        return self.plan_orphans(older_than=older_than, force=force, quarantine=quarantine, deletes=True).run()
 
     def orphan_rows(self, orphans: Orphans, *, explain: bool = False) -> list[OrphanRow]:
         """Orphans as rows; `explain`: with what each one probably is, such as a lost commit."""
@@ -288,12 +261,13 @@ class Maintenance(OpenedTable):
         `level` is `meta` (metadata), `files` (every file exists and can be opened) or `full` (every row). `only` names checks
         or codes.
         """
-        return self.run_verification(verify_request(level, snapshot, all_snapshots, only))
+        from paimon_cli.jobs.verify_job import LEVELS, VerifyRequest, check_request, run_verify, run_without_schemas
 
-    def run_verification(self, request: VerifyRequest) -> VerifyReport:
-        """`verify` as a request has it."""
-        from paimon_cli.jobs.verify_job import run_verify, run_without_schemas
-
+        check_choice("level", level, LEVELS)
+        if snapshot is not None and all_snapshots:
+            raise UsageError("--snapshot and --all-snapshots exclude each other")
+        request = VerifyRequest(level, snapshot, all_snapshots, tuple(only))
+        check_request(request)
         # Without this finding a check with an older schema, or none, would look clean.
         context = self.catalog_table.readable_context if request.wants("PV007") else self.context
         if context is None:
@@ -327,24 +301,15 @@ class Maintenance(OpenedTable):
         return self.plan_repair(only=only, older_than=older_than).run()
 
 
-def compact_request(
-    *,
-    strategy: str = "full",
-    partition: Partitions | None = None,
-    bucket: Sequence[int] | None = None,
-    on_conflict: str = "retry",
-    idle_time: str | None = None,
-    if_snapshot: int | None = None,
-    memory: str | None = None,
-    max_bytes: str | None = None,
-    max_buckets: int | None = None,
-    unknown_buckets_allowed: bool = False,
-) -> CompactRequest:
-    """The options of a compaction, checked. `unknown_buckets_allowed`: for a request to many tables."""
+def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
+    """The options of a compaction, checked and parsed."""
     from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, RoundLimits
     from paimon_cli.jobs.compact_job import FAIL, LEAST_MEMORY, RETRY, SKIP, CompactRequest
     from paimon_cli.options.option_text import parse_duration, parse_size
 
+    on_conflict = options.get("on_conflict", RETRY)
+    idle_time, if_snapshot, memory = options.get("idle_time"), options.get("if_snapshot"), options.get("memory")
+    max_bytes, max_buckets = options.get("max_bytes"), options.get("max_buckets")
     check_choice("strategy", strategy, (FULL_STRATEGY, MINOR_STRATEGY))
     check_positive(if_snapshot=if_snapshot, max_buckets=max_buckets)
     check_choice("on-conflict", on_conflict, (RETRY, SKIP, FAIL))
@@ -353,24 +318,18 @@ def compact_request(
         raise UsageError(f"--memory {memory} is too little", "a compaction needs at least 1 mb")
     return CompactRequest(
         strategy,
-        tuple(partition_list(partition)),
-        tuple(bucket or ()),
+        tuple(partition_list(options.get("partition"))),
+        tuple(options.get("bucket") or ()),
         on_conflict,
         RoundLimits(None if max_bytes is None else parse_size(max_bytes), max_buckets),
         None if idle_time is None else parse_duration(idle_time),
         if_snapshot,
         held,
-        unknown_buckets_allowed,
     )
 
 
-def verify_request(level: str, snapshot: int | None, all_snapshots: bool, only: Sequence[str]) -> VerifyRequest:
-    """The options of a verification, checked."""
-    from paimon_cli.jobs.verify_job import LEVELS, VerifyRequest, check_request
+def invariants() -> Sequence[Invariant]:
+    """The rules that `verify` checks (`verify --list`)."""
+    from paimon_cli.invariants.violation import INVARIANTS
 
-    check_choice("level", level, LEVELS)
-    if snapshot is not None and all_snapshots:
-        raise UsageError("--snapshot and --all-snapshots exclude each other")
-    request = VerifyRequest(level, snapshot, all_snapshots, tuple(only))
-    check_request(request)
-    return request
+    return INVARIANTS

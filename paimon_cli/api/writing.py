@@ -144,7 +144,7 @@ class Writing(OpenedTable):
             if compact_after and summary.touched:
                 from paimon_cli.jobs.compact_job import run_compact
 
-                minor = compact_request(strategy="minor", bucket=sorted({bucket for _, bucket in summary.touched}))
+                minor = compact_request("minor", {"bucket": sorted({bucket for _, bucket in summary.touched})})
                 summary = replace(summary, compaction=run_compact(self.context, minor, engine, progress))
         return summary
 

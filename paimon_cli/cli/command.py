@@ -5,40 +5,25 @@ from __future__ import annotations
 import inspect
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from paimon_cli.cli.columns import Item, Listing, OutputFormat, show_data
 from paimon_cli.cli.command_groups import HelpfulGroup, PlainCommand
-from paimon_cli.cli.input_options import (
-    ColumnNames,
-    Delimiter,
-    Encoding,
-    Escape,
-    Header,
-    NullValues,
-    Quote,
-    TimestampFormats,
-    Timezone,
-)
 from paimon_cli.cli.parameters import (
     BranchName,
-    Engine,
+    CommonOptions,
     EngineName,
-    MasterUrl,
-    OptionPairs,
+    EngineOptions,
     Output,
-    SparkSettings,
-    SparkThreshold,
-    StrictOptions,
-    Trace,
-    Vertical,
-    WarehouseUrl,
-    Wide,
+    TextOptions,
+    option,
+    options_of,
     split_pairs,
 )
-from paimon_cli.cli.results import Item, Listing, OutputFormat, View, warn
+from paimon_cli.cli.results import View, say, warn
 from paimon_cli.cli.terminal import is_traced, progress_on_stderr, trace_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.ingest.text_form import TextForm, text_form
@@ -47,6 +32,7 @@ from paimon_cli.storage.trace import NoTrace
 from paimon_cli.storage.trace import Trace as StepsTrace
 
 if TYPE_CHECKING:
+    from paimon_cli.api.catalog import Catalog
     from paimon_cli.api.opened_table import Runtime
     from paimon_cli.api.table import Table
     from paimon_cli.catalog.table_location import TableLocation
@@ -69,7 +55,7 @@ class Call:
     options: dict[str, str] = field(default_factory=dict)
     catalog_options: dict[str, str] = field(default_factory=dict, repr=False)
     strict_options: bool = False
-    engine: str = EngineName.AUTO.value
+    engine: EngineName = "auto"
     master: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict)
     spark_threshold: str | None = None
@@ -106,6 +92,13 @@ class Call:
 
         return Table.at(location, self.options, self.runtime)
 
+    def catalog(self, allow_unsafe_commit: bool = False) -> Catalog:
+        """The warehouse of this call, and its tables."""
+        from paimon_cli.api.catalog import Catalog
+
+        options = (self.catalog_options, self.options)
+        return Catalog.at(self.warehouse, *options, self.runtime, branch=self.branch, allow_unsafe_commit=allow_unsafe_commit)
+
     def open_damaged(self, table: str) -> Table:
         """The table as damage checks open it: some or all of its schemas may be unreadable."""
         from paimon_cli.api.table import Table
@@ -120,15 +113,28 @@ class Call:
 
     @property
     def asks_for_spark(self) -> bool:
-        return self.engine == EngineName.SPARK.value or self.master is not None or bool(self.spark_conf)
+        return self.engine == "spark" or self.master is not None or bool(self.spark_conf)
 
-    def show(self, result: Listing | Item) -> None:
-        show(result, self.output, self.view)
+    def show(self, result: Listing | Item, text: str | None = None) -> None:
+        """Print the result on stdout; for people as `text`, if there is one, instead of a table."""
+        if self.output is not OutputFormat.TABLE:
+            show_data(result, self.output)
+        elif text is not None:
+            say(text)
+        else:
+            from paimon_cli.cli import text_view
+
+            text_view.show(result, self.view)
 
 
 def group(help_text: str) -> typer.Typer:
     """A group of commands, named by a noun; `command` registers its commands."""
     return typer.Typer(cls=HelpfulGroup, help=help_text)
+
+
+def top_level() -> typer.Typer:
+    """The commands of a module that are in no group."""
+    return typer.Typer(rich_markup_mode="rich")
 
 
 def command(
@@ -143,17 +149,14 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register `function(call, ...)` as a command with the shared options; `output` declares `-o`.
 
-    `runs_jobs` adds the options of the engine, `reads_files` those of text input. A command with a parameter `table` or `tables`,
-    or in a group with one (`context`), also takes `--branch`. `keeps_options`: `--option` is stored in the table, and the command
+    `runs_jobs` adds the options of the engine, `reads_files` those of text input. A parameter that is a dataclass stands for the
+    options that the dataclass declares. A command with a parameter `table` or `tables`, or in a group with one (`context`), also
+    takes `--branch`. `keeps_options`: `--option` is stored in the table, and the command
     checks it together with other options.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        takes_table = not _NAMES_A_TABLE.isdisjoint(inspect.signature(function).parameters)
-        form = _parameter("output", output, OutputFormat.TABLE)
-        of_input = _OF_INPUT if reads_files else []
-        shared = [*of_input, form, *_SHARED, *([_BRANCH] if takes_table else []), *(_OF_JOBS if runs_jobs else [])]
-        wrapped = _with_shared_options(function, shared, keeps_options)
+        wrapped = _with_shared_options(function, output, runs_jobs, reads_files, keeps_options)
         app.command(name, cls=PlainCommand, **settings)(wrapped)
         if name in HIDDEN_ALIASES and "hidden" not in settings:
             app.command(HIDDEN_ALIASES[name], cls=PlainCommand, hidden=True)(wrapped)
@@ -163,14 +166,21 @@ def command(
 
 
 def _with_shared_options(
-    function: Callable[..., None], shared: list[inspect.Parameter], keeps_options: bool
+    function: Callable[..., None], output: Any, runs_jobs: bool, reads_files: bool, keeps_options: bool
 ) -> Callable[..., None]:
-    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    declared = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    bundles: dict[str, Any] = {parameter.name: parameter.annotation for parameter in declared if _is_bundle(parameter)}
+    own = [each for parameter in declared for each in _expanded(parameter)]
+    shared = [*(_OF_INPUT if reads_files else []), option("output", output, OutputFormat.TABLE), *options_of(CommonOptions)]
+    shared += [_BRANCH] if any(parameter.name in _NAMES_A_TABLE for parameter in own) else []
+    shared += options_of(EngineOptions) if runs_jobs else []
 
     def run(**values: Any) -> None:
         given = {parameter.name: values.pop(parameter.name) for parameter in shared}
         if given.get("branch") is not None and values.get("table", "") is None and "file" not in values:
             raise UsageError("--branch needs a table", "a branch belongs to a table", "name the table before it")
+        for name, bundle in bundles.items():
+            values[name] = bundle(**{field.name: values.pop(field.name) for field in fields(bundle)})
         with trace_on_stderr(given["trace"] or is_traced(), given["output"]) as trace:
             call = _call({**given, "trace": trace})
             if call.options and not keeps_options:
@@ -186,12 +196,19 @@ def _with_shared_options(
     return run
 
 
+def _expanded(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    return options_of(parameter.annotation) if _is_bundle(parameter) else [parameter]
+
+
+def _is_bundle(parameter: inspect.Parameter) -> bool:
+    return is_dataclass(parameter.annotation)
+
+
 def _call(given: dict[str, Any]) -> Call:
     given["view"] = View(given.pop("wide"), given.pop("vertical"))
     given["catalog_options"], given["options"] = split_options(split_pairs(given.pop("option"), "--option"))
     if "spark_conf" in given:
         given["spark_conf"] = split_pairs(given["spark_conf"], "--spark-conf")
-        given["engine"] = given["engine"].value
     if given.get("spark_threshold") is not None:
         from paimon_cli.jobs.engine_choice import Threshold
 
@@ -201,46 +218,6 @@ def _call(given: dict[str, Any]) -> Call:
     return Call(**given)
 
 
-def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-_SHARED = [
-    _parameter("wide", Wide, False),
-    _parameter("vertical", Vertical, False),
-    _parameter("warehouse", WarehouseUrl),
-    _parameter("option", OptionPairs),
-    _parameter("strict_options", StrictOptions, False),
-    _parameter("trace", Trace, False),
-]
 _NAMES_A_TABLE = {"table", "tables", "context"}
-_BRANCH = _parameter("branch", BranchName)
-_OF_JOBS = [
-    _parameter("engine", Engine, EngineName.AUTO),
-    _parameter("spark_threshold", SparkThreshold),
-    _parameter("master", MasterUrl),
-    _parameter("spark_conf", SparkSettings),
-]
-_OF_INPUT = [
-    _parameter("delimiter", Delimiter),
-    _parameter("quote", Quote),
-    _parameter("escape", Escape),
-    _parameter("header", Header, True),
-    _parameter("column_names", ColumnNames),
-    _parameter("null_values", NullValues),
-    _parameter("timestamp_formats", TimestampFormats),
-    _parameter("timezone", Timezone),
-    _parameter("encoding", Encoding),
-]
-
-
-def show(result: Listing | Item, output: OutputFormat, view: View) -> None:
-    """Print the result on stdout."""
-    if output is OutputFormat.TABLE:
-        from paimon_cli.cli import text_view
-
-        text_view.show(result, view)
-    else:
-        from paimon_cli.cli import data_view
-
-        data_view.show(result, output)
+_BRANCH = option("branch", BranchName)
+_OF_INPUT = options_of(TextOptions)

@@ -16,7 +16,7 @@ from typer.main import get_group
 
 PANELS = {
     "Data": {
-        "create": "create_command",
+        "create": "definition_commands",
         "write": "write_command",
         "update": "update_commands",
         "delete": "update_commands",
@@ -25,27 +25,27 @@ PANELS = {
         "truncate": "drop_commands",
         "drop-partition": "drop_commands",
         "drop": "drop_commands",
-        "alter": "alter_command.alter",
-        "changelog": "changelog_commands.changelog",
+        "alter": "definition_commands.alter",
+        "changelog": "snapshot_commands.changelog",
         "stage": "stage_commands.stage",
     },
     "Maintain": {
         "expire": "expire_command",
         "rescale": "stage_commands",
-        "rollback": "rollback_command",
+        "rollback": "drop_commands",
         "orphans": "expire_command.orphans",
     },
     "Inspect": {
         "describe": "catalog_commands",
         "ls": "catalog_commands",
         "list": "catalog_commands",
-        "blame": "changelog_commands",
+        "blame": "snapshot_commands",
         "tables": "catalog_commands.tables",
         "db": "catalog_commands.databases",
         "snapshots": "snapshot_commands.snapshots",
-        "tags": "tag_commands.tags",
-        "branches": "branch_commands.branches",
-        "consumers": "changelog_commands.consumers",
+        "tags": "reference_commands.tags",
+        "branches": "reference_commands.branches",
+        "consumers": "reference_commands.consumers",
         "manifests": "file_commands.manifests",
         "files": "file_commands.files",
         "lsm": "lsm_commands.lsm",
@@ -64,12 +64,12 @@ PANELS = {
         "locks": "doctor_command.locks",
     },
     "Other": {
-        "simulate": "simulate_command",
+        "simulate": "lsm_commands",
         "lab": "lab_commands.lab",
-        "version": "version_command",
+        "version": "doctor_command",
     },
 }
-"""Panel of the help -> command -> the module whose `register` adds it, or the group as `module.name`."""
+"""Panel of the help -> command -> the module with the command in its `commands`, or the group as `module.name`."""
 PLACES = {name: (place, panel) for panel, commands in PANELS.items() for name, place in commands.items()}
 
 
@@ -125,23 +125,20 @@ class CommandsOnDemand(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
-            place, panel = PLACES[name]
-            self._loaded |= _commands_at(name, place, panel)
+            self._load(name)
         return self._loaded[name]
+
+    def _load(self, name: str) -> None:
+        """Import the module of a command, which may hold others."""
+        module_name, _, group_name = PLACES[name][0].partition(".")
+        found: Any = get_group(getattr(import_module(f"paimon_cli.cli.{module_name}"), group_name or "commands"))
+        for loaded_name, loaded in {name: found}.items() if group_name else found.commands.items():
+            loaded.name = loaded_name
+            loaded.rich_help_panel = PLACES[loaded_name][1]
+            self._loaded[loaded_name] = loaded
 
     def __iter__(self) -> Iterator[str]:
         return iter(PLACES)
 
     def __len__(self) -> int:
         return len(PLACES)
-
-
-def _commands_at(name: str, place: str, panel: str) -> Mapping[str, Any]:
-    module_name, _, group_name = place.partition(".")
-    module = import_module(f"paimon_cli.cli.{module_name}")
-    app = typer.Typer(rich_markup_mode="rich")
-    if group_name:
-        app.add_typer(getattr(module, group_name), name=name, rich_help_panel=panel)
-    else:
-        module.register(app, panel)
-    return get_group(app).commands

@@ -2,92 +2,184 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
 import typer
 
-from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.compact_options import (
-    Conflicts,
-    Database,
-    Dedicated,
-    DryRun,
-    Exclude,
-    IdleTime,
-    IfSnapshot,
-    Include,
-    Interval,
-    MaxBuckets,
-    MaxBytes,
-    MaxRounds,
-    Memory,
-    OnConflict,
-    Parallelism,
-    Strategy,
-    StrategyChoice,
-    Tables,
-    Targets,
-    Watch,
-)
+from paimon_cli.cli.columns import Item, Listing, OutputFormat
+from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.parameters import AllowUnsafeCommit, Buckets, Partitions, split_partitions
+from paimon_cli.cli.results import say
 from paimon_cli.errors import UsageError
 
+if TYPE_CHECKING:
+    from paimon_cli.jobs.compaction_service import TableRound
 
-def register(app: typer.Typer, panel: str) -> None:
-    command(app, "compact", runs_jobs=True, rich_help_panel=panel)(compact)
+commands = top_level()
+_of_service = partial(typer.Option, rich_help_panel="Service")
+_limit = partial(typer.Option, rich_help_panel="Limits")
 
 
+@dataclass(frozen=True)
+class Targets:
+    """The tables to compact."""
+
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE...]", help="Paths, URLs or db.table.", show_default=False)
+    ] = None
+    database: Annotated[
+        str | None, typer.Option("--database", metavar="DB", help="Compact all tables of this database instead.")
+    ] = None
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--include",
+            metavar="RE",
+            help="With --database: only tables whose whole name matches this regular expression; repeatable.",
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", metavar="RE", help="With --database: leave out tables whose whole name matches; repeatable."),
+    ] = None
+    dedicated: Annotated[
+        bool,
+        typer.Option("--dedicated", help="This job is meant to be the only compactor: warn if writers may compact as well."),
+    ] = False
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """What is done to each of them."""
+
+    strategy: Annotated[
+        Literal["full", "minor"] | None,
+        typer.Option(
+            "--strategy",
+            help="full: merge everything into the top level (default); minor: what the triggers pick (default with --watch).",
+        ),
+    ] = None
+    partition: Partitions = None
+    bucket: Buckets = None
+    idle_time: Annotated[
+        str | None,
+        typer.Option(
+            "--idle-time",
+            metavar="TIME",
+            help="Fully compact partitions without new data for this long; the rest by --strategy minor, or not at all with "
+            "full.",
+        ),
+    ] = None
+    on_conflict: Annotated[
+        Literal["retry", "skip", "fail"],
+        typer.Option(
+            "--on-conflict",
+            help="If another job has compacted a bucket in the meantime: plan it again, skip it (9), or stop (5). "
+            "Other buckets are committed.",
+        ),
+    ] = "retry"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What it may take."""
+
+    memory: Annotated[
+        str | None, _limit("--memory", metavar="SIZE", help="Memory for the merges that run at the same time in one process.")
+    ] = None
+    max_bytes: Annotated[
+        str | None, _limit("--max-bytes", metavar="SIZE", help="Read at most this much per table and round.")
+    ] = None
+    max_buckets: Annotated[
+        int | None, _limit("--max-buckets", metavar="N", min=1, help="Compact at most N buckets per table and round.")
+    ] = None
+
+
+@command(commands, "compact", runs_jobs=True)
 def compact(
     call: Call,
-    tables: Tables = None,
-    database: Database = None,
-    include: Include = None,
-    exclude: Exclude = None,
-    dedicated: Dedicated = False,
-    strategy: StrategyChoice = None,
-    partition: Partitions = None,
-    bucket: Buckets = None,
-    idle_time: IdleTime = None,
-    on_conflict: Conflicts = OnConflict.RETRY,
-    dry_run: DryRun = False,
-    if_snapshot: IfSnapshot = None,
-    watch: Watch = False,
-    interval: Interval = "10 s",
-    max_rounds: MaxRounds = None,
-    memory: Memory = None,
-    max_bytes: MaxBytes = None,
-    max_buckets: MaxBuckets = None,
-    parallelism: Parallelism = None,
+    *,
+    targets: Targets,
+    compaction: Compaction,
+    dry_run: Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be compacted, and why.")] = False,
+    if_snapshot: Annotated[
+        int | None,
+        typer.Option(
+            "--if-snapshot",
+            metavar="ID",
+            min=1,
+            help="Carry out the plan that --dry-run showed at this snapshot; exit with 5 if its files have been replaced since.",
+        ),
+    ] = None,
+    watch: Annotated[
+        bool,
+        _of_service(
+            "--watch",
+            help="Repeat in rounds until stopped. SIGTERM exits with 0, Ctrl-C with 130; running compactions are dropped, a "
+            "running commit is finished.",
+        ),
+    ] = False,
+    interval: Annotated[str, _of_service("--interval", metavar="TIME", help="Pause between rounds.")] = "10 s",
+    max_rounds: Annotated[int | None, _of_service("--max-rounds", metavar="N", min=1, help="Stop after N rounds.")] = None,
+    limits: Limits,
+    parallelism: Annotated[
+        int | None, _limit("--parallelism", metavar="N", min=1, help="Compact at most N buckets at the same time.")
+    ] = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Compact tables: merge sorted runs and drop rows that newer ones replace.
 
     paimon-cli compact ./wh/shop.db/orders --dedicated --watch --interval 30s
     """
-    from paimon_cli.api.maintenance import compact_request
-    from paimon_cli.cli import compact_once, compact_plan_view, compact_watch
+    from paimon_cli.jobs.process import StopSignals
     from paimon_cli.options.option_text import parse_duration
 
-    pause = parse_duration(interval) / 1000
+    parse_duration(interval)  # report a mistake even if no service starts
     if watch and (dry_run or if_snapshot is not None):
         raise UsageError("--watch cannot be combined with --dry-run or --if-snapshot", "every round makes its own plan")
-    targets = Targets(call, tables or (), database, include or (), exclude or (), allow_unsafe_commit)
-    targets.check()
-    if if_snapshot is not None and (database is not None or len(targets.tables) > 1):
-        raise UsageError("--if-snapshot pins the plan of one table", "snapshot ids of different tables are unrelated")
-    request = compact_request(
-        strategy=(strategy or (Strategy.MINOR if watch else Strategy.FULL)).value,
-        partition=split_partitions(partition),
-        bucket=bucket,
-        on_conflict=on_conflict.value,
-        idle_time=idle_time,
-        if_snapshot=if_snapshot,
-        memory=memory,
-        max_bytes=max_bytes,
-        max_buckets=max_buckets,
-        unknown_buckets_allowed=database is not None,
-    )
+    chosen: dict[str, Any] = {name: value for name, value in vars(targets).items() if value is not None}
+    how: dict[str, Any] = {
+        **vars(compaction),
+        **vars(limits),
+        "strategy": compaction.strategy or ("minor" if watch else "full"),
+        "partition": split_partitions(compaction.partition),
+        "if_snapshot": if_snapshot,
+    }
+    catalog = call.catalog(allow_unsafe_commit)
     if dry_run:
-        compact_plan_view.show_plans(call, targets.locations(), request, dedicated)
+        from paimon_cli.cli.compact_view import show_plan
+
+        dedicated = chosen.pop("dedicated")
+        for table, plan in catalog.plan_compaction(**chosen, **how):
+            show_plan(call, table, plan, how["strategy"], dedicated)
     elif watch:
-        compact_watch.watch(call, targets, request, dedicated, pause, max_rounds, parallelism)
+        from paimon_cli.cli.compact_watch import run_service
+
+        service = partial(catalog.watch, **chosen, **how, interval=interval, max_rounds=max_rounds, parallelism=parallelism)
+        run_service(call.output, service)
     else:
-        compact_once.compact_once(call, targets.locations(), request, dedicated, parallelism, single=database is None)
+        with StopSignals() as signals:
+            rounds = catalog.compact(**chosen, **how, parallelism=parallelism, shield=signals.shield)
+            _show_rounds(call, rounds, single=targets.database is None)
+
+
+def _show_rounds(call: Call, rounds: Iterator[TableRound], *, single: bool) -> None:
+    """Print a line for each table as it is done, or all summaries at the end; then raise the failures."""
+    from paimon_cli.cli.compact_view import CompactedTable, summary_line
+    from paimon_cli.jobs.compaction_service import raise_failures
+
+    seen: list[TableRound] = []
+    for done in rounds:
+        seen.append(done)
+        if done.error is None and call.output is OutputFormat.TABLE:
+            say(summary_line(done.table, done.summary))
+    rows = [CompactedTable(done.table, done.summary) for done in seen if done.error is None]
+    if rows and call.output is not OutputFormat.TABLE:
+        if single and len(seen) == 1:
+            call.show(Item("CompactSummary", rows[0].table, rows[0]))
+        else:
+            call.show(Listing("CompactSummaryList", None, CompactedTable, rows))
+    raise_failures(seen)

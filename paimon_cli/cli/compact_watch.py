@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,16 +14,12 @@ from rich.live import Live
 from rich.table import Table as Grid
 from rich.text import Text
 
-from paimon_cli.cli.command import Call
-from paimon_cli.cli.compact_once import opened, summary_line
-from paimon_cli.cli.compact_options import Targets
-from paimon_cli.cli.results import OutputFormat, counted, envelope, human_size, note, printable, rfc3339
+from paimon_cli.cli.columns import OutputFormat, envelope
+from paimon_cli.cli.compact_view import summary_line
+from paimon_cli.cli.results import counted, human_size, note, printable, rfc3339
 
 if TYPE_CHECKING:
-    from paimon_cli.catalog.table_location import TableLocation
-    from paimon_cli.history.table_context import TableContext
-    from paimon_cli.jobs.compact_job import CompactRequest
-    from paimon_cli.jobs.compaction_service import ServedTable, ServiceRound, TableRound
+    from paimon_cli.jobs.compaction_service import ServiceRound, TableRound
     from paimon_cli.jobs.engine import Progress
 
 
@@ -142,7 +139,7 @@ class TableLine:
 
 
 class LiveDisplay(ServiceLog):
-    """Redraws a few times a second while entered."""
+    """Redraws a few times a second, from the first round until it is left."""
 
     def __init__(self, lines: RoundLines, console: Console | None = None) -> None:
         super().__init__(lines)
@@ -152,7 +149,6 @@ class LiveDisplay(ServiceLog):
         self._live = Live(console=self._console, refresh_per_second=4, get_renderable=self.picture)
 
     def __enter__(self) -> LiveDisplay:
-        self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -173,6 +169,7 @@ class LiveDisplay(ServiceLog):
         return Group(grid, Text(self._footer, style="dim"))
 
     def table_begins(self, number: int, table: str) -> Progress:
+        self._live.start()
         line = self._lines_of.setdefault(table, TableLine())
         line.state, self._footer = "planning", f"round {number}"
         return LineProgress(line)
@@ -208,53 +205,14 @@ class LineProgress:
         self._line.state = "committing"
 
 
-def watch(
-    call: Call,
-    targets: Targets,
-    request: CompactRequest,
-    dedicated: bool,
-    seconds: float,
-    max_rounds: int | None,
-    parallelism: int | None,
-) -> None:
-    """Serve until stopped, with a pause of `seconds` between rounds.
-
-    A database is listed before each round. Named tables must exist at the start and may vanish later.
-    """
-    from paimon_cli.jobs.compaction_service import CompactionService
+def run_service(output: OutputFormat, watch: Callable[..., None]) -> None:
+    """Call `Catalog.watch` and show its rounds until it ends or is stopped."""
     from paimon_cli.jobs.process import StopSignals, Terminated
-    from paimon_cli.storage.clock_and_random import SystemClock
 
-    for location in targets.locations():
-        opened(call, location, dedicated)
-    watcher = _watcher(call.output)
+    lines = RoundLines(output)
+    watcher = LiveDisplay(lines) if sys.stderr.isatty() else ServiceLog(lines)
     try:
-        with StopSignals() as signals, call.runtime.engine_running(parallelism) as engine, watcher:
-            service = CompactionService(lambda: _served(call, targets), request, engine, SystemClock(), watcher, signals.shield)
-            service.run(seconds, max_rounds)
+        with StopSignals() as signals, watcher:
+            watch(watcher=watcher, shield=signals.shield)
     except Terminated:
         note("stopped")
-
-
-def _served(call: Call, targets: Targets) -> list[ServedTable]:
-    from paimon_cli.errors import NotFound
-    from paimon_cli.jobs.compaction_service import ServedTable
-
-    def at(location: TableLocation) -> ServedTable:
-        def open_now() -> TableContext:
-            return call.open_at(location).context
-
-        return ServedTable(location.name, open_now)
-
-    try:
-        return [at(location) for location in targets.locations()]
-    except NotFound:
-        return []  # all tables of the database are gone; new ones may come
-
-
-def _watcher(output: OutputFormat) -> ServiceLog:
-    lines = RoundLines(output)
-    if not sys.stderr.isatty():
-        return ServiceLog(lines)
-
-    return LiveDisplay(lines)

@@ -1,30 +1,30 @@
-"""`doctor`, `advise`, `locks`: health checks, advice from a table's own history, and who holds the commit lock."""
+"""`doctor`, `advise`, `locks`, `version`: health of the installation and of tables, advice, and who holds the commit lock."""
 
 from __future__ import annotations
 
 import enum
+import os
+import platform
+from importlib import metadata
+from types import SimpleNamespace
 from typing import Annotated
 
 import typer
 
-from paimon_cli.cli.command import Call, command, group
+from paimon_cli import __version__
+from paimon_cli.cli.columns import Column, Item, Listing, OutputFormat
+from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import TableName, Yes
-from paimon_cli.cli.results import FLAG, JSON, Column, Item, Kind, Listing, OutputFormat, confirm, counted, printable, say
+from paimon_cli.cli.results import confirm, counted, printable, say
+from paimon_cli.errors import UsageError
 
 FINDINGS_EXIT_CODE = 4
-DIAGNOSIS_COLUMNS = (
-    Column("code", "Code"),
-    Column("severity", "Severity"),
-    Column("subject", "Subject"),
-    Column("message", "Finding"),
-    Column("command", "Command"),
-)
 
 
-def _register_doctor(app: typer.Typer, panel: str) -> None:
-    command(app, "doctor", rich_help_panel=panel)(doctor)
+commands = top_level()
 
 
+@command(commands, "doctor")
 def doctor(
     call: Call,
     table: Annotated[
@@ -38,17 +38,19 @@ def doctor(
 
     paimon-cli doctor ./wh/shop.db/orders
     """
+    from paimon_cli.api.inspection import examine_installation
     from paimon_cli.cli.text_view import wrapped
-    from paimon_cli.jobs.doctor_job import Fact, examine_machine
+    from paimon_cli.inspect.doctor_rules import Diagnosis
+    from paimon_cli.jobs.doctor_job import Fact
 
-    told = list(examine_machine())
+    results = examine_installation()
     if table is not None:
-        told += call.open(table).doctor(argument=call.pasted(table))
-    findings = [item for item in told if not isinstance(item, Fact)]
+        results += call.open(table).doctor(argument=call.pasted(table))
+    findings = [item for item in results if not isinstance(item, Fact)]
     if call.output is not OutputFormat.TABLE:
-        call.show(Listing("DiagnosisList", table, DIAGNOSIS_COLUMNS, findings))
+        call.show(Listing("DiagnosisList", table, Diagnosis, findings))
     else:
-        for item in told:
+        for item in results:
             if isinstance(item, Fact):
                 say(wrapped(f"ok       {item.subject}: {item.message}", indent=9))
         for item in findings:
@@ -60,17 +62,6 @@ def doctor(
         raise typer.Exit(FINDINGS_EXIT_CODE)
 
 
-COLUMNS = (
-    Column("topic", "Topic"),
-    Column("severity", "Severity"),
-    Column("code", "Code"),
-    Column("subject", "Subject"),
-    Column("message", "Finding"),
-    Column("command", "Command"),
-    Column("figures", None, JSON),
-)
-
-
 class Topic(str, enum.Enum):
     """Choices of `--only`."""
 
@@ -80,10 +71,7 @@ class Topic(str, enum.Enum):
     COMPACTION = "compaction"
 
 
-def _register_advise(app: typer.Typer, panel: str) -> None:
-    command(app, "advise", rich_help_panel=panel)(advise)
-
-
+@command(commands, "advise")
 def advise(
     call: Call,
     table: TableName,
@@ -97,11 +85,12 @@ def advise(
     paimon-cli advise ./wh/shop.db/orders --only buckets
     """
     from paimon_cli.cli.text_view import wrapped
+    from paimon_cli.inspect.advice_rules import Advice
 
     topics = [topic.value for topic in only or ()]
     found = call.open(table).advise(only=topics, argument=call.pasted(table))
     if call.output is not OutputFormat.TABLE:
-        call.show(Listing("AdviceList", table, COLUMNS, found))
+        call.show(Listing("AdviceList", table, Advice, found))
         return
     topic = ""
     for advice in found:
@@ -116,18 +105,6 @@ def advise(
 
 
 locks = group("The commit lock: how commits are kept apart, and who holds it.")
-
-SECONDS = Kind(lambda seconds: round(seconds, 3), lambda seconds: f"{seconds:,.0f} s", right_aligned=True)
-LOCK_COLUMNS = (
-    Column("table", "Table"),
-    Column("mechanism", "Mechanism"),
-    Column("lock_id", "Lock"),
-    Column("is_held", "Held", FLAG),
-    Column("holder", "Holder"),
-    Column("age_seconds", "Age", SECONDS),
-    Column("expires_in_seconds", "Expires in", SECONDS),
-    Column("is_expired", "Expired", FLAG),
-)
 
 
 @command(locks, "ls")
@@ -144,22 +121,15 @@ def list_locks(
 
     paimon-cli locks ls ./wh/shop.db/orders
     """
-    from paimon_cli.inspect.lock_report import LOCK, MEANING, table_lock, warehouse_locks
+    from paimon_cli.inspect.lock_report import LOCK, MEANING, LockRow
 
-    if table is None:
-        from paimon_cli.catalog.table_location import find_warehouse
-
-        report = warehouse_locks(find_warehouse(call.warehouse, options=call.catalog_options))
-    else:
-        location = call.locate(table)
-        opened = call.open_at(location).context
-        report = table_lock(location, opened.storage, opened.layout.root)
+    report = call.catalog().locks(table)
     held = sum(row.is_held for row in report.rows)
     footer = "" if report.mechanism != LOCK or held else "nobody holds a lock"
     if report.has_lock_table is False:
         footer = "nobody holds a lock: the database has no table paimon_distributed_locks yet, the first commit creates it"
     heading = f"{report.mechanism}: {MEANING[report.mechanism]}"
-    call.show(Listing("LockList", table, LOCK_COLUMNS, report.rows, heading, footer))
+    call.show(Listing("LockList", table, LockRow, report.rows, heading, footer))
 
 
 @command(locks, "break")
@@ -179,16 +149,38 @@ def break_lock(
 
     paimon-cli locks break ./wh/shop.db/orders
     """
-    from paimon_cli.inspect.lock_report import break_held_lock, breakable_lock
-
-    location = call.locate(table)
-    root = call.open_at(location).context.layout.root
-    settings, lock = breakable_lock(location, root, even_if_valid=even_if_valid)
+    planned = call.catalog().plan_break_lock(table, even_if_valid=even_if_valid)
+    lock = planned.plan
     what = f"lock {lock.lock_id}, which {lock.owner or 'an unknown owner'} took {lock.age_seconds:.0f} s ago, will be broken"
     confirm(what, yes, "add --yes to go ahead without confirmation")
-    call.show(Item("Lock", table, LOCK_COLUMNS, break_held_lock(location, settings, lock)))
+    call.show(Item("Lock", table, planned.run()))
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    _register_doctor(app, panel)
-    _register_advise(app, panel)
+LIBRARIES = ("pyarrow", "numpy", "pandas", "pyspark", "fastavro", "fsspec", "typer")
+COLUMNS = [Column(name, name) for name in ("paimon_cli", "python", *LIBRARIES, "java")]
+
+
+@command(commands, "version")
+def version(call: Call) -> None:
+    """Print the versions of paimon-cli and its dependencies."""
+    libraries = {name: _installed(name) for name in LIBRARIES}
+    versions = {"paimon_cli": __version__, "python": platform.python_version(), **libraries, "java": _java()}
+    call.show(Item("Version", None, SimpleNamespace(**versions), COLUMNS))
+
+
+def _java() -> str | None:
+    """The version and home of the Java that Spark would use."""
+    from paimon_cli.jobs.spark.java_runtime import find_java
+
+    try:
+        java = find_java(os.environ)
+    except UsageError:
+        return None
+    return f"{java.version} at {java.home}"
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,4 +1,4 @@
-"""`drop`, `drop-partition`, `truncate`: delete a table, partitions, all rows."""
+"""`drop`, `drop-partition`, `truncate`, `rollback`: delete a table, partitions, all rows, or later versions."""
 
 from __future__ import annotations
 
@@ -6,68 +6,42 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.columns import Item
+from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.expire_command import show_files_to_delete
-from paimon_cli.cli.parameters import AllowUnsafeCommit, AssumeNew, CommitId, CommitUser, DryRun, TableName, Yes, split_partitions
-from paimon_cli.cli.results import (
-    COUNT,
-    FLAG,
-    NAMES,
-    SIZE,
-    SNAPSHOT_IDS,
-    Column,
-    Item,
-    OutputFormat,
-    confirm,
-    counted,
-    human_size,
-    say,
-    warn,
-)
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Identity, TableName, Yes, split_partitions
+from paimon_cli.cli.results import confirm, counted, human_size, say, warn
 
 if TYPE_CHECKING:
-    from paimon_cli.jobs.metadata_jobs import Dropped
+    from paimon_cli.api.table import Table
+    from paimon_cli.jobs.metadata_jobs import Dropped, RolledBack
+    from paimon_cli.maintain.rollback import RollbackPlan
 
 NAMED = 20
 """Paths that a warning names."""
-SUMMARY_COLUMNS = (
-    Column("partitions", "Partitions", COUNT),
-    Column("files", "Files", COUNT),
-    Column("rows", "Records", COUNT),
-    Column("snapshots", "Snapshots", SNAPSHOT_IDS),
-    Column("already_committed", "Committed before", FLAG),
-)
-TABLE_COLUMNS = (
-    Column("snapshots", "Snapshots", COUNT),
-    Column("files", "Files", COUNT),
-    Column("size", "Size", SIZE),
-    Column("left", "Left", NAMES),
-)
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    command(app, "truncate", rich_help_panel=panel)(truncate)
-    command(app, "drop-partition", rich_help_panel=panel)(drop_partition)
-    command(app, "drop", rich_help_panel=panel)(drop)
+commands = top_level()
 
 
+@command(commands, "truncate")
 def truncate(
     call: Call,
     table: TableName,
     dry_run: DryRun = False,
     yes: Yes = False,
-    commit_user: CommitUser = None,
-    commit_id: CommitId = None,
-    assume_new: AssumeNew = False,
+    *,
+    identity: Identity,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Delete all rows in one commit. Older snapshots keep them until they expire.
 
     paimon-cli truncate ./wh/shop.db/orders --dry-run
     """
-    _drop(call, table, [], dry_run, yes, commit_user, commit_id, assume_new, allow_unsafe_commit)
+    _drop(call, table, [], dry_run, yes, identity, allow_unsafe_commit)
 
 
+@command(commands, "drop-partition")
 def drop_partition(
     call: Call,
     table: TableName,
@@ -79,9 +53,8 @@ def drop_partition(
     ],
     dry_run: DryRun = False,
     yes: Yes = False,
-    commit_user: CommitUser = None,
-    commit_id: CommitId = None,
-    assume_new: AssumeNew = False,
+    *,
+    identity: Identity,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
     """Delete all rows of partitions in one commit. Older snapshots keep them until they expire.
@@ -89,7 +62,7 @@ def drop_partition(
     paimon-cli drop-partition ./wh/shop.db/orders dt=2026-11-20
     """
     chosen = split_partitions(partitions, flag="")
-    _drop(call, table, chosen, dry_run, yes, commit_user, commit_id, assume_new, allow_unsafe_commit)
+    _drop(call, table, chosen, dry_run, yes, identity, allow_unsafe_commit)
 
 
 def _drop(
@@ -98,21 +71,16 @@ def _drop(
     partitions: list[dict[str, str]],
     dry_run: bool,
     yes: bool,
-    commit_user: str | None,
-    commit_id: int | None,
-    assume_new: bool,
+    identity: Identity,
     allow_unsafe_commit: bool,
 ) -> None:
     opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
-    planned = opened.plan_truncate(partition=partitions, commit_user=commit_user, commit_id=commit_id, assume_new=assume_new)
+    planned = opened.plan_truncate(partition=partitions, **vars(identity))
     plan = planned.plan
     if plan.files and not dry_run:
         confirm(f"{_content(plan)} of {opened.name} will be deleted", yes)
     done = plan if dry_run else planned.run()
-    if call.output is OutputFormat.TABLE:
-        say(_summary_text(done, dry_run))
-    else:
-        call.show(Item("DropPlan" if dry_run else "DropSummary", opened.name, SUMMARY_COLUMNS, done))
+    call.show(Item("DropPlan" if dry_run else "DropSummary", opened.name, done), _summary_text(done, dry_run))
 
 
 def _content(what: Dropped) -> str:
@@ -129,6 +97,7 @@ def _summary_text(done: Dropped, dry_run: bool) -> str:
     return f"snapshot {', '.join(str(snapshot.id) for snapshot in done.snapshots)}: {_content(done)} deleted"
 
 
+@command(commands, "drop")
 def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False) -> None:
     """Delete a table: its files, snapshots, tags and branches. Other files in its directory are kept and listed.
 
@@ -146,10 +115,8 @@ def drop(call: Call, table: TableName, dry_run: DryRun = False, yes: Yes = False
         warn(line)
     if dry_run:
         show_files_to_delete(call, opened, "TableDropPlan", planned.files(), what)
-    elif call.output is OutputFormat.TABLE:
-        say(f"dropped {what}: {files} deleted")
     else:
-        call.show(Item("TableDropSummary", opened.name, TABLE_COLUMNS, goes))
+        call.show(Item("TableDropSummary", opened.name, goes), f"dropped {what}: {files} deleted")
 
 
 def _about_the_rest(url: str, left: list[str]) -> list[str]:
@@ -159,3 +126,69 @@ def _about_the_rest(url: str, left: list[str]) -> list[str]:
     shown = [f"  {path}" for path in left[:NAMED]]
     more = [f"  and {len(left) - NAMED:,} more"] if len(left) > NAMED else []
     return [f"{url} is kept, it holds files that do not belong to the table:", *shown, *more]
+
+
+@command(commands, "rollback")
+def rollback(
+    call: Call,
+    table: TableName,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="ID|TAG|TIME",
+            help="A snapshot, a tag, or a time, which means the newest snapshot made by then.",
+            show_default=False,
+        ),
+    ],
+    as_new: Annotated[bool, typer.Option("--as-new", help="Keep the history: commit the old state as a new snapshot.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Go back to an older version and delete later snapshots and tags, with the files that only they need.
+
+    Stop the writers first: a commit made meanwhile makes the rollback exit with 5. With --as-new writers may continue.
+
+    paimon-cli rollback ./wh/shop.db/orders --to 12 --dry-run
+    """
+    opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
+    done = _as_new(opened, to, dry_run) if as_new else _back(call, opened, to, dry_run, yes)
+    if done is not None:
+        call.show(Item("RollbackSummary", opened.name, done), _rollback_text(done))
+
+
+def _back(call: Call, opened: Table, to: str, dry_run: bool, yes: bool) -> RolledBack | None:
+    planned = opened.plan_rollback(to)
+    headline = _headline(planned.plan)
+    if dry_run:
+        show_files_to_delete(call, opened, "RollbackPlan", planned.files(), headline)
+        return None
+    if not planned.plan.is_needless:
+        confirm(headline, yes)
+    return planned.run()
+
+
+def _as_new(opened: Table, to: str, dry_run: bool) -> RolledBack | None:
+    if not dry_run:
+        return opened.rollback(to, as_new=True)
+    found = opened.plan_restore(to)
+    size = human_size(sum(difference.copied_bytes for difference in found.differences))
+    what = f"snapshot {found.latest.id + 1} would have the content of snapshot {found.target.id}"
+    say(f"{what}: {counted(len(found.differences), 'bucket')} differ, {size} to copy; nothing was changed (dry run)")
+    return None
+
+
+def _headline(plan: RollbackPlan) -> str:
+    tags = f" and {counted(len(plan.tags), 'tag')} ({', '.join(plan.tags)})" if plan.tags else ""
+    return f"back to snapshot {plan.target.id}: {counted(len(plan.snapshots), 'snapshot')}{tags} will be deleted"
+
+
+def _rollback_text(done: RolledBack) -> str:
+    if done.snapshot != done.target:
+        return f"snapshot {done.snapshot} has the content of snapshot {done.target}, {human_size(done.copied)} copied"
+    if not done.files:
+        return f"the table is already at snapshot {done.target}"
+    tags = f", {counted(len(done.tags_removed), 'tag')}" if done.tags_removed else ""
+    removed = f"{counted(done.snapshots_removed, 'snapshot')}{tags} and {counted(done.files, 'file')}"
+    return f"back at snapshot {done.target}: {removed} deleted"

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.columns import Column, Item, Listing, columns_of
+from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
-from paimon_cli.cli.results import (
-    COUNT,
-    ID,
-    NAMES,
-    SIZE,
-    TIME,
-    Column,
-    Item,
-    Kind,
-    Listing,
-    OutputFormat,
-    confirm,
-    counted,
-    human_size,
-    say,
-)
+from paimon_cli.cli.results import COUNT, SIZE, Kind, confirm, counted, human_size
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -34,40 +20,24 @@ if TYPE_CHECKING:
     from paimon_cli.maintain.needed_files import FileToDelete
     from paimon_cli.maintain.orphans import Orphans
 
-DELETED_FILE_COLUMNS = (Column("kind", "Kind"), Column("path", "Path"), Column("size", "Size", SIZE))
-SUMMARY_COLUMNS = (
-    Column("what", "What"),
-    Column("removed", "Deleted", NAMES),
-    Column("files", "Files", COUNT),
-    Column("size", "Size", SIZE),
-    Column("snapshot", "Snapshot", ID),
-)
 SHOWN_NAMES = 5
-NUMBERS = Kind(lambda names: [int(name) for name in names], ", ".join)
+IDS = Kind(lambda names: [int(name) for name in names], ", ".join)
 
 
-class What(str, enum.Enum):
-    """Choices of `--what`."""
-
-    SNAPSHOTS = "snapshots"
-    PARTITIONS = "partitions"
-    CHANGELOGS = "changelogs"
-    TAGS = "tags"
-    CONSUMERS = "consumers"
-
-
-NUMBERED = (What.SNAPSHOTS, What.CHANGELOGS)
+NUMBERED = ("snapshots", "changelogs")
 """Kinds whose items are named by numbers."""
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    command(app, "expire", runs_jobs=True, rich_help_panel=panel)(expire)
+commands = top_level()
 
 
+@command(commands, "expire", runs_jobs=True)
 def expire(
     call: Call,
     table: TableName,
-    what: Annotated[What, typer.Option("--what", help="What to expire.")] = What.SNAPSHOTS,
+    what: Annotated[
+        Literal["snapshots", "partitions", "changelogs", "tags", "consumers"], typer.Option("--what", help="What to expire.")
+    ] = "snapshots",
     retain_max: Annotated[
         int | None,
         typer.Option("--retain-max", metavar="N", min=1, help="Keep at most the newest N, regardless of age."),
@@ -97,9 +67,9 @@ def expire(
     paimon-cli expire ./wh/shop.db/orders --retain-max 10 --dry-run
     """
     opened = call.open(table, allow_unsafe_commit)
-    if what is What.PARTITIONS and not dry_run:
+    if what == "partitions" and not dry_run:
         opened.check_commit()
-    planned = opened.plan_expire(what.value, retain_max=retain_max, retain_min=retain_min, older_than=older_than, limit=limit)
+    planned = opened.plan_expire(what, retain_max=retain_max, retain_min=retain_min, older_than=older_than, limit=limit)
     expiry = planned.plan
     if dry_run:
         show_files_to_delete(call, opened, "ExpiryPlan", planned.files(), _goes(expiry))
@@ -107,19 +77,18 @@ def expire(
     if expiry.names and not yes:
         confirm(f"{_goes(expiry)}{_with_files(planned.files())} will be deleted", yes)
     done = planned.run()
-    if call.output is OutputFormat.TABLE:
-        say(_summary_text(done))
-    else:
-        columns = [replace(c, kind=NUMBERS) if c.name == "removed" and what in NUMBERED else c for c in SUMMARY_COLUMNS]
-        call.show(Item("ExpirySummary", opened.name, columns, done))
+    shape = [replace(c, kind=IDS) if c.name == "removed" and what in NUMBERED else c for c in columns_of(type(done))]
+    call.show(Item("ExpirySummary", opened.name, done, shape), _summary_text(done))
 
 
 def show_files_to_delete(call: Call, table: Table, kind: str, files: Sequence[FileToDelete], headline: str) -> None:
     """Show a dry run: the path of every file relative to the table, and the total."""
+    from paimon_cli.maintain.needed_files import FileToDelete
+
     root = table.url + "/"
     rows = [replace(file, path=file.path.removeprefix(root)) for file in files]
     footer = f"{headline}{_with_files(files)}; nothing was changed (dry run)"
-    call.show(Listing(kind, table.name, DELETED_FILE_COLUMNS, rows, footer=footer))
+    call.show(Listing(kind, table.name, FileToDelete, rows, footer=footer))
 
 
 def _goes(expiry: Expiry) -> str:
@@ -151,29 +120,16 @@ def _summary_text(done: Expired) -> str:
     return f"{counted(len(done.removed), noun)} deleted {_some(done.removed)}{files}{commit}"
 
 
+ORPHAN_SUMMARY = (Column("files", "Files", COUNT), Column("size", "Size", SIZE), Column("quarantine", "Kept in"))
+
 orphans = group("Files that no snapshot, tag, branch or changelog refers to.")
 
-ORPHAN_COLUMNS = (
-    Column("path", "Path"),
-    Column("kind", "Kind"),
-    Column("size", "Size", SIZE),
-    Column("modified", "Modified (UTC)", TIME),
-    Column("origin", "Looks like"),
-)
-ORPHAN_SUMMARY_COLUMNS = (Column("files", "Files", COUNT), Column("size", "Size", SIZE), Column("quarantine", "Kept in"))
 
 OlderThan = Annotated[
     str, typer.Option("--older-than", metavar="AGE|TIME", help="Only files last modified before this: 1d, 12 h, 2024-01-31.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Also files younger than a day; only safe while no job writes.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Explain what each file probably is.")]
-
-
-class _Removed:
-    """The result of a clean-up."""
-
-    def __init__(self, files: int, size: int, quarantine: str | None) -> None:
-        self.files, self.size, self.quarantine = files, size, quarantine
 
 
 @command(orphans, "ls")
@@ -214,15 +170,14 @@ def remove(
         found = opened.plan_orphans(older_than=older_than, force=force).plan
         _show(call, opened, found, explain, "; nothing was changed, --apply deletes them")
         return
-    planned = opened.plan_orphan_removal(older_than=older_than, force=force, quarantine=quarantine)
+    planned = opened.plan_orphans(older_than=older_than, force=force, quarantine=quarantine, deletes=True)
     found = planned.plan
     confirm(f"{_headline(found)} will be deleted", yes or not found.files)
     files, size = planned.run()
-    if call.output is OutputFormat.TABLE:
-        kept = f", copies in {quarantine}" if quarantine and files else ""
-        say(f"{counted(files, 'orphan')} of {human_size(size)} deleted{kept}")
-    else:
-        call.show(Item("OrphanSummary", opened.name, ORPHAN_SUMMARY_COLUMNS, _Removed(files, size, quarantine)))
+    kept = f", copies in {quarantine}" if quarantine and files else ""
+    removed = SimpleNamespace(files=files, size=size, quarantine=quarantine)
+    text = f"{counted(files, 'orphan')} of {human_size(size)} deleted{kept}"
+    call.show(Item("OrphanSummary", opened.name, removed, ORPHAN_SUMMARY), text)
 
 
 def _headline(found: Orphans) -> str:
@@ -230,6 +185,8 @@ def _headline(found: Orphans) -> str:
 
 
 def _show(call: Call, opened: Table, found: Orphans, explain: bool, more: str) -> None:
+    from paimon_cli.jobs.reclaim_job import OrphanRow
+
     rows = opened.orphan_rows(found, explain=explain)
-    columns = ORPHAN_COLUMNS if explain else ORPHAN_COLUMNS[:-1]
+    columns = columns_of(OrphanRow)[: None if explain else -1]
     call.show(Listing("OrphanList", opened.name, columns, rows, footer=_headline(found) + (more if rows else "")))

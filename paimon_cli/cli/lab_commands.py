@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import enum
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
+from paimon_cli.cli.columns import Item, Listing, OutputFormat
 from paimon_cli.cli.command import Call, command, group
 from paimon_cli.cli.parameters import ConflictGranularity
-from paimon_cli.cli.results import COUNT, FLAG, ID, NAMES, Column, Item, Kind, Listing, OutputFormat, counted, records, say
+from paimon_cli.cli.results import counted, say
 from paimon_cli.cli.terminal import progress_on_stderr
 from paimon_cli.errors import UsageError
 from paimon_cli.options.option_text import parse_duration
@@ -21,186 +21,18 @@ if TYPE_CHECKING:
 
 FINDINGS_EXIT_CODE = 4
 
-REPORT_COLUMNS = (
-    Column("actors", "Actors", NAMES),
-    Column("store", "Store"),
-    Column("data_conflict_check", "Data conflict check"),
-    Column("is_safe", "Should be safe", FLAG),
-    Column("is_complete", "Complete", FLAG),
-    Column("schedules", "Schedules", COUNT),
-    Column("states", "States", COUNT),
-    Column("storage_calls", "Storage calls", COUNT),
-    Column("finds", None, records("schedule", "violations", "replay")),
-)
-FIND_STEP_COLUMNS = (
-    Column("step", "Step"),
-    Column("actor", "Actor"),
-    Column("call", "Call"),
-    Column("befalls", "Fault"),
-    Column("own_calls", "Own calls", COUNT),
-)
-REPLAY_COLUMNS = (
-    Column("violations", None, NAMES),
-    Column("steps", None, records("step", "actor", "call", "befalls", "own_calls")),
-)
-
-
-class Store(str, enum.Enum):
-    """Choices of `--store`."""
-
-    PUT_IF_ABSENT = "put-if-absent"
-    LOCK = "lock"
-    UNSAFE = "unsafe"
-
-
-def register(lab: typer.Typer) -> None:
-    command(lab, "check")(check_lab)
-
-
-def check_lab(
-    call: Call,
-    actors: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND[,...]",
-            help="Concurrent actors, up to six of: writer, rival (shares a key), counter (read-modify-write), twin (repeats a "
-            "commit), overwriter, compactor, expirer, tagger, cleaner (of orphans).",
-        ),
-    ] = "writer,writer,compactor",
-    store: Annotated[Store, typer.Option(help="How commits are kept apart; unsafe: not at all.")] = Store.PUT_IF_ABSENT,
-    data_conflict_check: Annotated[
-        ConflictGranularity, typer.Option("--data-conflict-check", help="Granularity of the data conflict check.")
-    ] = ConflictGranularity.OFF,
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, max=20, help="Commits of each writer, rival, counter and twin.")] = 1,
-    faults: Annotated[
-        int, typer.Option(metavar="N", min=0, max=4, help="Also inject crashes and lost answers, at most N per schedule.")
-    ] = 0,
-    depth: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Interrupt actors in the middle of their work at most N times; default no limit."),
-    ] = None,
-    schedules: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Stop after N schedules; default 1000 with --seed, otherwise all.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Draw random schedules with this seed instead of trying all.")
-    ] = None,
-    finds: Annotated[int, typer.Option(metavar="N", min=1, help="Stop after N failing schedules.")] = 1,
-    time_limit: Annotated[str, typer.Option("--time-limit", metavar="DURATION", help="Stop after this time.")] = "1 min",
-    replay: Annotated[
-        str | None, typer.Option(metavar="SCHEDULE", help="Run this one schedule and show its steps.", show_default=False)
-    ] = None,
-) -> None:
-    """Explore the interleavings of concurrent actors on one table, with the shipped commit code on a simulated store.
-
-    Every storage call visible to other actors is a step; orders that lead to the same state are followed once. With
-    put-if-absent or the lock, no finds are expected, unless actors share rows (rival, counter, overwriter) and the data
-    conflict check is off. Each find is printed with the command that replays it. A find always ends in exit code 4, also in an
-    unsafe configuration, where it is expected.
-
-    paimon-cli lab check --actors writer,writer --store unsafe
-    """
-    from paimon_cli.lab.interleavings import CheckRequest, replay_schedule
-
-    if call.catalog_options:
-        raise UsageError(
-            f"--option {next(iter(call.catalog_options))} is not supported here", "the simulated table has no catalog"
-        )
-    if depth is not None and seed is not None:
-        raise UsageError("--depth and --seed together", "random schedules are interrupted anywhere", "leave one out")
-    kinds = tuple(kind.strip() for kind in actors.split(",") if kind.strip())
-    request = CheckRequest(
-        kinds, rounds, store.value, data_conflict_check.value, faults, depth, schedules, seed, finds, call.options
-    )
-    if replay is not None:
-        _show_replay(call, replay_schedule(request, replay))
-    else:
-        _show_report(call, _explored(request, parse_duration(time_limit) / 1000))
-
-
-def _explored(request: CheckRequest, seconds: float) -> CheckReport:
-    from paimon_cli.lab.interleavings import check_interleavings
-
-    progress, end = progress_on_stderr(), time.monotonic() + seconds
-    progress.start("Schedules", request.schedules)
-
-    def go_on() -> bool:
-        progress.advance()
-        return time.monotonic() < end
-
-    try:
-        return check_interleavings(request, go_on)
-    finally:
-        progress.finish()
-
-
-def _show_report(call: Call, report: CheckReport) -> None:
-    if call.output is not OutputFormat.TABLE:
-        call.show(Item("LabCheck", None, REPORT_COLUMNS, report))
-    else:
-        say(f"{', '.join(report.actors)}   store: {report.store}   data conflict check: {report.data_conflict_check}")
-        extent = "every order of calls" if report.is_complete else "not all orders of calls"
-        states = f", {counted(report.states, 'state')}" if report.states else ""
-        say(f"{extent}: {counted(report.schedules, 'schedule')}{states}, {counted(report.storage_calls, 'storage call')}")
-        for find in report.finds:
-            say("\n".join(["", *find.violations[:4], f"replay: {find.replay}"]))
-        expected = "no finds are expected" if report.is_safe else "this configuration is unsafe: finds are expected"
-        say(f"\n{counted(len(report.finds), 'find') if report.finds else 'nothing found'}; {expected}")
-    if report.finds:
-        raise typer.Exit(FINDINGS_EXIT_CODE)
-
-
-def _show_replay(call: Call, replayed: Replay) -> None:
-    if call.output is not OutputFormat.TABLE:
-        call.show(Item("LabReplay", None, REPLAY_COLUMNS, replayed))
-    else:
-        footer = "\n".join([f"VIOLATION {violation}" for violation in replayed.violations] or ["nothing was violated"])
-        call.show(Listing("LabReplay", None, FIND_STEP_COLUMNS, replayed.steps, "", footer))
-    if replayed.violations:
-        raise typer.Exit(FINDINGS_EXIT_CODE)
-
-
 lab = group("Concurrency scenarios, reproduced step by step with the data conflict check off and on.")
 
-PERCENT = Kind(lambda share: share, lambda share: f"{100 * share:.1f}%", right_aligned=True)
 
-CASE_COLUMNS = (
-    Column("name", "Case"),
-    Column("title", "What happens"),
-    Column("anomaly", "Anomaly without check"),
-    Column("writers", "Writers", COUNT),
-    Column("rounds", "Rounds", COUNT),
-    Column("honours", None, NAMES),
-)
 GRANULARITY = "granularity"
-GRANULARITY_COLUMNS = (
-    Column("granularity", "Granularity"),
-    Column("commits", "Commits", COUNT),
-    Column("refused", "Refused", COUNT),
-    Column("abort_rate", "Abort rate", PERCENT),
-    Column("needless", "Needlessly", COUNT),
-    Column("lost_updates", "Lost updates", COUNT),
-)
-STEP_NAMES = ("step", "who", "what", "outcome")
-STEP_COLUMNS = (Column("step", "Step", ID), Column("who", "Who"), Column("what", "What"), Column("outcome", "Outcome"))
-STORY_COLUMNS = (
-    Column("case"),
-    Column("checks", None, NAMES),
-    Column("store"),
-    Column("is_correct", None, FLAG),
-    Column("verdict"),
-    Column("rows", None, NAMES),
-    Column("violations", None, NAMES),
-    Column("steps", None, records(*STEP_NAMES)),
-)
 
 
 @command(lab, "ls")
 def list_cases(call: Call) -> None:
     """List the cases."""
-    from paimon_cli.lab.case_catalog import CASES
+    from paimon_cli.lab.case_catalog import CASES, Case
 
-    call.show(Listing("LabCaseList", None, CASE_COLUMNS, CASES))
+    call.show(Listing("LabCaseList", None, Case, CASES))
 
 
 Writers = Annotated[
@@ -244,6 +76,7 @@ def run_lab_case(
     paimon-cli lab run topology-1 --writers 8 --rounds 5 --seed 3
     """
     from paimon_cli.lab.case_catalog import BOTH, run_case
+    from paimon_cli.lab.story import Story, StoryStep
 
     _refuse_catalog_options(call)
     if case == GRANULARITY:
@@ -252,13 +85,13 @@ def run_lab_case(
             raise UsageError("--data-conflict-check with the case granularity", "it compares all of them", hint)
         compare(call, writers=writers or DEFAULT_WRITERS, rounds=rounds or DEFAULT_ROUNDS, seed=seed or 0)
         return
-    checks = BOTH if data_conflict_check is None else (data_conflict_check.value,)
+    checks = BOTH if data_conflict_check is None else (data_conflict_check,)
     stories = run_case(case, checks, seed, writers, rounds, call.options)
     if call.output is not OutputFormat.TABLE:
-        call.show(Listing("LabStoryList", None, STORY_COLUMNS, stories))
+        call.show(Listing("LabStoryList", None, Story, stories))
         return
     for story in stories:
-        call.show(Listing("LabStory", None, STEP_COLUMNS, story.steps, _heading(story), _footer(story)))
+        call.show(Listing("LabStory", None, StoryStep, story.steps, _heading(story), _footer(story)))
 
 
 DEFAULT_WRITERS, DEFAULT_ROUNDS, DEFAULT_KEYS, DEFAULT_TOUCHED = 4, 10, 80, 2
@@ -282,19 +115,19 @@ def compare(
     paimon-cli lab granularity --writers 8 --keys 200
     """
     from paimon_cli.cli.terminal import progress_on_stderr
-    from paimon_cli.lab.granularity import GranularityShape, compare_granularities
+    from paimon_cli.lab.granularity import GranularityRow, GranularityShape, compare_granularities
     from paimon_cli.lab.lab_table import LabSetting
 
     _refuse_catalog_options(call)
     progress = progress_on_stderr()
-    progress.start("Rounds", len(ConflictGranularity) * rounds)
+    progress.start("Rounds", len(get_args(ConflictGranularity)) * rounds)
     try:
         shape = GranularityShape(writers, rounds, keys, keys_per_commit)
         rows = compare_granularities(shape, LabSetting(seed=seed, options=call.options), progress.advance)
     finally:
         progress.finish()
     heading = f"{writers} writers, {rounds} rounds, {keys} counters in 2 partitions of 2 buckets, {keys_per_commit} per commit"
-    call.show(Listing("LabGranularityList", None, GRANULARITY_COLUMNS, rows, heading, GRANULARITY_FOOTER))
+    call.show(Listing("LabGranularityList", None, GranularityRow, rows, heading, GRANULARITY_FOOTER))
 
 
 GRANULARITY_FOOTER = "needlessly: refused without a change to the same counter; lost updates: acknowledged but not counted"
@@ -305,9 +138,6 @@ def _refuse_catalog_options(call: Call) -> None:
         raise UsageError(f"--option {key} is not supported here", "the tables of the lab have no catalog", "leave it out")
 
 
-register(lab)
-
-
 def _heading(story: Story) -> str:
     return f"{story.case}   data conflict check: {' or '.join(story.checks)}   store: {story.store}"
 
@@ -316,3 +146,109 @@ def _footer(story: Story) -> str:
     lines = [f"readers see: {'; '.join(story.rows)}"] if story.rows else []
     lines += [f"check finds: {violation}" for violation in story.violations]
     return "\n".join([*lines, f"{'correct' if story.is_correct else 'ANOMALY'}: {story.verdict}\n"])
+
+
+@command(lab, "check")
+def check_lab(
+    call: Call,
+    actors: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND[,...]",
+            help="Concurrent actors, up to six of: writer, rival (shares a key), counter (read-modify-write), twin (repeats a "
+            "commit), overwriter, compactor, expirer, tagger, cleaner (of orphans).",
+        ),
+    ] = "writer,writer,compactor",
+    store: Annotated[
+        Literal["put-if-absent", "lock", "unsafe"], typer.Option(help="How commits are kept apart; unsafe: not at all.")
+    ] = "put-if-absent",
+    data_conflict_check: Annotated[
+        ConflictGranularity, typer.Option("--data-conflict-check", help="Granularity of the data conflict check.")
+    ] = "off",
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, max=20, help="Commits of each writer, rival, counter and twin.")] = 1,
+    faults: Annotated[
+        int, typer.Option(metavar="N", min=0, max=4, help="Also inject crashes and lost answers, at most N per schedule.")
+    ] = 0,
+    depth: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Interrupt actors in the middle of their work at most N times; default no limit."),
+    ] = None,
+    schedules: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Stop after N schedules; default 1000 with --seed, otherwise all.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Draw random schedules with this seed instead of trying all.")
+    ] = None,
+    finds: Annotated[int, typer.Option(metavar="N", min=1, help="Stop after N failing schedules.")] = 1,
+    time_limit: Annotated[str, typer.Option("--time-limit", metavar="DURATION", help="Stop after this time.")] = "1 min",
+    replay: Annotated[
+        str | None, typer.Option(metavar="SCHEDULE", help="Run this one schedule and show its steps.", show_default=False)
+    ] = None,
+) -> None:
+    """Explore the interleavings of concurrent actors on one table, with the shipped commit code on a simulated store.
+
+    Every storage call visible to other actors is a step; orders that lead to the same state are followed once. With
+    put-if-absent or the lock, no finds are expected, unless actors share rows (rival, counter, overwriter) and the data
+    conflict check is off. Each find is printed with the command that replays it. A find always ends in exit code 4, also in an
+    unsafe configuration, where it is expected.
+
+    paimon-cli lab check --actors writer,writer --store unsafe
+    """
+    from paimon_cli.lab.interleavings import CheckRequest, replay_schedule
+
+    if call.catalog_options:
+        raise UsageError(
+            f"--option {next(iter(call.catalog_options))} is not supported here", "the simulated table has no catalog"
+        )
+    if depth is not None and seed is not None:
+        raise UsageError("--depth and --seed together", "random schedules are interrupted anywhere", "leave one out")
+    kinds = tuple(kind.strip() for kind in actors.split(",") if kind.strip())
+    request = CheckRequest(kinds, rounds, store, data_conflict_check, faults, depth, schedules, seed, finds, call.options)
+    if replay is not None:
+        _show_replay(call, replay_schedule(request, replay))
+    else:
+        _show_report(call, _explored(request, parse_duration(time_limit) / 1000))
+
+
+def _explored(request: CheckRequest, seconds: float) -> CheckReport:
+    from paimon_cli.lab.interleavings import check_interleavings
+
+    progress, end = progress_on_stderr(), time.monotonic() + seconds
+    progress.start("Schedules", request.schedules)
+
+    def go_on() -> bool:
+        progress.advance()
+        return time.monotonic() < end
+
+    try:
+        return check_interleavings(request, go_on)
+    finally:
+        progress.finish()
+
+
+def _show_report(call: Call, report: CheckReport) -> None:
+    if call.output is not OutputFormat.TABLE:
+        call.show(Item("LabCheck", None, report))
+    else:
+        say(f"{', '.join(report.actors)}   store: {report.store}   data conflict check: {report.data_conflict_check}")
+        extent = "every order of calls" if report.is_complete else "not all orders of calls"
+        states = f", {counted(report.states, 'state')}" if report.states else ""
+        say(f"{extent}: {counted(report.schedules, 'schedule')}{states}, {counted(report.storage_calls, 'storage call')}")
+        for find in report.finds:
+            say("\n".join(["", *find.violations[:4], f"replay: {find.replay}"]))
+        expected = "no finds are expected" if report.is_safe else "this configuration is unsafe: finds are expected"
+        say(f"\n{counted(len(report.finds), 'find') if report.finds else 'nothing found'}; {expected}")
+    if report.finds:
+        raise typer.Exit(FINDINGS_EXIT_CODE)
+
+
+def _show_replay(call: Call, replayed: Replay) -> None:
+    from paimon_cli.lab.interleavings import ReplayedStep
+
+    if call.output is not OutputFormat.TABLE:
+        call.show(Item("LabReplay", None, replayed))
+    else:
+        footer = "\n".join([f"VIOLATION {violation}" for violation in replayed.violations] or ["nothing was violated"])
+        call.show(Listing("LabReplay", None, ReplayedStep, replayed.steps, "", footer))
+    if replayed.violations:
+        raise typer.Exit(FINDINGS_EXIT_CODE)

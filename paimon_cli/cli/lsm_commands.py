@@ -1,32 +1,21 @@
-"""`lsm`: the sorted runs of each bucket over its key range, and what compaction would do."""
+"""`lsm` and `simulate`: the sorted runs of each bucket, what compaction would do, and what other options would cost."""
 
 from __future__ import annotations
 
+import json
 import textwrap
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_partitions
-from paimon_cli.cli.results import (
-    COUNT,
-    FLAG,
-    ID,
-    KEY,
-    LEVEL,
-    SIZE,
-    SPAN,
-    TIME,
-    Column,
-    Item,
-    Listing,
-    OutputFormat,
-    counted,
-    human_size,
-    printable,
-    record,
-    records,
-    say,
-)
+import typer
+
+from paimon_cli.cli.columns import Item, Listing, OutputFormat
+from paimon_cli.cli.command import Call, command, group, top_level
+from paimon_cli.cli.parameters import Buckets, Partitions, SnapshotId, TableName, split_pairs, split_partitions
+from paimon_cli.cli.results import TIME, counted, human_size, printable, say
+from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,41 +23,10 @@ if TYPE_CHECKING:
     from paimon_cli.inspect.compaction_scenarios import LsmExplanation
     from paimon_cli.inspect.lsm_report import LsmRow
 
+commands = top_level()
 lsm = group("The LSM tree of each bucket: sorted runs, amplification, next compaction.")
 
 PARAGRAPH_WIDTH = 78
-RUN_NAMES = ("run", "level", "files", "size", "rows", "delete_rows", "min_key", "max_key", "overlap", "span", "picked")
-LSM_COLUMNS = (
-    Column("partition"),
-    Column("bucket", None, ID),
-    Column("snapshot_id", None, ID),
-    Column("levels", None, COUNT),
-    Column("compaction_trigger", None, COUNT),
-    Column("stop_trigger", None, COUNT),
-    Column("read_amplification", None, COUNT),
-    Column("space_amplification_percent", None, COUNT),
-    Column("space_limit_percent", None, COUNT),
-    Column("deletion_vector_rows", None, COUNT),
-    Column("last_full", None, TIME),
-    Column("last_full_snapshot", None, ID),
-    Column("would_compact"),
-    Column("output_level", None, ID),
-    Column("not_supported"),
-    Column("runs", None, records(*RUN_NAMES)),
-)
-RUN_COLUMNS = (
-    Column("run", "Run", ID),
-    Column("level", "Level", LEVEL),
-    Column("files", "Files", COUNT, hide=5),
-    Column("size", "Size", SIZE),
-    Column("rows", "Records", COUNT),
-    Column("delete_rows", "Deletes", COUNT, hide=2),
-    Column("min_key", "Min key", KEY, hide=4),
-    Column("max_key", "Max key", KEY, hide=3),
-    Column("span", "Key range", SPAN),
-    Column("overlap", "Overlap", COUNT, hide=1),
-    Column("picked", "Picked", FLAG),
-)
 
 
 @command(lsm, "show")
@@ -76,53 +34,17 @@ def show_lsm(
     call: Call, table: TableName, partition: Partitions = None, bucket: Buckets = None, snapshot: SnapshotId = None
 ) -> None:
     """Show the sorted runs of each bucket, the newest first."""
+    from paimon_cli.inspect.lsm_report import LsmRow, RunRow
+
     opened = call.open(table)
     rows = opened.lsm(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket)
     if call.output is not OutputFormat.TABLE:
-        call.show(Listing("LsmBucketList", opened.name, LSM_COLUMNS, rows))
+        call.show(Listing("LsmBucketList", opened.name, LsmRow, rows))
         return
     for row in rows:
-        call.show(Listing("LsmBucket", opened.name, RUN_COLUMNS, row.runs, _heading(row), _footer(row)))
+        call.show(Listing("LsmBucket", opened.name, RunRow, row.runs, _heading(row), _footer(row)))
     if not rows:
         say("no buckets with files")
-
-
-STRATEGY_NAMES = (
-    "strategy",
-    "write_amplification",
-    "read_amplification",
-    "most_runs",
-    "space_amplification",
-    "compactions",
-    "rewritten_bytes",
-)
-STRATEGY_COLUMNS = (
-    Column("strategy", "Compaction"),
-    Column("write_amplification", "Write amp", ID),
-    Column("read_amplification", "Read amp", ID),
-    Column("most_runs", "Most runs", COUNT),
-    Column("space_amplification", "Space amp", ID),
-    Column("compactions", "Compactions", COUNT),
-    Column("rewritten_bytes", "Rewritten", SIZE),
-)
-LOOKUP_NAMES = ("partition", "bucket", "runs", "files", "keys", "files_read", "comparisons")
-EXPLANATION_COLUMNS = (
-    Column("snapshot_id", None, ID),
-    Column("replayed"),
-    Column("commits", None, COUNT),
-    Column("buckets", None, COUNT),
-    Column("average_flush_bytes", None, SIZE),
-    Column("biggest_bucket_bytes", None, SIZE),
-    Column("trigger", None, COUNT),
-    Column("fanout", None, COUNT),
-    Column("level_1_bytes", None, SIZE),
-    Column("levels", None, COUNT),
-    Column("strategies", None, records(*STRATEGY_NAMES)),
-    Column("next_compaction"),
-    Column("next_rewrites", None, SIZE),
-    Column("next_rewrites_leveled", None, SIZE),
-    Column("lookup", None, record(*LOOKUP_NAMES)),
-)
 
 
 @command(lsm, "explain")
@@ -134,13 +56,15 @@ def explain(call: Call, table: TableName, snapshot: SnapshotId = None) -> None:
 
     paimon-cli lsm explain ./wh/shop.db/orders
     """
+    from paimon_cli.inspect.compaction_scenarios import StrategyRow
+
     opened = call.open(table)
     explained = opened.explain_lsm(snapshot=snapshot)
     if call.output is not OutputFormat.TABLE:
-        call.show(Item("LsmExplanation", opened.name, EXPLANATION_COLUMNS, explained))
+        call.show(Item("LsmExplanation", opened.name, explained))
         return
     heading, footer = "\n".join(_lesson_before(explained)), "\n".join(_lesson_after(explained)).rstrip()
-    call.show(Listing("LsmExplanation", opened.name, STRATEGY_COLUMNS, explained.strategies, heading, footer))
+    call.show(Listing("LsmExplanation", opened.name, StrategyRow, explained.strategies, heading, footer))
 
 
 def _lesson_before(explained: LsmExplanation) -> Iterator[str]:
@@ -223,3 +147,86 @@ def _footer(row: LsmRow) -> str:
         return f"{amplification}\nnext compaction: none: {row.would_compact}\n"
     picked = sum(run.picked for run in row.runs)
     return f"{amplification}\nnext compaction: WOULD PICK runs 1-{picked} by {row.would_compact} -> L{row.output_level}\n"
+
+
+_of_workload = partial(typer.Option, rich_help_panel="Workload instead of a history", show_default=False)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A described workload; its options are those of the JSON document."""
+
+    commits: Annotated[int | None, _of_workload("--commits", help="Number of commits.")] = None
+    rows: Annotated[int | None, _of_workload("--rows", help="Rows per commit.")] = None
+    row_bytes: Annotated[int | None, _of_workload("--row-bytes", help="Bytes of a stored row.")] = None
+    update_ratio: Annotated[
+        float | None, _of_workload("--update-ratio", help="Share of a commit's rows whose keys exist already.")
+    ] = None
+    skew: Annotated[
+        float | None, _of_workload("--skew", help="0: updates hit all keys evenly; the greater, the fewer keys they hit.")
+    ] = None
+    buckets: Annotated[int | None, _of_workload("--buckets", help="Buckets that the keys spread over.")] = None
+
+
+@command(commands, "simulate")
+def simulate(
+    call: Call,
+    table: Annotated[
+        str | None,
+        typer.Argument(metavar="[TABLE]", help="Table whose snapshots are replayed and whose options are the baseline."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Table option to try; repeatable, all together form one scenario."),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Also try other triggers, size ratios and amplification limits.")
+    ] = False,
+    compact_every: Annotated[
+        int,
+        typer.Option("--compact-every", metavar="N", min=1, help="Commits between two compaction rounds; 1 means after each."),
+    ] = 1,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--workload",
+            metavar="FILE",
+            help="JSON object with commits, rows, row_bytes, update_ratio, skew, buckets, commit_interval (ms), seed; all "
+            "optional.",
+            rich_help_panel="Workload instead of a history",
+        ),
+    ] = None,
+    *,
+    workload: Workload,
+) -> None:
+    """Compare compaction options by simulation: write, read and space amplification, stalls.
+
+    paimon-cli simulate ./wh/shop.db/orders --set num-sorted-run.compaction-trigger=10 --compare
+    """
+    from paimon_cli.api.inspection import simulate as run_simulation
+    from paimon_cli.inspect.compaction_scenarios import ScenarioRow
+
+    opened = None if table is None else call.open(table)
+    given = {name: value for name, value in vars(workload).items() if value is not None}
+    done = run_simulation(
+        {**({} if file is None else _document(file)), **given},
+        split_pairs(changes, "--set"),
+        compare=compare,
+        compact_every=compact_every,
+        table=opened,
+        options=call.options,
+        runtime=call.runtime,
+    )
+    after = "a round after each commit" if compact_every == 1 else f"a round every {compact_every} commits"
+    heading = f"Simulated compaction of {done.workload}, {after}; nothing was changed"
+    call.show(Listing("CompactionSimulation", table, ScenarioRow, done.scenarios, heading))
+
+
+def _document(file: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the workload {file}", str(error)) from error
+    if not isinstance(document, dict):
+        raise UsageError(f"{file} is not a workload", "it must be a JSON object")
+    return document

@@ -1,111 +1,37 @@
-"""Arguments and options that several commands take, declared once."""
+"""Arguments and options that several commands take, declared once; dataclasses are options that go together."""
 
 from __future__ import annotations
 
-import enum
+import inspect
 import re
 import sys
 from collections.abc import Iterable
-from typing import Annotated
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from paimon_cli.cli.results import OutputFormat
+from paimon_cli.cli.columns import OutputFormat
 from paimon_cli.errors import UsageError
 
-JOB_PANEL = "Engine"
-COMMIT_PANEL = "Commit"
-COMMON_PANEL = "Common"
+COMMON_PANEL, COMMIT_PANEL = "Common", "Commit"
+_common = partial(typer.Option, rich_help_panel=COMMON_PANEL)
+_of_job = partial(typer.Option, rich_help_panel="Engine")
+_of_commit = partial(typer.Option, rich_help_panel=COMMIT_PANEL)
+_of_input = partial(typer.Option, rich_help_panel="CSV and JSON input")
 
-
-class EngineName(str, enum.Enum):
-    """Choices of `--engine`."""
-
-    AUTO = "auto"
-    SPARK = "spark"
-    LOCAL = "local"
-
-
-class ConflictGranularity(str, enum.Enum):
-    """Choices of `--data-conflict-check`."""
-
-    OFF = "off"
-    PARTITION = "partition"
-    BUCKET = "bucket"
-    RANGE = "range"
-    KEY = "key"
-
+EngineName = Literal["auto", "spark", "local"]
+ConflictGranularity = Literal["off", "partition", "bucket", "range", "key"]
+SourceFormat = Literal["parquet", "csv", "json", "orc", "arrow"]
 
 TableName = Annotated[
     str, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table of a warehouse.", show_default=False)
 ]
 
-Output = Annotated[
-    OutputFormat,
-    typer.Option("-o", "--output", metavar="FORMAT", help="table, json, ndjson or csv.", rich_help_panel=COMMON_PANEL),
-]
-WarehouseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--warehouse",
-        metavar="URI",
-        help="Warehouse of db.table names; default $PAIMON_WAREHOUSE or ./paimon.yaml.",
-        rich_help_panel=COMMON_PANEL,
-    ),
-]
-OptionPairs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        metavar="KEY=VALUE",
-        help="Option of the table or its catalog, for this call; repeatable.",
-        rich_help_panel=COMMON_PANEL,
-    ),
-]
-Wide = Annotated[
-    bool, typer.Option("--wide", help="Show all columns, however narrow the terminal.", rich_help_panel=COMMON_PANEL)
-]
-Vertical = Annotated[
-    bool, typer.Option("--vertical", help="Print one line per value instead of one per row.", rich_help_panel=COMMON_PANEL)
-]
-StrictOptions = Annotated[
-    bool, typer.Option("--strict-options", help="Reject options unknown to Paimon.", rich_help_panel=COMMON_PANEL)
-]
-Trace = Annotated[
-    bool,
-    typer.Option(
-        "--trace",
-        help="Print the steps of writes, compactions and commits, and tracebacks, on stderr.",
-        rich_help_panel=COMMON_PANEL,
-    ),
-]
-
-Engine = Annotated[
-    EngineName,
-    typer.Option(
-        "--engine",
-        help="Where the work runs: on Spark, in this process (local), or on Spark only for large amounts of data (auto).",
-        rich_help_panel=JOB_PANEL,
-    ),
-]
-SparkThreshold = Annotated[
-    str | None,
-    typer.Option(
-        "--spark-threshold",
-        metavar="SIZE[,FILES]",
-        help="Bytes and files from which auto uses Spark; default engine.spark-threshold of paimon.yaml, or 1 gb,1000.",
-        rich_help_panel=JOB_PANEL,
-    ),
-]
-MasterUrl = Annotated[
-    str | None,
-    typer.Option("--master", metavar="URL", help="Run on this Spark master; default local[*].", rich_help_panel=JOB_PANEL),
-]
-SparkSettings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--spark-conf", metavar="KEY=VALUE", help="A setting of the Spark session; repeatable.", rich_help_panel=JOB_PANEL
-    ),
+Output = Annotated[OutputFormat, _common("-o", "--output", metavar="FORMAT", help="table, json, ndjson or csv.")]
+BranchName = Annotated[
+    str | None, _common("--branch", metavar="NAME", help="Use this branch of the table; the same as 'TABLE$branch_NAME'.")
 ]
 
 AllowUnsafeCommit = Annotated[
@@ -113,22 +39,6 @@ AllowUnsafeCommit = Annotated[
     typer.Option(
         "--allow-unsafe-commit",
         help="Commit even if the storage cannot detect concurrent commits; safe for a single writer only.",
-    ),
-]
-
-
-def addressable(count: int | None) -> int | None:
-    """For limits: nothing is longer than the largest index, so that a larger number means all."""
-    return None if count is None else min(count, sys.maxsize)
-
-
-BranchName = Annotated[
-    str | None,
-    typer.Option(
-        "--branch",
-        metavar="NAME",
-        help="Use this branch of the table; the same as 'TABLE$branch_NAME'.",
-        rich_help_panel=COMMON_PANEL,
     ),
 ]
 DryRun = Annotated[bool, typer.Option("-n", "--dry-run", help="Only show what would be done.")]
@@ -141,44 +51,161 @@ Partitions = Annotated[
 ]
 Buckets = Annotated[list[int] | None, typer.Option("--bucket", metavar="N", help="Only this bucket; repeatable.")]
 
-CommitUser = Annotated[
-    str | None,
-    typer.Option("--commit-user", metavar="NAME", help="Commit user; default a random one.", rich_help_panel=COMMIT_PANEL),
-]
-CommitId = Annotated[
-    int | None,
-    typer.Option(
-        "--commit-id",
-        metavar="N",
-        min=0,
-        help="Identifier that rises with each commit of the user. A commit made before is not repeated, even after its "
-        "snapshot has expired; if that can no longer be determined, the commit is refused (exit 7).",
-        rich_help_panel=COMMIT_PANEL,
-    ),
-]
-AssumeNew = Annotated[
-    bool,
-    typer.Option(
-        "--assume-new",
-        help="With --commit-id: commit even if it can no longer be determined whether the commit was made before.",
-        rich_help_panel=COMMIT_PANEL,
-    ),
-]
 DataConflictCheck = Annotated[
     ConflictGranularity | None,
-    typer.Option(
+    _of_commit(
         "--data-conflict-check",
         help="Exit with 5 if another commit wrote to the same partition, bucket, key range of a bucket, or keys since the read; "
         "default the table's option.",
-        rich_help_panel=COMMIT_PANEL,
         show_default=False,
     ),
 ]
 
 
-def value_of(choice: enum.Enum | None) -> str | None:
-    """The text of a choice; None if none was made."""
-    return None if choice is None else str(choice.value)
+@dataclass(frozen=True)
+class CommonOptions:
+    """Options of every command; `-o` comes before them."""
+
+    wide: Annotated[bool, _common("--wide", help="Show all columns, however narrow the terminal.")] = False
+    vertical: Annotated[bool, _common("--vertical", help="Print one line per value instead of one per row.")] = False
+    warehouse: Annotated[
+        str | None,
+        _common("--warehouse", metavar="URI", help="Warehouse of db.table names; default $PAIMON_WAREHOUSE or ./paimon.yaml."),
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        _common("--option", metavar="KEY=VALUE", help="Option of the table or its catalog, for this call; repeatable."),
+    ] = None
+    strict_options: Annotated[bool, _common("--strict-options", help="Reject options unknown to Paimon.")] = False
+    trace: Annotated[
+        bool, _common("--trace", help="Print the steps of writes, compactions and commits, and tracebacks, on stderr.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Options of commands that run jobs."""
+
+    engine: Annotated[
+        EngineName,
+        _of_job(
+            "--engine",
+            help="Where the work runs: on Spark, in this process (local), or on Spark only for large amounts of data (auto).",
+        ),
+    ] = "auto"
+    spark_threshold: Annotated[
+        str | None,
+        _of_job(
+            "--spark-threshold",
+            metavar="SIZE[,FILES]",
+            help="Bytes and files from which auto uses Spark; default engine.spark-threshold of paimon.yaml, or 1 gb,1000.",
+        ),
+    ] = None
+    master: Annotated[str | None, _of_job("--master", metavar="URL", help="Run on this Spark master; default local[*].")] = None
+    spark_conf: Annotated[
+        list[str] | None, _of_job("--spark-conf", metavar="KEY=VALUE", help="A setting of the Spark session; repeatable.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The identity of a commit, which makes it repeatable."""
+
+    commit_user: Annotated[str | None, _of_commit("--commit-user", metavar="NAME", help="Commit user; default a random one.")] = (
+        None
+    )
+    commit_id: Annotated[
+        int | None,
+        _of_commit(
+            "--commit-id",
+            metavar="N",
+            min=0,
+            help="Identifier that rises with each commit of the user. A commit made before is not repeated, even after its "
+            "snapshot has expired; if that can no longer be determined, the commit is refused (exit 7).",
+        ),
+    ] = None
+    assume_new: Annotated[
+        bool,
+        _of_commit(
+            "--assume-new",
+            help="With --commit-id: commit even if it can no longer be determined whether the commit was made before.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How input files are written."""
+
+    delimiter: Annotated[
+        str | None,
+        _of_input(
+            "--delimiter",
+            metavar="C",
+            help="Separator of CSV cells, such as ';', tab or '|'; default a comma, in .tsv files a tab.",
+        ),
+    ] = None
+    quote: Annotated[
+        str | None, _of_input("--quote", metavar="C", help="Quote character of CSV cells, or none; default '\"'.")
+    ] = None
+    escape: Annotated[
+        str | None, _of_input("--escape", metavar="C", help="Escape character before a quote or delimiter; default none.")
+    ] = None
+    header: Annotated[
+        bool,
+        _of_input(
+            "--header/--no-header",
+            help="Whether the first CSV row names the columns; without a header they are matched by position.",
+        ),
+    ] = True
+    column_names: Annotated[
+        str | None,
+        _of_input("--columns", metavar="A,B,...", help="Names of the CSV columns, instead of those in the header."),
+    ] = None
+    null_values: Annotated[
+        list[str] | None,
+        _of_input(
+            "--null-value",
+            metavar="TEXT",
+            help="Text that means null where it is not quoted, such as NA; repeatable. An empty cell is always null.",
+        ),
+    ] = None
+    timestamp_formats: Annotated[
+        list[str] | None,
+        _of_input(
+            "--timestamp-format",
+            metavar="FORMAT",
+            help="Format of dates and times, such as '%d/%m/%Y %H:%M' (strptime); repeatable. ISO 8601 is always accepted.",
+        ),
+    ] = None
+    timezone: Annotated[
+        str | None,
+        _of_input(
+            "--timezone",
+            metavar="ZONE",
+            help="Time zone of input times without an offset in columns WITH LOCAL TIME ZONE, and of the wall clock that other "
+            "TIMESTAMP columns get for times with an offset. Never guessed: without it both are errors.",
+        ),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        _of_input("--encoding", metavar="NAME", help="Encoding of the input, such as latin1, cp1252 or utf-16; default UTF-8."),
+    ] = None
+
+
+def options_of(bundle: type) -> list[inspect.Parameter]:
+    """The options that a dataclass declares, as parameters of a command."""
+    hints = get_type_hints(bundle, include_extras=True)
+    return [option(field.name, hints[field.name], field.default) for field in fields(bundle)]
+
+
+def option(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def addressable(count: int | None) -> int | None:
+    """For limits: nothing is longer than the largest index, so that a larger number means all."""
+    return None if count is None else min(count, sys.maxsize)
 
 
 _BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")
@@ -193,13 +220,13 @@ def split_pairs(pairs: Iterable[str] | None, flag: str) -> dict[str, str]:
     return {key.strip(): value for key, _, value in split}
 
 
-def split_partitions(typed: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]]:
+def split_partitions(texts: Iterable[str] | None, flag: str = "--partition") -> list[dict[str, str]]:
     """['dt=1,hr=2', 'dt=3'] -> two partitions; ['dt=1', 'hr=2'] -> one: a repeated key starts the next partition."""
     partitions: list[dict[str, str]] = []
-    for text in typed or ():
-        texts = _BETWEEN_PAIRS.split(text)
-        pairs = split_pairs(texts, flag)
-        if len(pairs) < len(texts):
+    for text in texts or ():
+        parts = _BETWEEN_PAIRS.split(text)
+        pairs = split_pairs(parts, flag)
+        if len(pairs) < len(parts):
             what = f"{flag} {text} names a key twice".lstrip()
             raise UsageError(what, "a partition has one value for each key", "name each partition separately")
         if partitions and not pairs.keys() & partitions[-1].keys():

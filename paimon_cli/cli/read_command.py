@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from paimon_cli.api.scan import ScanPlan
-from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.columns import Column, Item, OutputFormat
+from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.parameters import COMMON_PANEL, SnapshotId, TableName, addressable
-from paimon_cli.cli.results import COUNT, ID, SIZE, TEXT, Column, Item, OutputFormat, counted, human_size, ran, records, say, warn
+from paimon_cli.cli.results import COUNT, counted, human_size, ran, warn
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.export_job import ExportSummary
-
-COUNT_COLUMNS = (Column("count", "Rows", COUNT),)
-EXPORT_COLUMNS = (
-    Column("output_path", "Path"),
-    Column("rows", "Rows", COUNT),
-    Column("size", "Size", SIZE),
-    Column("engine", "Engine"),
-    Column("engine_reason", "Why"),
-    Column("seconds", "Seconds", TEXT),
-    Column("files", "Files", records("path", "rows", "size")),
-)
-
-
-class IncrementMode(str, enum.Enum):
-    """Choices of `--incremental-mode`."""
-
-    AUTO = "auto"
-    DELTA = "delta"
-    CHANGELOG = "changelog"
-    DIFF = "diff"
-
-
-class FileFormat(str, enum.Enum):
-    """Choices of `--format`."""
-
-    PARQUET = "parquet"
-    CSV = "csv"
-    ARROW = "arrow"
-    NDJSON = "ndjson"
 
 
 STANDARD_OUTPUT = "-"
@@ -54,10 +24,10 @@ Form = Annotated[
 """`--output` names a file here."""
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    command(app, "read", runs_jobs=True, output=Form, rich_help_panel=panel)(read)
+commands = top_level()
 
 
+@command(commands, "read", runs_jobs=True, output=Form)
 def read(
     call: Call,
     table: TableName,
@@ -90,13 +60,13 @@ def read(
         ),
     ] = None,
     incremental_mode: Annotated[
-        IncrementMode,
+        Literal["auto", "delta", "changelog", "diff"],
         typer.Option(
             "--incremental-mode",
             help="From the rows that were added, from changelog files, or from how A and B differ; "
             "auto: diff between two tags, else changelog if the table writes one.",
         ),
-    ] = IncrementMode.AUTO,
+    ] = "auto",
     row_kind: Annotated[bool, typer.Option("--row-kind", help="Also show deleted keys, with the row kind of each row.")] = False,
     count: Annotated[bool, typer.Option("--count", help="Print only the number of rows.")] = False,
     explain: Annotated[
@@ -112,7 +82,7 @@ def read(
         ),
     ] = None,
     file_format: Annotated[
-        FileFormat | None,
+        Literal["parquet", "csv", "arrow", "ndjson"] | None,
         typer.Option("--format", help="Format of --output; default by its extension, or parquet in a directory."),
     ] = None,
     file_size: Annotated[
@@ -156,55 +126,26 @@ def read(
         tag=tag,
         as_of=as_of,
         incremental=incremental,
-        incremental_mode=incremental_mode.value,
+        incremental_mode=incremental_mode,
         limit=limit,
         order_by=order_by,
         row_kind=row_kind,
     )
     if explain:
-        call.show(Item("ScanPlan", opened.name, PLAN_COLUMNS, scan.explain()))
+        call.show(Item("ScanPlan", opened.name, scan.explain()))
     elif count:
-        _show_count(call, opened.name, scan.count())
+        rows = scan.count()
+        call.show(Item("RowCount", opened.name, SimpleNamespace(count=rows), [Column("count", "Rows", COUNT)]), str(rows))
     elif output_path is not None:
         _show_summary(call, opened.name, scan.export(output_path))
     elif output_file is not None:
-        named = None if file_format is None else file_format.value
-        summary = scan.write_file(output_file, format=named, file_size=file_size, force=force)
+        summary = scan.write_file(output_file, format=file_format, file_size=file_size, force=force)
         if output_file != STANDARD_OUTPUT:
             _show_summary(call, opened.name, summary)
     else:
         print_rows(scan.rows, opened.name, call.output, call.view)
 
 
-@dataclass(frozen=True)
-class RowCount:
-    """The result of `--count`."""
-
-    count: int
-
-
-def _show_count(call: Call, table: str, count: int) -> None:
-    if call.output is OutputFormat.TABLE:
-        say(str(count))
-    else:
-        call.show(Item("RowCount", table, COUNT_COLUMNS, RowCount(count)))
-
-
-_PLAN_TITLES = {
-    "snapshot_id": ("Snapshot", ID),
-    "rows": ("Rows at most", COUNT),
-    "size": ("Bytes at most", SIZE),
-    "levels": ("Levels", TEXT),
-    "order_by": ("Order", TEXT),
-}
-PLAN_COLUMNS = tuple(
-    Column(name, *_PLAN_TITLES.get(name, (name.replace("_", " ").capitalize(), COUNT))) for name in ScanPlan.__dataclass_fields__
-)
-
-
 def _show_summary(call: Call, table: str, summary: ExportSummary) -> None:
-    if call.output is OutputFormat.TABLE:
-        made = f"{counted(summary.rows, 'row')} in {counted(len(summary.files), 'file')}, {human_size(summary.size)}"
-        say(f"{made}, {ran(summary)} -> {summary.output_path}")
-    else:
-        call.show(Item("ExportSummary", table, EXPORT_COLUMNS, summary))
+    made = f"{counted(summary.rows, 'row')} in {counted(len(summary.files), 'file')}, {human_size(summary.size)}"
+    call.show(Item("ExportSummary", table, summary), f"{made}, {ran(summary)} -> {summary.output_path}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import enum
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
@@ -42,27 +41,6 @@ class Kind:
 
     def text(self, value: Any) -> str:
         return ABSENT if value is None else printable(self.to_text(value))
-
-
-@dataclass(frozen=True)
-class Records(Kind):
-    """A list of nested records: a list of objects in JSON, a separate table in text."""
-
-    names: tuple[str, ...] = ()
-
-
-def records(*names: str) -> Records:
-    """The kind of a list of records with these attributes, whose values are JSON values."""
-
-    def to_json(rows: Iterable[Any]) -> list[dict[str, Any]]:
-        return [{name: getattr(row, name) for name in names} for row in rows]
-
-    return Records(to_json, str, names=names)
-
-
-def record(*names: str) -> Kind:
-    """The kind of a single record with these attributes."""
-    return Kind(lambda row: {name: getattr(row, name) for name in names}, str)
 
 
 def printable(text: str) -> str:
@@ -157,6 +135,9 @@ WALL_CLOCK = Kind(lambda millis: rfc3339(_from_wall_clock(millis)), lambda milli
 """Times that Paimon stores as local wall clock, read in this machine's zone, as Java does."""
 KEY = Kind(list, lambda values: ", ".join(map(cell_text, values)))
 """A key as the list of its columns' values in canonical form."""
+NUMBERS = Kind(list, lambda numbers: ", ".join(map(str, numbers)) or ABSENT)
+PERCENT = Kind(_same, lambda share: f"{100 * share:.1f}%", right_aligned=True)
+SECONDS = Kind(lambda seconds: round(seconds, 3), lambda seconds: f"{seconds:,.0f} s", right_aligned=True)
 
 
 NOTHING_CHANGED = "nothing was changed"
@@ -192,59 +173,3 @@ def confirm(consequence: str, yes: bool, hint: str = UNASKED) -> None:
 
 def _safe(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
-
-
-API_VERSION = "paimon-cli/v1"
-
-
-class OutputFormat(str, enum.Enum):
-    """Choices of `-o`."""
-
-    TABLE = "table"
-    JSON = "json"
-    NDJSON = "ndjson"
-    CSV = "csv"
-
-
-@dataclass(frozen=True)
-class Column:
-    """`name` is the attribute of a row and its JSON name; a column without `title` is not in the text table.
-
-    `hide`: on a narrow terminal, columns are hidden in this order, the lowest first; 0 is never hidden.
-    """
-
-    name: str
-    title: str | None = None
-    kind: Kind = TEXT
-    hide: int = 0
-
-
-@dataclass(frozen=True)
-class Listing:
-    """Rows with one attribute per column; `heading` and `footer` are for people only."""
-
-    kind: str
-    table: str | None
-    columns: Sequence[Column]
-    rows: Sequence[Any]
-    heading: str = ""
-    footer: str = ""
-
-
-@dataclass(frozen=True)
-class Item:
-    """A single item: one line per column in text, a header and one line in CSV. `footer`: text below it."""
-
-    kind: str
-    table: str | None
-    columns: Sequence[Column]
-    row: Any
-    footer: str = ""
-
-
-def json_item(columns: Sequence[Column], row: Any) -> dict[str, Any]:
-    return {column.name: column.kind.json(getattr(row, column.name)) for column in columns}
-
-
-def envelope(kind: str, table: str | None, **content: Any) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": kind, "table": table, **content}

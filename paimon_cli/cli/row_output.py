@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.cli.results import OutputFormat, View, counted, envelope, printable, say
+from paimon_cli.cli.columns import OutputFormat, envelope
+from paimon_cli.cli.results import View, counted, printable, say
 from paimon_cli.cli.terminal import write_bytes
 from paimon_cli.datatypes.canonical_form import canonical_texts
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS, INTEGER_ROOTS, NestedType, StringType

@@ -1,110 +1,23 @@
-"""`snapshots`: the versions of a table, and what changed between two of them."""
+"""`snapshots`, `changelog`, `blame`: the versions of a table, and the changes of its files, rows and keys."""
 
 from __future__ import annotations
 
-import enum
-from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from paimon_cli.cli.command import Call, command, group
-from paimon_cli.cli.parameters import TableName, addressable
-from paimon_cli.cli.results import CHANGE, COUNT, ID, JSON, LONG, NAMES, SIZE, TIME, Column, Item, Listing, OutputFormat, counted
+from paimon_cli.cli.columns import Item, Listing, OutputFormat
+from paimon_cli.cli.command import Call, command, group, top_level
+from paimon_cli.cli.parameters import TableName, addressable, split_partitions
+from paimon_cli.cli.results import counted
 from paimon_cli.errors import UsageError
 
-FILE_COLUMNS = (
-    Column("change", "Change"),
-    Column("partition", "Partition"),
-    Column("bucket", "Bucket", ID),
-    Column("level", "Level", ID),
-    Column("file", "File"),
-    Column("rows", "Records", COUNT),
-    Column("size", "Size", SIZE),
-)
-ROW_COLUMNS = (Column("kind", "Kind"), Column("values", "Row", JSON))
-
-
-def _register_diff(snapshots: typer.Typer) -> None:
-    command(snapshots, "diff")(diff_snapshots)
-
-
-def diff_snapshots(
-    call: Call,
-    table: TableName,
-    before: Annotated[str, typer.Argument(metavar="A", help="Id, latest or earliest.", show_default=False)],
-    after: Annotated[str, typer.Argument(metavar="B", help="Id, latest or earliest.", show_default=False)],
-    files: Annotated[bool, typer.Option("--files", help="Data files added and removed (the default).")] = False,
-    rows: Annotated[bool, typer.Option("--rows", help="Rows that read differently.")] = False,
-    limit: Annotated[
-        int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=1, help="Only the first N changes.")
-    ] = None,
-) -> None:
-    """Show how snapshot B differs from snapshot A: data files, or rows with their kinds.
-
-    paimon-cli snapshots diff ./wh/shop.db/orders 12 latest --rows
-    """
-    from paimon_cli.read.difference import ADDED
-
-    if files and rows:
-        raise UsageError("--files and --rows exclude each other")
-    opened = call.open(table)
-    one, other = opened.snapshot(before).id, opened.snapshot(after).id
-    if rows:
-        shown = list(opened.row_changes(one, other, limit=limit))
-        footer = f"{counted(len(shown), 'change')} from snapshot {one} to {other}"
-        call.show(Listing("RowChangeList", opened.name, ROW_COLUMNS, shown, footer=footer))
-        return
-    changes = opened.file_changes(one, other)
-    added = sum(change.change == ADDED for change in changes)
-    footer = f"{counted(added, 'file')} added, {counted(len(changes) - added, 'file')} removed from snapshot {one} to {other}"
-    call.show(Listing("FileChangeList", opened.name, FILE_COLUMNS, changes[:limit], footer=footer))
-
-
+commands = top_level()
 snapshots = group("Versions of a table: what each commit did.")
-
-SNAPSHOT_COLUMNS = (
-    Column("id", "ID", ID),
-    Column("kind", "Kind"),
-    Column("time", "Time (UTC)", TIME),
-    Column("commit_user", "User", hide=1),
-    Column("commit_identifier", None, LONG),
-    Column("schema_id", "Schema", ID, hide=2),
-    Column("delta_record_count", "+Records", CHANGE),
-    Column("total_record_count", "Total records", COUNT),
-    Column("files_added", "+Files", COUNT, hide=4),
-    Column("files_deleted", "-Files", COUNT, hide=3),
-    Column("watermark", None, ID),
-    Column("tags", "Tags", NAMES),
-)
-DETAIL_TITLES = {"commit_identifier": "Identifier", "watermark": "Watermark"}
-SNAPSHOT_DETAILS = (
-    *(replace(column, title=column.title or DETAIL_TITLES[column.name]) for column in SNAPSHOT_COLUMNS),
-    Column("base_manifest_list", "Base list"),
-    Column("delta_manifest_list", "Delta list"),
-    Column("changelog_manifest_list", "Changelog list"),
-    Column("index_manifest", "Index manifest"),
-    Column("changelog_record_count", "Changelog records", COUNT),
-    Column("statistics", "Statistics"),
-    Column("attempts", "Attempts", COUNT),
-    Column("duration_ms", "Commit took (ms)", COUNT),
-    Column("properties", "Properties", JSON),
-    Column("uuid", "UUID"),
-    Column("version", "Version", ID),
-)
 
 
 MOST_IN_TEXT = 1000
 """Snapshots shown by default in text output; other formats list all."""
-
-
-class SnapshotKind(str, enum.Enum):
-    """Choices of `--kind`."""
-
-    APPEND = "APPEND"
-    COMPACT = "COMPACT"
-    OVERWRITE = "OVERWRITE"
-    ANALYZE = "ANALYZE"
 
 
 @command(snapshots, "ls")
@@ -122,18 +35,23 @@ def list_snapshots(
             help="Only the newest N; default 1000 in text, all in other formats.",
         ),
     ] = None,
-    kind: Annotated[SnapshotKind | None, typer.Option("--kind", case_sensitive=False, help="Only commits of this kind.")] = None,
+    kind: Annotated[
+        Literal["APPEND", "COMPACT", "OVERWRITE", "ANALYZE"] | None,
+        typer.Option("--kind", case_sensitive=False, help="Only commits of this kind."),
+    ] = None,
     user: Annotated[str | None, typer.Option("--user", help="Only commits of this user.")] = None,
 ) -> None:
     """List snapshots, the newest first."""
+    from paimon_cli.inspect.version_report import SnapshotRow
+
     opened = call.open(table)
     most = MOST_IN_TEXT if limit is None and call.output is OutputFormat.TABLE else limit
-    rows = opened.snapshots(limit=most, kind=kind.value if kind else None, user=user)
+    rows = opened.snapshots(limit=most, kind=kind, user=user)
     ids = opened.snapshot_ids()
     footer = f"{len(rows)} of {counted(len(ids), 'snapshot')}, {ids[0]} to {ids[-1]}" if ids else "no snapshots yet"
     if limit is None and len(rows) == most:
         footer += f"; --limit {len(ids)} shows all"
-    call.show(Listing("SnapshotList", opened.name, SNAPSHOT_COLUMNS, rows, footer=footer))
+    call.show(Listing("SnapshotList", opened.name, SnapshotRow, rows, footer=footer))
 
 
 @command(snapshots, "show")
@@ -146,7 +64,90 @@ def show_snapshot(
 ) -> None:
     """Show all fields of one snapshot; for commits of paimon-cli also their attempts and duration."""
     opened = call.open(table)
-    call.show(Item("Snapshot", opened.name, SNAPSHOT_DETAILS, opened.snapshot(snapshot)))
+    call.show(Item("Snapshot", opened.name, opened.snapshot(snapshot)))
 
 
-_register_diff(snapshots)
+@command(snapshots, "diff")
+def diff_snapshots(
+    call: Call,
+    table: TableName,
+    before: Annotated[str, typer.Argument(metavar="A", help="Id, latest or earliest.", show_default=False)],
+    after: Annotated[str, typer.Argument(metavar="B", help="Id, latest or earliest.", show_default=False)],
+    files: Annotated[bool, typer.Option("--files", help="Data files added and removed (the default).")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Rows that read differently.")] = False,
+    limit: Annotated[
+        int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=1, help="Only the first N changes.")
+    ] = None,
+) -> None:
+    """Show how snapshot B differs from snapshot A: data files, or rows with their kinds.
+
+    paimon-cli snapshots diff ./wh/shop.db/orders 12 latest --rows
+    """
+    from paimon_cli.read.difference import ADDED, FileChange, RowChange
+
+    if files and rows:
+        raise UsageError("--files and --rows exclude each other")
+    opened = call.open(table)
+    one, other = opened.snapshot(before).id, opened.snapshot(after).id
+    if rows:
+        shown = list(opened.row_changes(one, other, limit=limit))
+        footer = f"{counted(len(shown), 'change')} from snapshot {one} to {other}"
+        call.show(Listing("RowChangeList", opened.name, RowChange, shown, footer=footer))
+        return
+    changes = opened.file_changes(one, other)
+    added = sum(change.change == ADDED for change in changes)
+    footer = f"{counted(added, 'file')} added, {counted(len(changes) - added, 'file')} removed from snapshot {one} to {other}"
+    call.show(Listing("FileChangeList", opened.name, FileChange, changes[:limit], footer=footer))
+
+
+changelog = group("Row changes, snapshot by snapshot.")
+
+
+@command(changelog, "read")
+def read_changelog(
+    call: Call,
+    table: TableName,
+    begin: Annotated[int, typer.Option("--from", metavar="N", min=1, help="The first snapshot.")],
+    end: Annotated[int | None, typer.Option("--to", metavar="M", min=1, help="The last snapshot; default the latest.")] = None,
+    select: Annotated[
+        str | None, typer.Option("-s", "--select", metavar="NAMES", help="Columns to show, such as id,name; default all.")
+    ] = None,
+    where: Annotated[str | None, typer.Option("-w", "--where", metavar="SQL", help="Only changes that match.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=0, help="At most N changes.")
+    ] = None,
+) -> None:
+    """Print the row changes of a range of snapshots, with their row kinds.
+
+    Changes come from changelog files if the table has a changelog producer, otherwise from the rows that each commit added.
+
+    paimon-cli changelog read ./wh/shop.db/orders --from 3
+    """
+    from paimon_cli.cli.row_output import print_rows
+
+    opened = call.open(table)
+    scan = opened.changelog(begin, end, columns=select, where=where, limit=limit)
+    print_rows(scan.rows, opened.name, call.output, call.view)
+
+
+@command(commands, "blame")
+def blame(
+    call: Call,
+    table: TableName,
+    key: Annotated[
+        list[str], typer.Option("--key", metavar="COLUMN=VALUE[,...]", help="The key, or a part of it.", show_default=False)
+    ],
+) -> None:
+    """Show every stored version of a key: commit, file, level, sequence number, kind and values.
+
+    paimon-cli blame ./wh/shop.db/orders --key id=7
+    """
+    from paimon_cli.read.key_history import KeyVersion
+
+    keys = split_partitions(key, "--key")
+    if len(keys) > 1:
+        raise UsageError("one key at a time", "a column is given twice")
+    opened = call.open(table)
+    rows = opened.blame(keys[0] if keys else {})
+    broken = "".join(f"\nnot shown: {row.missing}" for row in rows if row.missing)
+    call.show(Listing("KeyVersionList", opened.name, KeyVersion, rows, footer=counted(len(rows), "version") + broken))

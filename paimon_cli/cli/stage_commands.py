@@ -7,29 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.columns import Item, Listing
+from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, Partitions, TableName, Yes, split_partitions
-from paimon_cli.cli.results import (
-    ABSENT,
-    COUNT,
-    FLAG,
-    ID,
-    LONG,
-    SIZE,
-    SNAPSHOT_IDS,
-    TEXT,
-    Column,
-    Item,
-    Kind,
-    Listing,
-    OutputFormat,
-    confirm,
-    counted,
-    human_size,
-    ran,
-    records,
-    say,
-)
+from paimon_cli.cli.results import confirm, counted, human_size, ran
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
@@ -38,26 +19,6 @@ if TYPE_CHECKING:
 
 stage = group("Commits in two phases: `write --stage FILE` writes the files, these commands commit or abort them.")
 
-NUMBERS = Kind(list, lambda numbers: ", ".join(map(str, numbers)) or ABSENT)
-COLUMNS = (
-    Column("file", "File"),
-    Column("state", "State"),
-    Column("commit_user", "User"),
-    Column("commit_identifier", "Identifier", LONG),
-    Column("schema_id", "Schema", ID),
-    Column("read_snapshot_id", "Read snapshot", ID),
-    Column("data_conflict_check", "Data conflict check"),
-    Column("overwrite", "Overwrite", FLAG),
-    Column("rows", "Records", COUNT),
-    Column("files", "Files", COUNT),
-    Column("size", "Size", SIZE),
-    Column("snapshots", "Snapshots", NUMBERS),
-    Column(
-        "buckets",
-        "Buckets",
-        records("partition", "bucket", "files_added", "files_deleted", "changelog_files", "index_files", "rows", "size"),
-    ),
-)
 
 StagedFile = Annotated[str, typer.Argument(metavar="FILE", help="File written by `write --stage`.", show_default=False)]
 ExpectedTable = Annotated[str | None, typer.Option("--table", metavar="TABLE", help="The table; default the one named in FILE.")]
@@ -83,15 +44,14 @@ def commit(call: Call, file: StagedFile, table: ExpectedTable = None, allow_unsa
     opened.check_commit()
     staged = opened.stage.show(file)
     result = opened.stage.commit(file)
-    if call.output is not OutputFormat.TABLE:
-        show_staged(call, opened, file, opened.stage.show(file))
-    elif result.already_committed:
-        say("already committed, nothing was done")
+    if result.already_committed:
+        text = "already committed, nothing was done"
     elif not result.snapshots:
-        say("no rows, nothing was committed")
+        text = "no rows, nothing was committed"
     else:
         ids = ", ".join(str(snapshot.id) for snapshot in result.snapshots)
-        say(f"snapshot {ids}: {_content(staged)}, {counted(result.attempts, 'attempt')}")
+        text = f"snapshot {ids}: {_content(staged)}, {counted(result.attempts, 'attempt')}"
+    show_staged(call, opened, file, opened.stage.show(file), text)
 
 
 @command(stage, "abort")
@@ -102,17 +62,15 @@ def abort(call: Call, file: StagedFile, table: ExpectedTable = None) -> None:
     """
     opened = _opened(call, file, table)
     deleted = opened.stage.abort(file)
-    if call.output is OutputFormat.TABLE:
-        say(f"aborted: {counted(deleted, 'file')} deleted, nothing was committed")
-    else:
-        show_staged(call, opened, file, opened.stage.show(file))
+    text = f"aborted: {counted(deleted, 'file')} deleted, nothing was committed"
+    show_staged(call, opened, file, opened.stage.show(file), text)
 
 
-def show_staged(call: Call, table: Table, file: str, staged: StagedCommit) -> None:
+def show_staged(call: Call, table: Table, file: str, staged: StagedCommit, text: str | None = None) -> None:
     """Print a staged commit; also the result of `write --stage`."""
     from paimon_cli.inspect.compaction_report import staged_details
 
-    call.show(Item("StagedCommit", table.name, COLUMNS, staged_details(table.context, file, staged)))
+    call.show(Item("StagedCommit", table.name, staged_details(table.context, file, staged)), text)
 
 
 def staged_text(file: str, staged: StagedCommit) -> str:
@@ -133,31 +91,10 @@ def _opened(call: Call, file: str, table: str | None, allow_unsafe_commit: bool 
     return call.open(table or StageFile(file).read().table, allow_unsafe_commit)
 
 
-PLAN_COLUMNS = (
-    Column("partition", "Partition", TEXT),
-    Column("buckets", "Buckets", COUNT),
-    Column("files", "Files", COUNT),
-    Column("rows", "Records", COUNT),
-    Column("size", "Size", SIZE),
-)
-SUMMARY_COLUMNS = (
-    Column("buckets", "Buckets", COUNT),
-    Column("partitions", "Partitions", COUNT),
-    Column("rows", "Rows", COUNT),
-    Column("files", "Files", COUNT),
-    Column("size", "Size", SIZE),
-    Column("snapshots", "Snapshots", SNAPSHOT_IDS),
-    Column("option_changed", "Option changed", FLAG),
-    Column("engine", "Engine"),
-    Column("engine_reason", "Why"),
-    Column("seconds", "Seconds", TEXT),
-)
+commands = top_level()
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    command(app, "rescale", runs_jobs=True, rich_help_panel=panel)(rescale)
-
-
+@command(commands, "rescale", runs_jobs=True)
 def rescale(
     call: Call,
     table: TableName,
@@ -183,15 +120,14 @@ def rescale(
     if plan.partitions:
         confirm(_headline(plan), yes)
     summary = planned.run()
-    if call.output is OutputFormat.TABLE:
-        say(_summary_text(summary))
-    else:
-        call.show(Item("RescaleSummary", opened.name, SUMMARY_COLUMNS, summary))
+    call.show(Item("RescaleSummary", opened.name, summary), _summary_text(summary))
 
 
 def _show_plan(call: Call, table: Table, plan: RescalePlan) -> None:
+    from paimon_cli.jobs.rescale_job import RescaledPartition
+
     footer = f"{_headline(plan)}; nothing was changed (dry run)"
-    call.show(Listing("RescalePlan", table.name, PLAN_COLUMNS, plan.partitions, footer=footer))
+    call.show(Listing("RescalePlan", table.name, RescaledPartition, plan.partitions, footer=footer))
 
 
 def _headline(plan: RescalePlan) -> str:

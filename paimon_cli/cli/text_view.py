@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from paimon_cli.cli.results import ABSENT, Item, Listing, Records, View, cell_text, say
+from paimon_cli.cli.columns import RECORDS, Item, Listing, field_names
+from paimon_cli.cli.results import ABSENT, View, cell_text, say
 
 WIDTH_SAMPLE_ROWS = 1000
 """Rows of a stream that determine the column widths; wider cells in later rows shift their line."""
@@ -69,20 +70,19 @@ def _show_listing(listing: Listing, view: View) -> None:
 
 def _show_item(item: Item, view: View) -> None:
     titled = [column for column in item.columns if column.title is not None]
-    lines = [column for column in titled if not isinstance(column.kind, Records)]
+    lines = [column for column in titled if column.kind is not RECORDS]
     width = max(cell_len(str(column.title)) for column in lines)
     for column in lines:
         print(f"{column.title:<{width}}  {column.kind.text(getattr(item.row, column.name))}".rstrip())
     for column in titled:
-        if isinstance(column.kind, Records):
-            _show_records(str(column.title), column.kind.names, getattr(item.row, column.name), view)
-    if item.footer:
-        say(item.footer)
+        if column.kind is RECORDS:
+            _show_records(str(column.title), getattr(item.row, column.name), view)
 
 
-def _show_records(title: str, names: Sequence[str], rows: Sequence[Any], view: View) -> None:
+def _show_records(title: str, rows: Sequence[Any], view: View) -> None:
     print(f"\n{title}" if rows else f"{title}: none")
     if rows:
+        names = field_names(type(rows[0]))
         print_table([Header(name) for name in names], ([cell_text(getattr(row, name)) for name in names] for row in rows), view)
 
 

@@ -6,35 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.parameters import (
-    COMMIT_PANEL,
-    AllowUnsafeCommit,
-    AssumeNew,
-    CommitId,
-    CommitUser,
-    DataConflictCheck,
-    TableName,
-    value_of,
-)
-from paimon_cli.cli.results import COUNT, FLAG, SIZE, SNAPSHOT_IDS, TEXT, Column, Item, OutputFormat, counted, ran, say
+from paimon_cli.cli.columns import Item
+from paimon_cli.cli.command import Call, command, top_level
+from paimon_cli.cli.parameters import COMMIT_PANEL, AllowUnsafeCommit, DataConflictCheck, Identity, TableName
+from paimon_cli.cli.results import counted, ran
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.update_job import UpdateSummary
 
-SUMMARY_COLUMNS = (
-    Column("rows", "Rows", COUNT),
-    Column("files", "Files", COUNT),
-    Column("size", "Size", SIZE),
-    Column("buckets", "Buckets", COUNT),
-    Column("snapshots", "Snapshots", SNAPSHOT_IDS),
-    Column("attempts", "Attempts", COUNT),
-    Column("conflicts", "Conflicts", COUNT),
-    Column("already_committed", "Committed before", FLAG),
-    Column("engine", "Engine"),
-    Column("engine_reason", "Why"),
-    Column("seconds", "Seconds", TEXT),
-)
 
 Where = Annotated[
     str,
@@ -58,11 +37,10 @@ MaxAttempts = Annotated[
 ]
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    command(app, "update", runs_jobs=True, rich_help_panel=panel)(update)
-    command(app, "delete", runs_jobs=True, rich_help_panel=panel)(delete)
+commands = top_level()
 
 
+@command(commands, "update", runs_jobs=True)
 def update(
     call: Call,
     table: TableName,
@@ -77,9 +55,8 @@ def update(
     ],
     where: Where,
     max_attempts: MaxAttempts = 100,
-    commit_user: CommitUser = None,
-    commit_id: CommitId = None,
-    assume_new: AssumeNew = False,
+    *,
+    identity: Identity,
     data_conflict_check: DataConflictCheck = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
@@ -94,26 +71,18 @@ def update(
     paimon-cli update ./wh/game.db/players --set "points = points + 1" -w "id = 7"
     """
     opened = call.open(table, allow_unsafe_commit)
-    done = opened.update(
-        assignments,
-        where,
-        max_attempts=max_attempts,
-        commit_user=commit_user,
-        commit_id=commit_id,
-        assume_new=assume_new,
-        data_conflict_check=value_of(data_conflict_check),
-    )
-    _show(call, "UpdateSummary", opened.name, done, "changed")
+    done = opened.update(assignments, where, max_attempts=max_attempts, **vars(identity), data_conflict_check=data_conflict_check)
+    call.show(Item("UpdateSummary", opened.name, done), _summary_text(done, "changed"))
 
 
+@command(commands, "delete", runs_jobs=True)
 def delete(
     call: Call,
     table: TableName,
     where: Where,
     max_attempts: MaxAttempts = 100,
-    commit_user: CommitUser = None,
-    commit_id: CommitId = None,
-    assume_new: AssumeNew = False,
+    *,
+    identity: Identity,
     data_conflict_check: DataConflictCheck = None,
     allow_unsafe_commit: AllowUnsafeCommit = False,
 ) -> None:
@@ -124,22 +93,8 @@ def delete(
     paimon-cli delete ./wh/game.db/players -w "points < 0"
     """
     opened = call.open(table, allow_unsafe_commit)
-    done = opened.delete(
-        where,
-        max_attempts=max_attempts,
-        commit_user=commit_user,
-        commit_id=commit_id,
-        assume_new=assume_new,
-        data_conflict_check=value_of(data_conflict_check),
-    )
-    _show(call, "DeleteSummary", opened.name, done, "deleted")
-
-
-def _show(call: Call, kind: str, table: str, summary: UpdateSummary, done: str) -> None:
-    if call.output is OutputFormat.TABLE:
-        say(_summary_text(summary, done))
-    else:
-        call.show(Item(kind, table, SUMMARY_COLUMNS, summary))
+    done = opened.delete(where, max_attempts=max_attempts, **vars(identity), data_conflict_check=data_conflict_check)
+    call.show(Item("DeleteSummary", opened.name, done), _summary_text(done, "deleted"))
 
 
 def _summary_text(summary: UpdateSummary, done: str) -> str:

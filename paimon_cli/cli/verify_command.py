@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from paimon_cli import __version__
-from paimon_cli.cli.command import Call, command
+from paimon_cli.cli.columns import Listing, OutputFormat
+from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.parameters import AllowUnsafeCommit, SnapshotId, TableName, Yes
-from paimon_cli.cli.results import Column, Listing, OutputFormat, confirm, counted, human_size, ran, say
+from paimon_cli.cli.results import confirm, counted, human_size, printable, ran, say
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,57 +19,31 @@ if TYPE_CHECKING:
     from paimon_cli.jobs.verify_job import VerifyReport
 
 FINDINGS_EXIT_CODE = 4
-FINDING_COLUMNS = (
-    Column("code", "Code"),
-    Column("severity", "Severity"),
-    Column("check", "Check"),
-    Column("path", "Path"),
-    Column("message", "Message"),
-)
-INVARIANT_COLUMNS = (
-    Column("code", "Code"),
-    Column("check", "Check"),
-    Column("level", "Level"),
-    Column("severity", "Severity"),
-    Column("meaning", "What must hold"),
-)
 SHOWN_OF_A_CODE = 20
 """Findings shown for one code in text output; -o json has up to a thousand."""
 
 
-class Level(str, enum.Enum):
-    """Choices of `--level`."""
-
-    META = "meta"
-    FILES = "files"
-    FULL = "full"
+commands = top_level()
 
 
-class FailOn(str, enum.Enum):
-    """Choices of `--fail-on`."""
-
-    ERROR = "error"
-    WARN = "warn"
-
-
-def _register_verify(app: typer.Typer, panel: str) -> None:
-    command(app, "verify", runs_jobs=True, rich_help_panel=panel)(verify)
-
-
+@command(commands, "verify", runs_jobs=True)
 def verify(
     call: Call,
     table: Annotated[
         str | None, typer.Argument(metavar="TABLE", help="Path or URL of a table, or db.table.", show_default=False)
     ] = None,
     level: Annotated[
-        Level, typer.Option("--level", help="meta: metadata only; files: every file exists and can be opened; full: every row.")
-    ] = Level.FILES,
+        Literal["meta", "files", "full"],
+        typer.Option("--level", help="meta: metadata only; files: every file exists and can be opened; full: every row."),
+    ] = "files",
     snapshot: SnapshotId = None,
     all_snapshots: Annotated[bool, typer.Option("--all-snapshots", help="Check the files of every snapshot.")] = False,
     only: Annotated[
         str | None, typer.Option("--only", metavar="CHECK,...", help="Only these checks or codes, see --list.")
     ] = None,
-    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="The least severe finding that exits with 4.")] = FailOn.ERROR,
+    fail_on: Annotated[
+        Literal["error", "warn"], typer.Option("--fail-on", help="The least severe finding that exits with 4.")
+    ] = "error",
     report: Annotated[
         tuple[str, Path] | None,
         typer.Option("--report", metavar="junit|sarif FILE", help="Also write the findings to FILE for a build server."),
@@ -81,9 +55,10 @@ def verify(
     paimon-cli verify ./wh/shop.db/orders --level full
     """
     if list_codes:
-        from paimon_cli.invariants.violation import INVARIANTS
+        from paimon_cli.api.maintenance import invariants
+        from paimon_cli.invariants.violation import Invariant
 
-        call.show(Listing("InvariantList", None, INVARIANT_COLUMNS, INVARIANTS))
+        call.show(Listing("InvariantList", None, Invariant, invariants()))
         return
     if table is None:
         raise UsageError("which table?", "verify needs a TABLE, or --list", "paimon-cli verify --help")
@@ -91,22 +66,18 @@ def verify(
         raise UsageError(f"--report {report[0]} is neither junit nor sarif", hint="--report junit FILE")
     if snapshot is not None and all_snapshots:
         raise UsageError("--snapshot and --all-snapshots exclude each other")
-    found = _run(call, table, level, snapshot, all_snapshots, only or "")
+    from paimon_cli.invariants.violation import Violation
+
+    checks = _names(only or "")
+    found = call.open_damaged(table).verify(level, snapshot=snapshot, all_snapshots=all_snapshots, only=checks)
     if report is not None:
         _write_report(found, table, *report)
     if call.output is OutputFormat.TABLE:
         _show_text(found, table, call.pasted(table))
     else:
-        call.show(Listing("VerifyFindingList", table, FINDING_COLUMNS, found.violations))
-    if found.errors or (found.warnings and fail_on is FailOn.WARN):
+        call.show(Listing("VerifyFindingList", table, Violation, found.violations))
+    if found.errors or (found.warnings and fail_on == "warn"):
         raise typer.Exit(FINDINGS_EXIT_CODE)
-
-
-def _run(call: Call, table: str, level: Level, snapshot: int | None, all_snapshots: bool, only: str) -> VerifyReport:
-    from paimon_cli.api.maintenance import verify_request
-
-    request = verify_request(level.value, snapshot, all_snapshots, _names(only))
-    return call.open_damaged(table).run_verification(request)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -126,7 +97,6 @@ def _write_report(found: VerifyReport, table: str, form: str, path: Path) -> Non
 
 
 def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
-    from paimon_cli.cli.results import printable
     from paimon_cli.cli.text_view import print_table, wrapped
     from paimon_cli.invariants.violation import SCHEMAS
 
@@ -157,19 +127,7 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
         say(f"hint: paimon-cli repair {pasted}    # plans what can be repaired, changes nothing without --apply")
 
 
-STEP_COLUMNS = (
-    Column("kind", "Repair"),
-    Column("path", "Path"),
-    Column("action", "What to do"),
-    Column("loss", "What is lost"),
-    Column("command", "Command"),
-)
-
-
-def _register_repair(app: typer.Typer, panel: str) -> None:
-    command(app, "repair", rich_help_panel=panel)(repair)
-
-
+@command(commands, "repair")
 def repair(
     call: Call,
     table: TableName,
@@ -200,13 +158,15 @@ def repair(
 
     paimon-cli repair ./wh/shop.db/orders
     """
+    from paimon_cli.invariants.repair_plan import RepairStep
+
     if apply and dry_run:
         raise UsageError("--apply and --dry-run exclude each other")
     opened = call.open_to_commit(table, allow_unsafe_commit) if apply else call.open(table)
     planned = opened.plan_repair(only=_names(only or ""), older_than=older_than)
     plan = planned.plan
     if call.output is not OutputFormat.TABLE:
-        call.show(Listing("RepairPlan", opened.name, STEP_COLUMNS, plan.steps))
+        call.show(Listing("RepairPlan", opened.name, RepairStep, plan.steps))
     else:
         _show_plan(plan, table)
     if apply:
@@ -221,7 +181,6 @@ def repair(
 
 
 def _show_plan(plan: RepairPlan, table: str) -> None:
-    from paimon_cli.cli.results import printable
     from paimon_cli.cli.text_view import wrapped
 
     at = "no snapshot" if plan.snapshot_id is None else f"snapshot {plan.snapshot_id}"
@@ -232,8 +191,3 @@ def _show_plan(plan: RepairPlan, table: str) -> None:
             say(wrapped(f"     lost: {printable(step.loss)}", indent=11))
         if step.command:
             say(f"     run: {printable(step.command)}")
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    _register_verify(app, panel)
-    _register_repair(app, panel)

@@ -2,95 +2,34 @@
 
 from __future__ import annotations
 
-import enum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from paimon_cli.cli.command import Call, command
-from paimon_cli.cli.input_options import FAIL, MissingColumn, MissingColumns, OnError, SourceFormat, print_notes
+from paimon_cli.cli.columns import Item
+from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.parameters import (
     COMMIT_PANEL,
     AllowUnsafeCommit,
-    AssumeNew,
-    CommitId,
-    CommitUser,
     DataConflictCheck,
+    Identity,
+    SourceFormat,
     TableName,
     split_partitions,
-    value_of,
 )
-from paimon_cli.cli.results import (
-    COUNT,
-    FLAG,
-    SIZE,
-    SNAPSHOT_IDS,
-    TEXT,
-    Column,
-    Item,
-    OutputFormat,
-    counted,
-    human_size,
-    note,
-    ran,
-    say,
-)
+from paimon_cli.cli.results import counted, human_size, note, ran
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.jobs.write_job import WriteSummary
 
-SUMMARY_COLUMNS = (
-    Column("rows_read", "Rows read", COUNT),
-    Column("rows", "Rows", COUNT),
-    Column("delete_rows", "Deletes", COUNT),
-    Column("files", "Files", COUNT),
-    Column("size", "Size", SIZE),
-    Column("buckets", "Buckets", COUNT),
-    Column("snapshots", "Snapshots", SNAPSHOT_IDS),
-    Column("attempts", "Attempts", COUNT),
-    Column("already_committed", "Committed before", FLAG),
-    Column("compacted", "Compacted", COUNT),
-    Column("compaction_lost", "Compaction lost"),
-    Column("stalls", "Stalls", COUNT),
-    Column("stall_seconds", "Stall seconds", TEXT),
-    Column("skipped_rows", "Skipped", COUNT),
-    Column("bad_cells", "Bad cells", COUNT),
-    Column("missing_columns", "Missing columns"),
-    Column("compaction_wait_seconds", "Compaction wait seconds", TEXT),
-    Column("buffer_size", "Write buffer", SIZE),
-    Column("buffer_peak", "Buffer peak", SIZE),
-    Column("flushes", "Flushes", COUNT),
-    Column("spills", "Spills", COUNT),
-    Column("spilled_size", "Spilled", SIZE),
-    Column("preemptions", "Pre-emptions", COUNT),
-    Column("engine", "Engine"),
-    Column("engine_reason", "Why"),
-    Column("seconds", "Seconds", TEXT),
-)
+
+commands = top_level()
+FAIL, SKIP = "fail", "skip"
 
 
-class RowOperation(str, enum.Enum):
-    """Choices of `--op`."""
-
-    UPSERT = "upsert"
-    DELETE = "delete"
-
-
-class CompactWhen(str, enum.Enum):
-    """Choices of `--compact`."""
-
-    NONE = "none"
-    INLINE = "inline"
-    ASYNC = "async"
-    AFTER = "after"
-
-
-def register(app: typer.Typer, panel: str) -> None:
-    command(app, "write", runs_jobs=True, reads_files=True, rich_help_panel=panel)(write)
-
-
+@command(commands, "write", runs_jobs=True, reads_files=True)
 def write(
     call: Call,
     table: TableName,
@@ -99,8 +38,9 @@ def write(
         SourceFormat | None, typer.Option("--format", help="Format of the sources; default by file extension.")
     ] = None,
     op: Annotated[
-        RowOperation, typer.Option("--op", help="Insert or replace the rows, or delete the rows with the same keys.")
-    ] = RowOperation.UPSERT,
+        Literal["upsert", "delete"],
+        typer.Option("--op", help="Insert or replace the rows, or delete the rows with the same keys."),
+    ] = "upsert",
     op_column: Annotated[
         str | None, typer.Option("--op-column", metavar="NAME", help="Input column that holds the row kind: +I, +U, -U or -D.")
     ] = None,
@@ -117,11 +57,21 @@ def write(
             "--allow-empty", help="With --overwrite: accept an input without rows, which deletes the rows to be replaced."
         ),
     ] = False,
-    on_error: OnError = FAIL,
-    missing_columns: MissingColumns = MissingColumn.NULL,
-    commit_user: CommitUser = None,
-    commit_id: CommitId = None,
-    assume_new: AssumeNew = False,
+    on_error: Annotated[
+        str,
+        typer.Option(
+            "--on-error",
+            metavar="fail|skip|FILE",
+            help="Rows that do not fit the table: stop with an error that lists them (fail), leave them out (skip), or leave "
+            "them out and write their bad cells to FILE (.csv, otherwise ndjson).",
+        ),
+    ] = FAIL,
+    missing_columns: Annotated[
+        Literal["null", "error"],
+        typer.Option("--missing-columns", help="What to do if the input, or a JSON row, lacks a nullable column."),
+    ] = "null",
+    *,
+    identity: Identity,
     data_conflict_check: DataConflictCheck = None,
     read_snapshot: Annotated[
         int | None,
@@ -143,7 +93,7 @@ def write(
         ),
     ] = None,
     compact: Annotated[
-        CompactWhen | None,
+        Literal["none", "inline", "async", "after"] | None,
         typer.Option(
             "--compact",
             help="How to compact the buckets that get rows: in the writer tasks, while writing pauses (inline) or in parallel "
@@ -170,46 +120,44 @@ def write(
 
     done = opened.write(
         sources,
-        op=op.value,
+        op=op,
         op_column=op_column,
         overwrite=overwrite,
         partition=_static_partition(partition),
         allow_empty=allow_empty,
         on_error=on_error,
-        missing_columns=missing_columns.value,
-        commit_user=commit_user,
-        commit_id=commit_id,
-        assume_new=assume_new,
-        data_conflict_check=value_of(data_conflict_check),
+        missing_columns=missing_columns,
+        **vars(identity),
+        data_conflict_check=data_conflict_check,
         read_snapshot=read_snapshot,
         stage=stage,
-        compact=value_of(compact),
+        compact=compact,
         parallelism=parallelism,
-        format=value_of(source_format),
+        format=source_format,
         form=call.form,
         on_written=show_written,
     )
     if done.compaction is not None:
-        from paimon_cli.cli.compact_once import summary_line
+        from paimon_cli.cli.compact_view import summary_line
 
         note(summary_line(opened.name, done.compaction))
 
 
 def _show(call: Call, opened: Table, summary: WriteSummary, stage: str | None, on_error: str) -> None:
-    print_notes(summary.missing_columns, summary.skipped_rows, summary.bad_cells, opened, on_error=on_error)
+    if summary.missing_columns:
+        names = ", ".join(f"'{name}'" for name in summary.missing_columns)
+        effect = "are not updated" if opened.context.schema.options.get("merge-engine") == "partial-update" else "become null"
+        note(f"note: the input, or some of its rows, lack {names}, which {effect}")
+    if summary.skipped_rows:
+        where = "" if on_error in (FAIL, SKIP) else f", see {on_error}"
+        note(f"note: {counted(summary.skipped_rows, 'row')} skipped with {counted(summary.bad_cells, 'bad cell')}{where}")
     if stage is not None:
         from paimon_cli.cli.stage_commands import show_staged, staged_text
 
         staged = opened.stage.show(stage)
-        if call.output is OutputFormat.TABLE:
-            say(staged_text(stage, staged))
-        else:
-            show_staged(call, opened, stage, staged)
+        show_staged(call, opened, stage, staged, staged_text(stage, staged))
         return
-    if call.output is OutputFormat.TABLE:
-        say(_summary_text(summary))
-    else:
-        call.show(Item("WriteSummary", opened.name, SUMMARY_COLUMNS, summary))
+    call.show(Item("WriteSummary", opened.name, summary), _summary_text(summary))
     if summary.compaction_lost:
         note(f"note: the rows are committed, but the writer's compaction failed: {summary.compaction_lost}")
 

@@ -45,12 +45,12 @@ class SchemaDetails:
 
     id: int
     time: int
-    fields: tuple[FieldRow, ...]
     primary_keys: tuple[str, ...]
     partition_keys: tuple[str, ...]
     options: Mapping[str, str]
     comment: str | None
     highest_field_id: int
+    fields: tuple[FieldRow, ...]
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class OptionRow:
     default: str | None
     is_set: bool
     immutable: bool
-    description: str
     status: str
+    description: str
     reason: str
 
 

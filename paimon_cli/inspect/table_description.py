@@ -47,9 +47,8 @@ class TableDescription:
     partition_keys: tuple[str, ...]
     bucket: str
     merge_engine: str | None
-    schema_id: int
-    columns: tuple[ColumnRow, ...]
     options: Mapping[str, str]
+    schema_id: int
     snapshot_id: int | None
     time: int | None
     snapshots: int
@@ -62,6 +61,7 @@ class TableDescription:
     records: int
     size: int
     sorted_runs: int | None
+    columns: tuple[ColumnRow, ...]
     health: tuple[HealthFinding, ...]
 
 

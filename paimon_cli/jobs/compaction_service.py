@@ -73,7 +73,7 @@ class CompactionService:
     def run(self, interval_seconds: float, max_rounds: int | None) -> None:
         """Run rounds until `max_rounds` (None: until interrupted), then raise the error of a table if all tables failed for good.
 
-        With `--on-conflict fail` the first conflict ends it.
+        With `on_conflict` `fail` the first conflict ends it.
         """
         number = 0
         while True:
@@ -85,7 +85,7 @@ class CompactionService:
             if self.request.on_conflict == FAIL and (conflict := next((e for e in errors if _is_conflict(e)), None)):
                 raise conflict
             if is_last:
-                _raise_errors(done)
+                raise_failures(done.tables, " in the last round")
                 return
             self.clock.sleep(interval_seconds)
 
@@ -118,13 +118,13 @@ def _is_conflict(error: PaimonError) -> bool:
     return isinstance(error, (Conflict, PartialSuccess))
 
 
-def _raise_errors(last: ServiceRound) -> None:
-    """The failures of the last round decide the exit code."""
-    errors = [table.error for table in last.tables if table.error is not None and table.state != GONE]
-    if len(errors) == 1 == len(last.tables):
+def raise_failures(tables: Sequence[TableRound], when: str = "") -> None:
+    """Raise the failure of the only table, or one that sums up those of several; a table that has gone is none."""
+    errors = [table.error for table in tables if table.error is not None and table.state != GONE]
+    if len(errors) == 1 == len(tables):
         raise errors[0]
     if errors:
-        what = f"{len(errors)} of {len(last.tables)} tables could not be compacted in the last round"
+        what = f"{len(errors)} of {len(tables)} tables could not be compacted{when}"
         why = "; ".join(str(error) for error in errors)
-        kind = PartialSuccess if len(errors) < len(last.tables) else type(errors[0])
+        kind = PartialSuccess if len(errors) < len(tables) else type(errors[0])
         raise kind(what, why, errors[0].hint)

@@ -133,8 +133,8 @@ class ReplayedStep:
 class Replay:
     """A replayed schedule, and its violations."""
 
-    steps: list[ReplayedStep]
     violations: list[str]
+    steps: list[ReplayedStep]
 
 
 def check_interleavings(request: CheckRequest, go_on: GoOn) -> CheckReport:
@@ -189,7 +189,8 @@ def replay_schedule(request: CheckRequest, schedule: str) -> Replay:
     names = actor_names(request.actors)
     told: list[ToldStep] = list(narrate(run, steps))
     run.discard()
-    return Replay([ReplayedStep(t.step, names[t.actor], t.call, t.befalls, t.own_calls) for t in told], list(run.violations))
+    replayed = [ReplayedStep(t.step, names[t.actor], t.call, t.befalls, t.own_calls) for t in told]
+    return Replay(list(run.violations), replayed)
 
 
 def actor_names(kinds: Sequence[str]) -> list[str]:

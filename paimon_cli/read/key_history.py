@@ -43,10 +43,10 @@ class KeyVersion:
     partition: str
     bucket: int
     level: int
-    file: str
     sequence: int | None
     kind: str | None
     values: dict[str, Any] | None
+    file: str
     missing: str | None = None
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from paimon_cli import Table
 
-MODULES = ("definition", "scan", "table", "versions", "writing")
+MODULES = ("catalog", "definition", "scan", "table", "versions", "writing")
 
 
 def example_table(folder: Path) -> Table:
@@ -47,4 +47,4 @@ def test_example(case: doctest.DocTest, tmp_path: Path) -> None:
 
 def test_each_public_class_has_an_example() -> None:
     with_example = {case.name.rpartition(".")[2] for case in CASES}
-    assert {"Table", "Scan", "Tags", "Branches", "Consumers", "Alter", "Stage"} <= with_example
+    assert {"Catalog", "Table", "Scan", "Tags", "Branches", "Consumers", "Alter", "Stage"} <= with_example

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paimon_cli import Runtime, Table
+from paimon_cli import Catalog, Runtime, Table
+from paimon_cli.api.inspection import all_options, examine_installation, simulate
+from paimon_cli.api.maintenance import invariants
 from paimon_cli.errors import BadInput, NotFound, Refused, UsageError
 from paimon_cli.jobs.write_job import WriteSummary
 from tests.api.test_examples import example_table
@@ -293,3 +295,72 @@ def test_a_warehouse(tmp_path: Path) -> None:
     Table.create("shop.orders", schema=schema, primary_key="id", bucket=1, warehouse=str(tmp_path))
     assert Table.open("shop.orders", warehouse=str(tmp_path)).name == "shop.orders"
     assert (tmp_path / "shop.db" / "orders" / "schema" / "schema-0").exists()
+
+
+def test_a_catalog_lists_its_tables(tmp_path: Path) -> None:
+    columns = ["id INT NOT NULL"]
+    for name in ("shop.orders", "shop.returns", "hr.people"):
+        Table.create(name, columns=columns, primary_key="id", bucket=1, warehouse=str(tmp_path))
+    catalog = Catalog(str(tmp_path))
+    assert [(row.database, row.tables) for row in catalog.databases()] == [("hr", 1), ("shop", 2)]
+    assert [row.table for row in catalog.tables()] == ["hr.people", "shop.orders", "shop.returns"]
+    assert [row.table for row in catalog.tables("hr")] == [row.table for row in catalog.tables(database="hr")] == ["hr.people"]
+    assert [row.table for row in Catalog().tables(f"{tmp_path}/hr.db")] == [f"{tmp_path}/hr.db/people"]
+    assert catalog.locks("hr.people").mechanism == catalog.locks().mechanism == "put-if-absent"
+    with pytest.raises(UsageError, match="has no commit lock"):
+        catalog.break_lock("hr.people")
+    with pytest.raises(UsageError, match="both name a place"):
+        catalog.tables("hr", database="hr")
+
+
+def test_a_catalog_compacts_several_tables(tmp_path: Path) -> None:
+    for name in ("orders", "returns"):
+        table = Table.create(f"shop.{name}", columns=["id INT NOT NULL"], primary_key="id", bucket=1, warehouse=str(tmp_path))
+        for number in (1, 2):
+            table.write(pa.table({"id": [number]}), compact="none")
+    catalog, missing = Catalog(str(tmp_path)), "shop.gone"
+    plans = {table.name: len(plan.tasks) for table, plan in catalog.plan_compaction(database="shop", exclude=["ord.*"])}
+    assert plans == {"shop.returns": 1}
+    rounds = list(catalog.compact(["shop.orders", missing]))
+    assert [(done.table, done.state) for done in rounds] == [("shop.orders", "compacted"), (missing, "failed")]
+    assert isinstance(rounds[1].error, NotFound)
+    seen: list[Any] = []
+    catalog.watch(database="shop", watcher=Watcher(seen), strategy="full", max_rounds=1)
+    assert [(done.table, done.state) for done in seen] == [("shop.orders", "nothing to do"), ("shop.returns", "compacted")]
+    with pytest.raises(UsageError, match="not a regular expression"):
+        catalog.compact(database="shop", include=["("])
+
+
+class Watcher:
+    """Keeps what a service reports about its tables."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        self.seen = seen
+
+    def table_begins(self, number: int, table: str) -> Any:
+        return Runtime().new_progress()
+
+    def table_done(self, done: Any) -> None:
+        self.seen.append(done)
+
+    def round_done(self, done: Any, pause_seconds: float | None) -> None:
+        assert (len(done.tables), pause_seconds) == (2, None)
+
+
+def test_simulations(tmp_path: Path) -> None:
+    table = example_table(tmp_path)
+    table.write(ROWS, compact="none")
+    replayed = table.simulate({"num-sorted-run.compaction-trigger": "2"})
+    assert replayed.workload == f"the history of {table.name}"
+    assert [row.scenario for row in replayed.scenarios] == ["as is", "num-sorted-run.compaction-trigger=2"]
+    assert [row.commits for row in table.simulate(workload={"commits": 3, "rows": 10}).scenarios] == [3]
+    described = simulate({"commits": 4, "rows": 1}, options={"num-sorted-run.compaction-trigger": "2"})
+    assert described.workload.startswith("4 commits of 1 row,") and described.scenarios[0].compactions > 0
+    with pytest.raises(UsageError, match="nothing to simulate"):
+        simulate()
+
+
+def test_what_belongs_to_no_table() -> None:
+    assert {"bucket", "merge-engine"} <= {row.key for row in all_options()}
+    assert invariants()[0].code == "PV001"
+    assert "python" in {found.subject for found in examine_installation()}

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from paimon_cli.catalog.table import CatalogTable
-from paimon_cli.cli import snapshot_commands
 from paimon_cli.errors import CommitUnknown, Conflict, DamagedFile, NotSupported, PartialSuccess, Refused, StorageUnavailable
 from tests.cli.calling import Run
 from tests.goldens import golden_table
@@ -246,7 +245,7 @@ def test_groups_show_their_help_when_called_bare(run: Run) -> None:
 def test_kind_is_read_in_any_case(run: Run, tmp_path: Path) -> None:
     table = golden_table("java-0.9", "dedup_partitioned", tmp_path)
     kinds = {item["kind"] for item in run("snapshots", "ls", table, "--kind", "compact", "-o", "json").json["items"]}
-    assert kinds == {snapshot_commands.SnapshotKind.COMPACT.value}
+    assert kinds == {"COMPACT"}
 
 
 def test_options_of_one_call_cannot_go_against_the_table(run: Run, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_commands_speak_through_one_place() -> None:
         "app.py",
         "results.py",
         "text_view.py",
-        "data_view.py",
+        "columns.py",
         "compact_watch.py",
     }
     folder = Path(results.__file__).parent

@@ -53,7 +53,7 @@ def test_what_cannot_be_simulated(run: Run, tmp_path: Path) -> None:
     run("simulate", tmp_path / "none", code=3)
 
 
-def test_progress_is_told_commit_by_commit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_commit_by_commit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
 
     class Listener:
@@ -66,8 +66,8 @@ def test_progress_is_told_commit_by_commit(run: Run, monkeypatch: pytest.MonkeyP
         def finish(self) -> None:
             told.append("finished")
 
-    monkeypatch.setattr("paimon_cli.cli.terminal.progress_on_stderr", Listener)
+    monkeypatch.setattr("paimon_cli.cli.command.progress_on_stderr", Listener)
     run("simulate", "--commits", 3, "--rows", 5, "--set", TRIGGER_3, "-o", "json")
-    made = [("Generating commits", 3), 1, 1, 1, "finished"]
+    made = [("Generating commits", 3), 1, 1, 1]
     as_is = [("Simulating, 1 of 2", 3), 1, 1, 1]
     assert told == [*made, *as_is, ("Simulating, 2 of 2", 3), 1, 1, 1, "finished"]

@@ -1,4 +1,4 @@
-"""`compact --dry-run`: what would be compacted, for which trigger and at what cost, and why the rest is not."""
+"""What people see of a compaction: what would be compacted and why (`compact --dry-run`), and what was."""
 
 from __future__ import annotations
 
@@ -7,48 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from paimon_cli.cli.columns import Listing, OutputFormat
 from paimon_cli.cli.command import Call
-from paimon_cli.cli.results import ABSENT, COUNT, ID, SIZE, TEXT, Column, Listing, OutputFormat, counted, human_size
+from paimon_cli.cli.results import ABSENT, counted, human_size, ran
 from paimon_cli.errors import Refused
 
 if TYPE_CHECKING:
     from paimon_cli.api.table import Table
-    from paimon_cli.catalog.table_location import TableLocation
     from paimon_cli.inspect.compaction_report import DecisionRow
-    from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest
-
-PLAN_COLUMNS = (
-    Column("partition"),
-    Column("bucket", None, ID),
-    Column("reason"),
-    Column("arithmetic"),
-    Column("runs_before", None, COUNT),
-    Column("runs_after", None, COUNT),
-    Column("picked_runs", None, COUNT),
-    Column("files", None, COUNT),
-    Column("files_after", None, COUNT),
-    Column("upgraded", None, COUNT),
-    Column("size", None, SIZE),
-    Column("read_bytes", None, SIZE),
-    Column("write_bytes", None, SIZE),
-    Column("write_amplification"),
-    Column("space_amplification_before", None, COUNT),
-    Column("space_amplification_after", None, COUNT),
-    Column("output_level", None, ID),
-)
-LINE_COLUMNS = (
-    Column("partition", "Partition"),
-    Column("buckets", "Bucket", ID),
-    Column("reason", "Reason"),
-    Column("picked", "Runs in", hide=4),
-    Column("level", "->"),
-    Column("read", "Read", ID, hide=6),
-    Column("write", "Write", ID, hide=5),
-    Column("read_amplification", "Read amp"),
-    Column("space_amplification", "Space amp", hide=3),
-    Column("rewrite", "Rewrite/new", ID, hide=2),
-    Column("figures", "Figures", TEXT, hide=1),
-)
+    from paimon_cli.jobs.compact_job import CompactionPlan, CompactSummary
 
 
 @dataclass(frozen=True)
@@ -68,22 +35,19 @@ class PlanLine:
     figures: str = ""
 
 
-def show_plans(call: Call, locations: Sequence[TableLocation], request: CompactRequest, dedicated: bool) -> None:
-    """Show one plan per table. Changes nothing, and refuses whatever a real run would refuse."""
-    from paimon_cli.inspect.compaction_report import decision_rows
+def show_plan(call: Call, table: Table, plan: CompactionPlan, strategy: str, dedicated: bool) -> None:
+    """Show the plan for one table."""
+    from paimon_cli.inspect.compaction_report import DecisionRow, decision_rows
 
-    for location in locations:
-        table = call.open_at(location)
-        plan = table.plan_compaction(request)
-        rows = decision_rows(table.context, plan.decisions)
-        if call.output is not OutputFormat.TABLE:
-            call.show(Listing("CompactionPlan", table.name, PLAN_COLUMNS, rows))
-            continue
-        what = "Dedicated compaction plan" if dedicated else "Compaction plan"
-        at = "without snapshots" if plan.snapshot_id is None else f"@ snapshot {plan.snapshot_id}"
-        heading = f"{what} for {table.name} {at}   strategy {request.strategy}   engine {_engine(call, plan)}"
-        footer = "\n".join((_work(rows), _guards(table), _what_next(plan)))
-        call.show(Listing("CompactionPlan", table.name, LINE_COLUMNS, list(_lines(rows)), heading, footer))
+    rows = decision_rows(table.context, plan.decisions)
+    if call.output is not OutputFormat.TABLE:
+        call.show(Listing("CompactionPlan", table.name, DecisionRow, rows))
+        return
+    what = "Dedicated compaction plan" if dedicated else "Compaction plan"
+    at = "without snapshots" if plan.snapshot_id is None else f"@ snapshot {plan.snapshot_id}"
+    heading = f"{what} for {table.name} {at}   strategy {strategy}   engine {_engine(call, plan)}"
+    footer = "\n".join((_work(rows), _guards(table), _what_next(plan)))
+    call.show(Listing("CompactionPlan", table.name, PlanLine, list(_lines(rows)), heading, footer))
 
 
 def _engine(call: Call, plan: CompactionPlan) -> str:
@@ -158,3 +122,24 @@ def _what_next(plan: CompactionPlan) -> str:
     if not plan.tasks:
         return "nothing was changed (dry run)"
     return f"nothing was changed (dry run); run without --dry-run, or pin this plan: --if-snapshot {plan.snapshot_id}"
+
+
+@dataclass(frozen=True)
+class CompactedTable:
+    """A summary with the name of its table."""
+
+    table: str
+    summary: CompactSummary
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.summary, name)
+
+
+def summary_line(table: str, summary: CompactSummary) -> str:
+    if not summary.buckets:
+        return f"{table}: nothing to compact"
+    ids = ", ".join(str(snapshot.id) for snapshot in summary.snapshots)
+    files = f"{counted(summary.files_before, 'file')} -> {summary.files_after}"
+    sizes = f"{human_size(summary.bytes_before)} -> {human_size(summary.bytes_after)}"
+    conflicts = f", {counted(summary.conflicts, 'conflict')}" if summary.conflicts else ""
+    return f"{table}: snapshot {ids}, {counted(summary.buckets, 'bucket')}, {files}, {sizes}{conflicts}, {ran(summary)}"

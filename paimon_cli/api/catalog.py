@@ -1,0 +1,301 @@
+"""A catalog as an object: its databases, its tables, their commit locks, and compaction of several tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from paimon_cli.api.maintenance import CompactOptions, Planned, compact_request
+from paimon_cli.api.opened_table import Runtime, check_positive
+from paimon_cli.api.table import Table, check_table_options
+from paimon_cli.catalog.table_location import TableLocation, find_warehouse, locate_table
+from paimon_cli.errors import NotFound, PaimonError, UsageError
+from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.storage.catalog_options import split_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from paimon_cli.catalog.table_listing import DatabaseRow, TableRow
+    from paimon_cli.history.table_context import TableContext
+    from paimon_cli.inspect.lock_report import LockReport, LockRow
+    from paimon_cli.jobs.compact_job import CompactionPlan, CompactRequest
+    from paimon_cli.jobs.compaction_service import ServedTable, ServiceWatcher, TableRound
+    from paimon_cli.jobs.table_change import Shield
+    from paimon_cli.storage.lock_table import HeldLock
+
+
+class Catalog:
+    """The tables of a warehouse, and of any directory.
+
+    The warehouse is `url`, else `PAIMON_WAREHOUSE`, else that of `./paimon.yaml`; tables that are named by paths need none.
+    `options` are those of the catalog (`s3.endpoint`) and table options, which override those of each table.
+
+    >>> catalog = Catalog(str(getfixture("tmp_path")))
+    >>> Table.create("shop.orders", columns=["id BIGINT NOT NULL"], primary_key="id", bucket=1, warehouse=catalog.url)
+    Table('shop.orders')
+    >>> [(table.table, table.records) for table in catalog.tables()]
+    [('shop.orders', 0)]
+    >>> [done.state for done in catalog.compact(database="shop")]
+    ['nothing to do']
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        options: Mapping[str, str] | None = None,
+        *,
+        branch: str | None = None,
+        strict_options: bool = False,
+        allow_unsafe_commit: bool = False,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.url, self.branch, self.runtime = url, branch, runtime or Runtime()
+        self._options, self._table_options = split_options({key: str(value) for key, value in (options or {}).items()})
+        self._allow_unsafe_commit = allow_unsafe_commit
+        check_table_options(self._table_options, self.runtime, strict=strict_options)
+
+    @classmethod
+    def at(
+        cls,
+        url: str | None,
+        options: Mapping[str, str],
+        table_options: Mapping[str, str],
+        runtime: Runtime,
+        *,
+        branch: str | None = None,
+        allow_unsafe_commit: bool = False,
+    ) -> Catalog:
+        """A catalog whose options are split and checked."""
+        catalog = cls(url, options, branch=branch, allow_unsafe_commit=allow_unsafe_commit, runtime=runtime)
+        catalog._table_options = dict(table_options)
+        return catalog
+
+    def tables(self, place: str | None = None, *, database: str | None = None) -> list[TableRow]:
+        """The tables of the warehouse, of one database, or below a directory; `place` is a database or a directory.
+
+        A table that cannot be opened is listed with its problem. Raises `NotFound` if the place does not exist.
+        """
+        from paimon_cli.catalog.table_listing import table_rows, tables_below, tables_of_database, tables_of_warehouse
+
+        if place is not None and database is not None:
+            raise UsageError(f"'{place}' and --database {database} both name a place to look", hint="leave one of the two out")
+        place = database or place
+        warehouse = find_warehouse(self.url, options=self._options)
+        if place is None:
+            found = tables_of_warehouse(warehouse)
+        elif place.isidentifier() and warehouse.url is not None:
+            found = tables_of_database(place, self.url, self._options)
+        else:
+            found = tables_below(place, self._options)
+        return table_rows(found)
+
+    def databases(self) -> list[DatabaseRow]:
+        """The databases by name."""
+        from paimon_cli.catalog.table_listing import database_rows
+
+        return database_rows(find_warehouse(self.url, options=self._options))
+
+    def locks(self, table: str | None = None) -> LockReport:
+        """How the commits of a table, or of the warehouse, are kept apart, and the commit locks that are held.
+
+        Where only a test can tell, as on S3, two writers race for a probe file, which is then removed.
+        """
+        from paimon_cli.inspect.lock_report import table_lock, warehouse_locks
+
+        if table is None:
+            return warehouse_locks(find_warehouse(self.url, options=self._options))
+        location = self._locate(table)
+        context = self._open(location).context
+        return table_lock(location, context.storage, context.layout.root)
+
+    def plan_break_lock(self, table: str, *, even_if_valid: bool = False) -> Planned[HeldLock, LockRow]:
+        """The commit lock of a table, which `run` breaks. Raises `Refused` while it is valid, unless `even_if_valid`."""
+        from paimon_cli.inspect.lock_report import break_held_lock, breakable_lock
+
+        location = self._locate(table)
+        settings, lock = breakable_lock(location, self._open(location).context.layout.root, even_if_valid=even_if_valid)
+        return Planned(lock, lambda: break_held_lock(location, settings, lock))
+
+    def break_lock(self, table: str, *, even_if_valid: bool = False) -> LockRow:
+        """Break the commit lock of a table whose holder died. Writers take over expired locks on their own."""
+        return self.plan_break_lock(table, even_if_valid=even_if_valid).run()
+
+    def plan_compaction(
+        self,
+        tables: Sequence[str] = (),
+        *,
+        database: str | None = None,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        strategy: str = "full",
+        **options: Unpack[CompactOptions],
+    ) -> Iterator[tuple[Table, CompactionPlan]]:
+        """What `compact` would do to each table. Nothing is changed."""
+        from paimon_cli.jobs.compact_job import plan_compaction
+
+        locations, request = self._chosen(tables, database, include, exclude, strategy, options)
+
+        def planned(location: TableLocation) -> tuple[Table, CompactionPlan]:
+            table = self._open(location)
+            table.check_call()
+            return table, plan_compaction(table.context, request)
+
+        return map(planned, locations())
+
+    def compact(
+        self,
+        tables: Sequence[str] = (),
+        *,
+        database: str | None = None,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        strategy: str = "full",
+        dedicated: bool = False,
+        parallelism: int | None = None,
+        shield: Shield = nullcontext,
+        **options: Unpack[CompactOptions],
+    ) -> Iterator[TableRound]:
+        """Compact tables, or those of a database, one after the other; a failure of one does not stop the others.
+
+        `include` and `exclude` are regular expressions of whole names of tables. `dedicated`: warn if writers may compact as
+        well. `shield` holds signals back during a commit. Results come as tables are done.
+        """
+        from paimon_cli.jobs.compact_job import run_compact
+        from paimon_cli.jobs.compaction_service import COMPACTED, FAILED, NOTHING, TableRound
+
+        locations, request = self._chosen(tables, database, include, exclude, strategy, options)
+        found = locations()
+
+        def rounds() -> Iterator[TableRound]:
+            with self.runtime.engine_running(parallelism) as engine:
+                for location in found:
+                    try:
+                        context = self._open_to_compact(location, dedicated).context
+                        summary = run_compact(context, request, engine, self.runtime.new_progress(), shield=shield)
+                    except PaimonError as error:
+                        yield TableRound(location.name, FAILED, error=error)
+                    else:
+                        yield TableRound(location.name, COMPACTED if summary.buckets else NOTHING, summary)
+
+        return rounds()
+
+    def watch(
+        self,
+        tables: Sequence[str] = (),
+        *,
+        watcher: ServiceWatcher,
+        database: str | None = None,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        strategy: str = "minor",
+        dedicated: bool = False,
+        interval: str = "10 s",
+        max_rounds: int | None = None,
+        parallelism: int | None = None,
+        shield: Shield = nullcontext,
+        **options: Unpack[CompactOptions],
+    ) -> None:
+        """Compact in rounds with a pause of `interval` between them, until interrupted or for `max_rounds`.
+
+        Named tables must exist at the start and may vanish later; a database is listed before each round. `watcher` is
+        informed of each table and round.
+        """
+        from paimon_cli.jobs.compaction_service import CompactionService
+        from paimon_cli.options.option_text import parse_duration
+        from paimon_cli.storage.clock_and_random import SystemClock
+
+        pause = parse_duration(interval) / 1000
+        check_positive(max_rounds=max_rounds)
+        if options.get("if_snapshot") is not None:
+            raise UsageError("--watch cannot be combined with --if-snapshot", "every round makes its own plan")
+        locations, request = self._chosen(tables, database, include, exclude, strategy, options)
+        for location in locations():
+            self._open_to_compact(location, dedicated)
+        with self.runtime.engine_running(parallelism) as engine:
+            served = self._served(locations)
+            CompactionService(served, request, engine, SystemClock(), watcher, shield).run(pause, max_rounds)
+
+    def _served(self, locations: Callable[[], list[TableLocation]]) -> Callable[[], list[ServedTable]]:
+        from paimon_cli.jobs.compaction_service import ServedTable
+
+        def context_at(location: TableLocation) -> Callable[[], TableContext]:
+            return lambda: self._open(location).context
+
+        def served() -> list[ServedTable]:
+            try:
+                return [ServedTable(location.name, context_at(location)) for location in locations()]
+            except NotFound:
+                return []  # all tables of the database are gone; new ones may come
+
+        return served
+
+    def _chosen(
+        self,
+        tables: Sequence[str],
+        database: str | None,
+        include: Sequence[str],
+        exclude: Sequence[str],
+        strategy: str,
+        options: CompactOptions,
+    ) -> tuple[Callable[[], list[TableLocation]], CompactRequest]:
+        """The tables to compact, listed again by each call, and the request for each of them."""
+        if (database is None) == (not tables):
+            raise UsageError(
+                "name the tables to compact", "either TABLE... or --database DB", "paimon-cli compact ./wh/shop.db/orders"
+            )
+        if database is None and (include or exclude):
+            raise UsageError("--include and --exclude need --database", "they select among its tables")
+        patterns = [_patterns(include), _patterns(exclude)]
+        if options.get("if_snapshot") is not None and (database is not None or len(tables) > 1):
+            raise UsageError("--if-snapshot pins the plan of one table", "snapshot ids of different tables are unrelated")
+        request = replace(compact_request(strategy, options), unknown_buckets_allowed=database is not None)
+
+        def locations() -> list[TableLocation]:
+            if database is None:
+                return [self._locate(table) for table in tables]
+            return list(self._of_database(database, *patterns))
+
+        return locations, request
+
+    def _of_database(
+        self, database: str, include: Sequence[re.Pattern[str]], exclude: Sequence[re.Pattern[str]]
+    ) -> Iterator[TableLocation]:
+        from paimon_cli.catalog.table_listing import tables_of_database
+
+        for location in tables_of_database(database, self.url, self._options):
+            name = location.name.rpartition(".")[2]
+            if (not include or any(map(_matching(name), include))) and not any(map(_matching(name), exclude)):
+                found = location if self.branch in (None, MAIN_BRANCH) else location.at_branch(self.branch)
+                yield replace(found, allow_unsafe_commit=self._allow_unsafe_commit)
+
+    def _locate(self, table: str) -> TableLocation:
+        location = locate_table(table, self.url, self._options, self.branch)
+        return replace(location, allow_unsafe_commit=self._allow_unsafe_commit)
+
+    def _open(self, location: TableLocation) -> Table:
+        return Table.at(location, self._table_options, self.runtime)
+
+    def _open_to_compact(self, location: TableLocation, dedicated: bool) -> Table:
+        table = self._open(location)
+        table.check_commit()
+        if dedicated and not table.context.options.write_only:
+            self.runtime.warn(f"{table.name} is not write-only, so its writers may compact as well: set write-only=true")
+        return table
+
+
+def _patterns(texts: Sequence[str]) -> list[re.Pattern[str]]:
+    patterns = []
+    for text in texts:
+        try:
+            patterns.append(re.compile(text))
+        except re.error as error:
+            raise UsageError(f"'{text}' is not a regular expression", str(error)) from error
+    return patterns
+
+
+def _matching(name: str) -> Callable[[re.Pattern[str]], bool]:
+    return lambda pattern: pattern.fullmatch(name) is not None

@@ -1,0 +1,346 @@
+"""Results as columns, and their output for machines: JSON in its envelope, JSON lines and CSV.
+
+The columns of a result are the fields of its dataclass. A name means the same in every result, so that its title and kind stand
+here once; exceptions are listed under the dataclass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_cli.cli.results import (
+    CHANGE,
+    COUNT,
+    FLAG,
+    ID,
+    JSON,
+    KEY,
+    LEVEL,
+    LONG,
+    NAMES,
+    NUMBERS,
+    PERCENT,
+    SECONDS,
+    SETTINGS,
+    SIZE,
+    SNAPSHOT_IDS,
+    SPAN,
+    TEXT,
+    TIME,
+    WALL_CLOCK,
+    Kind,
+)
+
+API_VERSION = "paimon-cli/v1"
+RECORD = Kind(lambda row: {name: getattr(row, name) for name in field_names(type(row))}, str)
+"""A nested record: an object in JSON."""
+RECORDS = Kind(lambda rows: [RECORD.json(row) for row in rows], str)
+"""A list of nested records: a list of objects in JSON, a table of its own in text."""
+
+NAMES_OF_KIND = {
+    COUNT: "added attempts bad_cells behind buckets buckets_skipped changelog_record_count columns commits compacted "
+    "compaction_trigger compactions conflicts count delete_rows deleted deletion_vector_rows duration_ms dv_cardinality fanout "
+    "files files_added files_after files_before files_deleted files_skipped_as_unchanged files_skipped_by_bucket "
+    "files_skipped_by_index files_skipped_by_key files_skipped_by_level files_skipped_by_partition files_skipped_by_value "
+    "flushes full_compactions levels lost_updates manifests manifests_skipped most_runs needless overlap own_calls partitions "
+    "partitions_skipped picked_runs preemptions records refused rounds rows rows_read rows_skipped_by_level runs_after "
+    "runs_before schedules skipped_rows snapshots_removed sorted_runs space_amplification_after space_amplification_before "
+    "space_amplification_percent space_limit_percent spills splits splits_to_merge stalls states stop_trigger storage_calls "
+    "tables total_record_count trigger upgraded vectors writers",
+    ID: "bucket earliest_snapshot_id first_snapshot highest_field_id id last_full_snapshot latest_snapshot level max_bucket "
+    "max_level min_bucket min_level next_snapshot offset output_level read read_amplification read_snapshot_id rewrite run "
+    "schema_id snapshot snapshot_id space_amplification space_amplification_at_end target total_buckets until version watermark "
+    "write write_amplification",
+    SIZE: "average_flush_bytes biggest_bucket_bytes buffer_peak buffer_size bytes_after bytes_before compacted_bytes copied "
+    "flushed_bytes length level_1_bytes next_rewrites next_rewrites_leveled read_bytes rewritten_bytes size spilled_size "
+    "write_bytes",
+    FLAG: "already_committed earlier immutable is_complete is_correct is_expired is_held is_safe is_set option_changed overwrite",
+    NAMES: "actors branches checks extra_files honours left partition_keys primary_keys removed tags tags_removed violations",
+    LONG: "commit_identifier max_seq min_seq sequence",
+    TIME: "last_full modified time",
+    WALL_CLOCK: "created updated",
+    SECONDS: "age_seconds expires_in_seconds",
+    KEY: "max_key min_key",
+    JSON: "options properties reasons values",
+    SNAPSHOT_IDS: "snapshots",
+    CHANGE: "delta_record_count",
+    PERCENT: "abort_rate",
+    SPAN: "span",
+    RECORDS: "fields finds health runs steps strategies",
+    RECORD: "lookup",
+}
+KINDS = {name: kind for kind, names in NAMES_OF_KIND.items() for name in names.split()} | {
+    "Advice.figures": JSON,
+    "DecisionRow.write_amplification": TEXT,
+    "ExportSummary.files": RECORDS,
+    "FileDetails.columns": RECORDS,
+    "Invariant.level": TEXT,
+    "LsmRow.read_amplification": COUNT,
+    "PlanLine.buckets": ID,
+    "PlanLine.level": TEXT,
+    "PlanLine.read_amplification": TEXT,
+    "PlanLine.space_amplification": TEXT,
+    "RunRow.level": LEVEL,
+    "RunRow.picked": FLAG,
+    "ScanPlan.levels": TEXT,
+    "StagedDetails.buckets": RECORDS,
+    "StagedDetails.snapshots": NUMBERS,
+    "Story.rows": NAMES,
+    "StoryStep.step": ID,
+    "TableDescription.columns": RECORDS,
+    "TableDescription.options": SETTINGS,
+    "TableDescription.snapshots": COUNT,
+    "TableDropped.snapshots": COUNT,
+}
+"""By name, or by dataclass and name; other values are texts."""
+
+TITLES: dict[str, str | None] = {
+    "age_seconds": "Age",
+    "anomaly": "Anomaly without check",
+    "base_manifest_list": "Base list",
+    "befalls": "Fault",
+    "changelog_manifest_list": "Changelog list",
+    "changelog_record_count": "Changelog records",
+    "commit_identifier": "Identifier",
+    "commit_kind": "Commit",
+    "commit_user": "User",
+    "compacted_bytes": "Compacted",
+    "delete_rows": "Deletes",
+    "delta_manifest_list": "Delta list",
+    "delta_record_count": "+Records",
+    "duration_ms": "Commit took (ms)",
+    "dv_cardinality": "DV",
+    "earliest_snapshot_id": "Earliest",
+    "expires_in_seconds": "Expires in",
+    "files_added": "+Files",
+    "files_deleted": "-Files",
+    "first_snapshot": "First",
+    "flushed_bytes": "Flushed",
+    "full_compactions": "Full",
+    "health": "To do",
+    "highest_field_id": "Highest field ID",
+    "id": "ID",
+    "is_expired": "Expired",
+    "is_held": "Held",
+    "is_set": "Set",
+    "latest_snapshot": "Latest",
+    "length": "Bytes",
+    "lock_id": "Lock",
+    "modified": "Updated (UTC)",
+    "needless": "Needlessly",
+    "order_by": "Order",
+    "origin": "Looks like",
+    "partition_keys": "Partition by",
+    "primary_keys": "Primary key",
+    "read_amplification": "Read amp",
+    "read_snapshot_id": "Read snapshot",
+    "rewritten_bytes": "Rewritten",
+    "rows": "Records",
+    "schema_id": "Schema",
+    "snapshot_id": "Snapshot",
+    "space_amplification": "Space amp",
+    "space_amplification_at_end": "At end",
+    "span": "Key range",
+    "strategy": "Compaction",
+    "time": "Time (UTC)",
+    "time_retained": "Retained (s)",
+    "total_record_count": "Total records",
+    "uuid": "UUID",
+    "write_amplification": "Write amp",
+    "BranchRow.name": "Branch",
+    "BucketRow.max_level": "Top level",
+    "BucketRow.sorted_runs": "Runs",
+    "BucketRow.total_buckets": "Of",
+    "Case.honours": None,
+    "Case.name": "Case",
+    "Case.title": "What happens",
+    "ConsumerRow.name": "Consumer",
+    "EntryRow.total_buckets": "Buckets",
+    "IndexRow.path": None,
+    "IndexRow.rows": "Rows",
+    "Invariant.meaning": "What must hold",
+    "KeyVersion.earlier": None,
+    "KeyVersion.missing": None,
+    "ManifestRow.file": "Manifest",
+    "ManifestRow.max_bucket": None,
+    "ManifestRow.max_level": None,
+    "ManifestRow.min_bucket": None,
+    "ManifestRow.min_level": None,
+    "OptionRow.description": "Meaning",
+    "OptionRow.immutable": "Fixed",
+    "OptionRow.key": "Option",
+    "OptionRow.reason": None,
+    "OrphanRow.modified": "Modified (UTC)",
+    "PlanLine.buckets": "Bucket",
+    "PlanLine.level": "->",
+    "PlanLine.picked": "Runs in",
+    "PlanLine.rewrite": "Rewrite/new",
+    "RowChange.values": "Row",
+    "ScanPlan.rows": "Rows at most",
+    "ScanPlan.size": "Bytes at most",
+    "ScenarioRow.options": None,
+    "ScenarioRow.reasons": None,
+    "ScenarioRow.scenario": "Options",
+    "SchemaDetails.fields": "Columns",
+    "SnapshotRow.commit_identifier": None,
+    "SnapshotRow.watermark": None,
+    "TableDescription.bucket": "Buckets",
+    "TableDescription.buckets": "Buckets with files",
+    "TableDescription.files": "Data files",
+    "TableDescription.sorted_runs": "Most sorted runs",
+    "TableDescription.time": "Last commit (UTC)",
+    "TableRow.bucket": "Buckets",
+    "TableRow.comment": None,
+    "TableRow.path": None,
+    "TableRow.time": "Last commit (UTC)",
+    "TagRow.name": "Tag",
+    "VectorRow.file": "Data file",
+    "VectorRow.rows": "Rows",
+}
+"""By name, or by dataclass and name, where the title is not the name itself; None: not in text tables."""
+
+SHOWN = {
+    "Advice": "topic severity code subject message command figures",
+    "Case": "name title anomaly writers rounds honours",
+    "CompactedTable": "table buckets files_before files_after bytes_before bytes_after snapshots conflicts engine engine_reason "
+    "seconds",
+    "DecisionRow": "partition bucket reason arithmetic runs_before runs_after picked_runs files files_after upgraded size "
+    "read_bytes write_bytes write_amplification space_amplification_before space_amplification_after output_level",
+    "EntryRow": "kind partition bucket level file rows delete_rows size min_key max_key min_seq max_seq source schema_id created "
+    "total_buckets",
+    "ExportSummary": "output_path rows size engine engine_reason seconds files",
+    "FileToDelete": "kind path size",
+    "Invariant": "code check level severity meaning",
+    "RescaledPartition": "partition buckets files rows size",
+    "RunRow": "run level files size rows delete_rows min_key max_key span overlap picked",
+    "Story": "case checks store is_correct verdict rows violations steps",
+    "TableRow": "table primary_keys partition_keys bucket columns records snapshot_id time comment path problem",
+    "Violation": "code severity check path message",
+    "WriteSummary": "rows_read rows delete_rows files size buckets snapshots attempts already_committed compacted "
+    "compaction_lost stalls stall_seconds skipped_rows bad_cells missing_columns compaction_wait_seconds buffer_size "
+    "buffer_peak flushes spills spilled_size preemptions engine engine_reason seconds",
+}
+"""Attributes of dataclasses whose columns are not just their fields in order."""
+
+HIDDEN = {
+    "BucketRow": "max_seq delete_rows updated max_level total_buckets",
+    "FileRow": "dv_cardinality schema_id source created min_seq max_seq delete_rows min_key max_key partition bucket level",
+    "KeyVersion": "file commit_user partition bucket until level sequence",
+    "ManifestRow": "schema_id",
+    "PartitionRow": "updated",
+    "PlanLine": "figures rewrite space_amplification picked write read",
+    "RunRow": "overlap delete_rows max_key min_key files",
+    "SnapshotRow": "commit_user schema_id files_deleted files_added",
+    "TagRow": "time_retained schema_id created",
+}
+"""Columns that a narrow terminal hides, in this order. Subclasses share it."""
+
+
+class OutputFormat(str, enum.Enum):
+    """Choices of `-o`."""
+
+    TABLE = "table"
+    JSON = "json"
+    NDJSON = "ndjson"
+    CSV = "csv"
+
+
+@dataclass(frozen=True)
+class Column:
+    """`name` is the attribute of a row and its JSON name; a column without `title` is not in the text table.
+
+    `hide`: on a narrow terminal, columns are hidden in this order, the lowest first; 0 is never hidden.
+    """
+
+    name: str
+    title: str | None = None
+    kind: Kind = TEXT
+    hide: int = 0
+
+
+def columns_of(row: type) -> list[Column]:
+    """The columns of a dataclass."""
+    names = SHOWN[row.__name__].split() if row.__name__ in SHOWN else field_names(row)
+    hidden = next((HIDDEN[base.__name__].split() for base in row.__mro__ if base.__name__ in HIDDEN), [])
+    return [_column(row.__name__, name, hidden.index(name) + 1 if name in hidden else 0) for name in names]
+
+
+def _column(row: str, name: str, hide: int) -> Column:
+    plain = TITLES.get(name, name.replace("_", " ").capitalize())
+    return Column(name, TITLES.get(f"{row}.{name}", plain), KINDS.get(f"{row}.{name}", KINDS.get(name, TEXT)), hide)
+
+
+def field_names(row: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(row)]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Rows of a dataclass, or of chosen columns; `heading` and `footer` are for people only."""
+
+    kind: str
+    table: str | None
+    shape: type | Sequence[Column]
+    rows: Sequence[Any]
+    heading: str = ""
+    footer: str = ""
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        return columns_of(self.shape) if isinstance(self.shape, type) else self.shape
+
+
+@dataclass(frozen=True)
+class Item:
+    """A single item: one line per column in text, a header and one line in CSV. `shape`: columns other than those of its type."""
+
+    kind: str
+    table: str | None
+    row: Any
+    shape: Sequence[Column] = ()
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        return self.shape or columns_of(type(self.row))
+
+
+def envelope(kind: str, table: str | None, **content: Any) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": kind, "table": table, **content}
+
+
+def show_data(result: Listing | Item, output: OutputFormat) -> None:
+    """Print on stdout in one of the formats for machines."""
+    columns = result.columns
+    rows = result.rows if isinstance(result, Listing) else [result.row]
+    items = [{column.name: column.kind.json(getattr(row, column.name)) for column in columns} for row in rows]
+    if output is OutputFormat.CSV:
+        sys.stdout.write(csv_line(column.name for column in columns))
+        sys.stdout.writelines(csv_line(item.values()) for item in items)
+    elif output is OutputFormat.NDJSON:
+        sys.stdout.writelines(json_line(item) + "\n" for item in items)
+    else:
+        content: dict[str, Any] = {"items": items} if isinstance(result, Listing) else {"item": items[0]}
+        print(json.dumps(envelope(result.kind, result.table, **content), ensure_ascii=False, indent=2))
+
+
+def csv_line(values: Iterable[Any]) -> str:
+    """Null is an empty cell, the empty text a quoted one; nested values are JSON."""
+    return ",".join(map(_csv_cell, values)) + "\n"
+
+
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json_line(value)
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if not text or any(sign in text for sign in ',"\r\n') else text
+
+
+def json_line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,254 @@
+"""`tags`, `branches`, `consumers`: what keeps snapshots, and separate lines of them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paimon_cli.cli.columns import Column, Item, Listing, OutputFormat
+from paimon_cli.cli.command import Call, command, group
+from paimon_cli.cli.expire_command import show_files_to_delete
+from paimon_cli.cli.parameters import AllowUnsafeCommit, DryRun, TableName, Yes
+from paimon_cli.cli.results import confirm, counted, say
+
+if TYPE_CHECKING:
+    from paimon_cli.api.table import Table
+    from paimon_cli.inspect.version_report import BranchRow, TagRow
+    from paimon_cli.maintain.branches import FastForwardPlan
+
+tags = group("Named snapshots.")
+
+Tag = Annotated[str, typer.Argument(metavar="TAG", help="Name of the tag.", show_default=False)]
+TaggedSnapshot = Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="The snapshot; default the latest.")]
+TimeRetained = Annotated[
+    str | None,
+    typer.Option("--time-retained", metavar="AGE", help="How long to keep the tag, such as 7d; default the table's option."),
+]
+
+
+@command(tags, "ls")
+def list_tags(call: Call, table: TableName) -> None:
+    """List tags by snapshot."""
+    from paimon_cli.inspect.version_report import TagRow
+
+    opened = call.open(table)
+    rows = opened.tags.ls()
+    call.show(Listing("TagList", opened.name, TagRow, rows, footer=counted(len(rows), "tag")))
+
+
+@command(tags, "show")
+def show_tag(call: Call, table: TableName, tag: Tag) -> None:
+    """Show one tag."""
+    opened = call.open(table)
+    call.show(Item("Tag", opened.name, opened.tags.show(tag)))
+
+
+@command(tags, "create")
+def create_tag(
+    call: Call,
+    table: TableName,
+    tag: Tag,
+    snapshot: TaggedSnapshot = None,
+    time_retained: TimeRetained = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Move the tag to this snapshot if it exists.")] = False,
+) -> None:
+    """Create a tag: name a snapshot and keep it when snapshots expire.
+
+    paimon-cli tags create ./wh/shop.db/orders year-end --time-retained 365d
+    """
+    opened = call.open(table)
+    existed = replace and opened.tags.exists(tag)
+    row = opened.tags.create(tag, snapshot=snapshot, time_retained=time_retained, replace=replace)
+    _show_tag(call, opened, row, "replaced" if existed else "created")
+
+
+@command(tags, "replace")
+def move_tag(call: Call, table: TableName, tag: Tag, snapshot: TaggedSnapshot = None, time_retained: TimeRetained = None) -> None:
+    """Point an existing tag at another snapshot."""
+    opened = call.open(table)
+    _show_tag(call, opened, opened.tags.replace(tag, snapshot=snapshot, time_retained=time_retained), "replaced")
+
+
+@command(tags, "rename")
+def rename_tag(
+    call: Call, table: TableName, tag: Tag, new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
+) -> None:
+    """Rename a tag."""
+    opened = call.open(table)
+    _show_tag(call, opened, opened.tags.rename(tag, new_name), "renamed")
+
+
+@command(tags, "rm")
+def remove_tag(
+    call: Call,
+    table: TableName,
+    names: Annotated[list[str], typer.Argument(metavar="TAG...", help="Names of tags.", show_default=False)],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Delete tags, and the files that only they needed.
+
+    paimon-cli tags rm ./wh/shop.db/orders year-end --dry-run
+    """
+    opened = call.open(table)
+    planned = opened.tags.plan_rm(*names)
+    removed = planned.plan.names
+    if dry_run:
+        show_files_to_delete(call, opened, "TagRemovalPlan", planned.files(), counted(len(removed), "tag"))
+        return
+    confirm(f"{counted(len(removed), 'tag')} ({', '.join(removed)}) and the files that only they need will be deleted", yes)
+    count = planned.run()
+    freed = f", {counted(count, 'file')} deleted that only they needed" if count else ""
+    rows = [SimpleNamespace(name=name) for name in removed]
+    result = Listing("RemovedTagList", opened.name, [Column("name", "Tag")], rows)
+    call.show(result, f"deleted {counted(len(removed), 'tag')}{freed}")
+
+
+def _show_tag(call: Call, opened: Table, row: TagRow, done: str) -> None:
+    call.show(Item("Tag", opened.name, row), f"{done} tag {row.name} at snapshot {row.snapshot_id}")
+
+
+branches = group("Branches of a table. Other commands select one by --branch NAME, or as 'TABLE$branch_NAME' (in quotes).")
+
+Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.", show_default=False)]
+
+
+@command(branches, "ls")
+def list_branches(call: Call, table: TableName) -> None:
+    """List branches, main first."""
+    from paimon_cli.inspect.version_report import BranchRow
+
+    opened = call.open(table)
+    rows = opened.branches.ls()
+    footer = counted(len(rows) - 1, "branch").replace("hs", "hes")
+    call.show(Listing("BranchList", opened.name, BranchRow, rows, footer=footer))
+
+
+@command(branches, "create")
+def create_branch(
+    call: Call,
+    table: TableName,
+    name: Branch,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Start from this tag.")] = None,
+    snapshot: Annotated[int | None, typer.Option("--snapshot", metavar="ID", min=1, help="Start from this snapshot.")] = None,
+) -> None:
+    """Create a branch from a tag or a snapshot, or an empty one with the table's schema.
+
+    paimon-cli branches create ./wh/shop.db/orders try --tag year-end
+    """
+    opened = call.open(table)
+    _show_branch(call, opened, opened.branches.create(name, tag=tag, snapshot=snapshot), "created")
+
+
+@command(branches, "rename")
+def rename_branch(
+    call: Call, table: TableName, name: Branch, new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
+) -> None:
+    """Rename a branch."""
+    opened = call.open(table)
+    _show_branch(call, opened, opened.branches.rename(name, new_name), "renamed")
+
+
+@command(branches, "rm")
+def remove_branch(call: Call, table: TableName, name: Branch, dry_run: DryRun = False, yes: Yes = False) -> None:
+    """Delete a branch with its commits. Files that only the branch needed become orphans; `orphans rm` deletes them.
+
+    paimon-cli branches rm ./wh/shop.db/orders try
+    """
+    opened = call.open(table)
+    planned = opened.branches.plan_rm(name)
+    what = f"branch {name} of {opened.name} with {counted(len(planned.plan), 'snapshot')}"
+    if dry_run:
+        say(f"{what} would be deleted; nothing was changed (dry run)")
+        return
+    confirm(f"{what} will be deleted", yes)
+    planned.run()
+    if call.output is OutputFormat.TABLE:
+        say(f"deleted branch {name}")
+
+
+@command(branches, "fast-forward")
+def fast_forward(
+    call: Call,
+    table: TableName,
+    name: Branch,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    allow_unsafe_commit: AllowUnsafeCommit = False,
+) -> None:
+    """Replace the history of main since the branch was created with that of the branch. Commits made to main since then are lost.
+
+    paimon-cli branches fast-forward ./wh/shop.db/orders try --dry-run
+    """
+    opened = call.open(table) if dry_run else call.open_to_commit(table, allow_unsafe_commit)
+    planned = opened.branches.plan_fast_forward(name)
+    if dry_run:
+        show_files_to_delete(call, opened, "FastForwardPlan", planned.files(), _headline(planned.plan))
+        return
+    if planned.plan.discards:
+        confirm(_headline(planned.plan), yes)
+    _show_branch(call, opened, planned.run(), f"{_headline(planned.plan)};")
+
+
+def _headline(plan: FastForwardPlan) -> str:
+    if plan.is_needless:
+        return f"main already has all snapshots of branch {plan.branch}"
+    lost = f", {counted(len(plan.discarded_ids), 'snapshot')} of main dropped" if plan.discarded_ids else ""
+    return f"{counted(len(plan.added), 'snapshot')} of branch {plan.branch} added{lost}"
+
+
+def _show_branch(call: Call, opened: Table, row: BranchRow, done: str) -> None:
+    at = "without snapshots" if row.latest_snapshot is None else f"at snapshot {row.latest_snapshot}"
+    call.show(Item("Branch", opened.name, row), f"{done} {'' if row.name == 'main' else 'branch '}{row.name} {at}")
+
+
+consumers = group("Streaming readers, and the snapshots kept for them.")
+
+Consumer = Annotated[str, typer.Argument(metavar="CONSUMER", help="Id of the consumer.", show_default=False)]
+
+
+@command(consumers, "ls")
+def list_consumers(call: Call, table: TableName) -> None:
+    """List consumers by name."""
+    from paimon_cli.api.versions import ConsumerRow
+
+    opened = call.open(table)
+    rows = opened.consumers.ls()
+    call.show(Listing("ConsumerList", opened.name, ConsumerRow, rows, footer=counted(len(rows), "consumer")))
+
+
+@command(consumers, "reset")
+def reset_consumer(
+    call: Call,
+    table: TableName,
+    consumer: Consumer,
+    next_snapshot: Annotated[
+        int | None,
+        typer.Option("--next", metavar="ID", min=1, help="The snapshot that it reads next; default the one after the latest."),
+    ] = None,
+) -> None:
+    """Set the next snapshot of a consumer, creating the consumer if it does not exist.
+
+    paimon-cli consumers reset ./wh/shop.db/orders nightly-export --next 12
+    """
+    opened = call.open(table)
+    row = opened.consumers.reset(consumer, next_snapshot=next_snapshot)
+    call.show(Item("Consumer", opened.name, row), f"consumer {consumer} reads snapshot {row.next_snapshot} next")
+
+
+@command(consumers, "rm")
+def remove_consumer(call: Call, table: TableName, consumer: Consumer, dry_run: DryRun = False, yes: Yes = False) -> None:
+    """Delete a consumer: snapshots are no longer kept for it.
+
+    paimon-cli consumers rm ./wh/shop.db/orders nightly-export
+    """
+    plan = call.open(table).consumers.plan_rm(consumer)
+    if dry_run:
+        say(f"consumer {consumer} would be deleted; nothing was changed (dry run)")
+        return
+    confirm(f"consumer {consumer} will be deleted, and snapshots are no longer kept for it", yes)
+    plan.run()
+    if call.output is OutputFormat.TABLE:
+        say(f"deleted consumer {consumer}")
