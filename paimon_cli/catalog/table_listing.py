@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from paimon_cli.catalog.table import CatalogTable
@@ -13,6 +12,7 @@ from paimon_cli.history.snapshots_and_schemas import SchemaHistory
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
+from paimon_cli.storage.threads import in_parallel
 
 DATABASE_SUFFIX = ".db"
 OPENED_AT_ONCE = 16
@@ -95,8 +95,7 @@ def database_rows(warehouse: Warehouse) -> list[DatabaseRow]:
 
 def table_rows(locations: Iterable[TableLocation]) -> list[TableRow]:
     """A row for each table; a table that cannot be opened is listed with its problem."""
-    with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
-        return list(pool.map(_table_row, locations))
+    return list(in_parallel(_table_row, locations, OPENED_AT_ONCE))
 
 
 def _table_row(location: TableLocation) -> TableRow:

@@ -14,6 +14,7 @@ from paimon_cli.metadata.manifests import decode_index_manifest, decode_manifest
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.storage.storage import Storage
+from paimon_cli.storage.threads import in_parallel
 
 if TYPE_CHECKING:  # they load numpy, which commands on snapshots do without
     from paimon_cli.history.file_table import FileTable
@@ -82,12 +83,8 @@ class ManifestReader:
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[list[ManifestEntry]]:
         """Entries of each manifest, in order; many manifests are fetched side by side."""
-        names, sizes = [meta.file_name for meta in manifests], [meta.file_size for meta in manifests]
-        if len(names) <= _FEW or self.threads < 2:
-            yield from map(self.manifest, names, sizes)
-            return
-        with ThreadPoolExecutor(self.threads) as pool:
-            yield from pool.map(self.manifest, names, sizes)
+        threads = self.threads if len(manifests) > _FEW else 1
+        return in_parallel(lambda meta: self.manifest(meta.file_name, meta.file_size), manifests, threads)
 
     def tables(
         self, manifests: Sequence[ManifestFileMeta], partitions: Collection[bytes] | None = None

@@ -19,10 +19,9 @@ from paimon_cli.maintain.expire_changelogs import (
 )
 from paimon_cli.maintain.expire_partitions import PartitionPlan, expire_partitions, plan_partitions
 from paimon_cli.maintain.expire_snapshots import carry_out, files_to_delete_now, plan_expiry
-from paimon_cli.maintain.needed_files import FileToDelete, measured
+from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete, delete_files, measured
 from paimon_cli.maintain.orphan_origin import origins
 from paimon_cli.maintain.orphans import Orphans, SetAside, find_orphans, remove_orphans
-from paimon_cli.maintain.parallel_calls import DeleteFiles, delete_files
 from paimon_cli.maintain.retention import Retention, expire_consumers, expired_consumers, expiring_range
 from paimon_cli.maintain.tags import expired_tags, files_removed_with_tags, plan_removal, remove_tags
 from paimon_cli.storage.storage import Storage

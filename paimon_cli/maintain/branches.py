@@ -10,8 +10,7 @@ from paimon_cli.errors import Conflict, NotFound, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import check_branch_name
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
-from paimon_cli.maintain.needed_files import FileToDelete, all_ids
-from paimon_cli.maintain.parallel_calls import DeleteFiles
+from paimon_cli.maintain.needed_files import DeleteFiles, FileToDelete, all_ids
 from paimon_cli.maintain.rollback import DiscardedVersions, discarded_versions, needed_up_to, remove_snapshots
 from paimon_cli.maintain.tags import snapshot_and_holder
 from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text

@@ -9,6 +9,7 @@ from paimon_cli.errors import DamagedFile, NotFound
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.needed_files import (
+    DeleteFiles,
     FileToDelete,
     NeededFiles,
     SharedManifests,
@@ -21,7 +22,6 @@ from paimon_cli.maintain.needed_files import (
     metadata_paths,
     needed_by_other_branches,
 )
-from paimon_cli.maintain.parallel_calls import DeleteFiles
 from paimon_cli.maintain.retention import Retention, oldest_consumed, tagged_snapshots
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import keep_deleted

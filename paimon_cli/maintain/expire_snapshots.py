@@ -16,12 +16,14 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.errors import DamagedFile, NotFound, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import (
+    DeleteFiles,
     FileKey,
     FileToDelete,
     NeededFiles,
     SharedManifests,
     changelog_entries,
     data_files_to_delete,
+    delete_files,
     files_made_dead,
     files_of_lists,
     index_files,
@@ -32,11 +34,11 @@ from paimon_cli.maintain.needed_files import (
     statistics_files,
     total_size,
 )
-from paimon_cli.maintain.parallel_calls import DeleteFiles, delete_files, side_by_side
 from paimon_cli.maintain.retention import Protections, Retention, expiring_range, tagged_snapshots
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.storage.storage import remove_empty_directory
+from paimon_cli.storage.threads import in_parallel
 
 OnRead = Callable[[int], None]
 
@@ -177,7 +179,7 @@ def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
             storage.overwrite(layout.changelog(snapshot.id), snapshot.to_json().encode())
         storage.delete(layout.snapshot(snapshot.id))
 
-    for _ in side_by_side(context, forget, plan.snapshots):
+    for _ in in_parallel(forget, plan.snapshots, context.read_threads):
         continue
     if context.options.changelogs_outlive_snapshots and plan.snapshots:
         storage.overwrite(layout.latest_changelog_hint, str(plan.snapshots[-1].id).encode())
@@ -188,18 +190,19 @@ def _forget_snapshots(context: TableContext, plan: ExpiryPlan) -> None:
 def _plan_of(context: TableContext, expiring: range, kept: Snapshot, on_read: OnRead | None = None) -> ExpiryPlan:
     """Read all that is needed for the decision before anything is deleted. What cannot be read is left to orphan cleaning."""
     numbers = context.snapshots.likely_ids(expiring.start, expiring.stop - 1)
-    snapshots = [snapshot for snapshot in side_by_side(context, context.snapshots.find, numbers) if snapshot is not None]
+    found = in_parallel(context.snapshots.find, numbers, context.read_threads)
+    snapshots = [snapshot for snapshot in found if snapshot is not None]
     reader = _Reader(context, NeededFiles(metadata=set(metadata_paths(context, kept))))
     dead: dict[int, list[ManifestEntry]] = {}
     changelogs: list[ManifestEntry] = []
     metadata: dict[str, FileToDelete] = {}
-    for entries, files in side_by_side(context, reader.files_of, snapshots):
+    for entries, files in in_parallel(reader.files_of, snapshots, context.read_threads):
         changelogs += entries
         metadata.update((file.path, file) for file in files)
         if on_read is not None:
             on_read(1)
     later = (*snapshots[1:], kept)
-    for snapshot, gone in zip(later, side_by_side(context, reader.made_dead, later), strict=True):
+    for snapshot, gone in zip(later, in_parallel(reader.made_dead, later, context.read_threads), strict=True):
         dead[snapshot.id] = gone
     return ExpiryPlan(tuple(snapshots), kept, dead, changelogs, list(metadata.values()))
 

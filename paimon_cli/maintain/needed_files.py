@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from paimon_cli.errors import DamagedFile, NotFound
@@ -11,15 +11,17 @@ from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
-from paimon_cli.maintain.parallel_calls import side_by_side
 from paimon_cli.metadata.data_file import ADD, DELETE, ManifestEntry, ManifestFileMeta, SimpleStats
 from paimon_cli.metadata.manifest_table import ManifestTable
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.storage.threads import in_parallel
 
 FileKey = tuple[bytes, int, str]
 """Partition, bucket and name of a data file: whatever its level, it is one file on storage."""
 _NO_STATS = SimpleStats()
+DeleteFiles = Callable[[Iterable[str]], int]
+"""Deletes files by path and returns how many it was given; a missing file is not an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ class NeededFiles:
     def _need_history(self, context: TableContext, up_to: int | None) -> None:
         manifests, before = SharedManifests(context), None
         ids = [number for number in all_ids(context) if up_to is None or number <= up_to]
-        for snapshot in filter(None, side_by_side(context, context.snapshots.find, ids)):
+        for snapshot in filter(None, in_parallel(context.snapshots.find, ids, context.read_threads)):
             try:
                 if before != snapshot.id - 1:
                     self.need_version(context, snapshot, manifests)
@@ -275,3 +277,17 @@ def _sizes(context: TableContext, directories: Iterable[str]) -> dict[str, dict[
 
 def _directory(file: FileToDelete) -> str:
     return file.path.rpartition("/")[0]
+
+
+def delete_files(context: TableContext, on_done: Callable[[int], None] | None = None) -> DeleteFiles:
+    """A function that deletes in this process, in parallel; `on_done` is called for every file."""
+
+    def delete(paths: Iterable[str]) -> int:
+        count = 0
+        for _ in in_parallel(context.storage.delete, paths, context.read_threads):
+            count += 1
+            if on_done is not None:
+                on_done(1)
+        return count
+
+    return delete

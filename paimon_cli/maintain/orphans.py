@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from paimon_cli.errors import DamagedFile, Refused, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList
-from paimon_cli.maintain.needed_files import manifest_lists
-from paimon_cli.maintain.parallel_calls import DeleteFiles, side_by_side
+from paimon_cli.maintain.needed_files import DeleteFiles, manifest_lists
 from paimon_cli.metadata.data_file import ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import (
@@ -26,6 +25,7 @@ from paimon_cli.metadata.table_layout import (
 from paimon_cli.storage.clock_and_random import BelatedClock
 from paimon_cli.storage.guarded_storage import PROBE_PREFIX
 from paimon_cli.storage.storage import FileStatus, remove_empty_directory
+from paimon_cli.storage.threads import in_parallel
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class UsedNames:
         unread = list({meta.file_name: meta for meta in new}.values())
         if is_changelog:
             unread = [meta for meta in unread if self.context.storage.exists(self.context.layout.manifest(meta.file_name))]
-        for meta, names in zip(unread, side_by_side(self.context, self._names_in, unread), strict=True):
+        for meta, names in zip(unread, in_parallel(self._names_in, unread, self.context.read_threads), strict=True):
             self.names.update(names)
             self.names.add(meta.file_name)
             self._read.add(meta.file_name)
@@ -176,7 +176,8 @@ def list_candidates(context: TableContext, older_than: int) -> Candidates:
     depth = len(context.schema.partition_keys)
     roots = dict.fromkeys((layout.root, context.data_root))  # the option may be younger than the first files
     buckets = [bucket for root in roots for bucket in _bucket_directories(context, root, depth, older_than, empty)]
-    for bucket, statuses in zip(buckets, side_by_side(context, storage.list_directory, (b.path for b in buckets)), strict=True):
+    listed = in_parallel(storage.list_directory, (bucket.path for bucket in buckets), context.read_threads)
+    for bucket, statuses in zip(buckets, listed, strict=True):
         found += _of_kind(statuses, DATA)
         if not statuses and bucket.modified_millis < older_than:
             empty.append(bucket.path)

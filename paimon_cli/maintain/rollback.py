@@ -10,6 +10,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.expire_snapshots import point_at_earliest
 from paimon_cli.maintain.needed_files import (
+    DeleteFiles,
     FileToDelete,
     NeededFiles,
     SharedManifests,
@@ -20,7 +21,6 @@ from paimon_cli.maintain.needed_files import (
     metadata_files,
     needed_by_other_branches,
 )
-from paimon_cli.maintain.parallel_calls import DeleteFiles
 from paimon_cli.maintain.tags import tags_above
 from paimon_cli.metadata.data_file import ADD, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot, snapshot_text

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, StorageUnavailable, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.needed_files import (
+    DeleteFiles,
     FileToDelete,
     SharedManifests,
     data_files_to_delete,
@@ -17,7 +18,6 @@ from paimon_cli.maintain.needed_files import (
     metadata_files,
     needed_by_other_branches,
 )
-from paimon_cli.maintain.parallel_calls import DeleteFiles
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot, Tag, snapshot_text, tag_text
 from paimon_cli.metadata.table_layout import is_plain_name

@@ -1,4 +1,4 @@
-"""Work in threads: how many cores there are, and batches read ahead of their use.
+"""Work in threads: how many cores there are, calls made in parallel, and batches read ahead of their use.
 
 Arrow decodes and merges outside of Python's lock, so a thread that reads ahead keeps a second core busy.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
@@ -20,6 +22,24 @@ def usable_cores() -> int:
     """At least 1. Respects the process's affinity, as containers and `taskset` set it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(MOST_CORES, cores)
+
+
+PORTION = 1024
+"""Number of parallel calls that are started before their results are taken."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+    """The results in order, of calls that mostly wait for a store; with less than two threads they are made one by one."""
+    if threads < 2:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        left = iter(items)
+        while portion := list(islice(left, PORTION)):
+            yield from pool.map(function, portion)
 
 
 class Sized(Protocol):

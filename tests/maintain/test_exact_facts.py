@@ -13,10 +13,9 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain.branches import create_branch, fast_forward, files_removed_by_fast_forward, plan_fast_forward
 from paimon_cli.maintain.expire_partitions import PartitionTime, plan_partitions
 from paimon_cli.maintain.expire_snapshots import ExpirySummary, expire_snapshots
-from paimon_cli.maintain.needed_files import FileToDelete, data_files_to_delete, total_size
+from paimon_cli.maintain.needed_files import FileToDelete, data_files_to_delete, delete_files, total_size
 from paimon_cli.maintain.orphan_origin import LostCommit
 from paimon_cli.maintain.orphans import find_orphans
-from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Consumer, consumers, oldest_consumed
 from paimon_cli.maintain.rollback import files_removed_by_rollback, plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag, plan_removal, remove_tags, snapshot_and_holder

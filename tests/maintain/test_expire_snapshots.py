@@ -12,8 +12,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.expire_snapshots import carry_out, expire_snapshots, files_to_delete_now, plan_expiry, point_at_earliest
-from paimon_cli.maintain.needed_files import file_paths, metadata_paths
-from paimon_cli.maintain.parallel_calls import delete_files
+from paimon_cli.maintain.needed_files import delete_files, file_paths, metadata_paths
 from paimon_cli.maintain.retention import Retention, expiring_range, tagged_snapshots
 from paimon_cli.storage.local_storage import LocalStorage
 from tests.tables import compact, make_table, rows, write

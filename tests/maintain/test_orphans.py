@@ -16,6 +16,7 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.reclaim_job import clean_orphans, orphan_rows
 from paimon_cli.maintain.branches import create_branch
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.needed_files import delete_files
 from paimon_cli.maintain.orphan_origin import LostCommit
 from paimon_cli.maintain.orphans import (
     DAY_MILLIS,
@@ -26,7 +27,6 @@ from paimon_cli.maintain.orphans import (
     remove_orphans,
     stamp_of,
 )
-from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, ManifestEntry
 from paimon_cli.storage.clock_and_random import BelatedClock, SystemClock

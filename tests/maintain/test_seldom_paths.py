@@ -16,14 +16,14 @@ from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.maintain.branches import create_branch, plan_fast_forward
 from paimon_cli.maintain.expire_changelogs import expire_changelogs, plan_changelogs
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
-from paimon_cli.maintain.needed_files import FileToDelete, NeededFiles, SharedManifests, measured
+from paimon_cli.maintain.needed_files import FileToDelete, NeededFiles, SharedManifests, delete_files, measured
 from paimon_cli.maintain.orphans import find_orphans
-from paimon_cli.maintain.parallel_calls import delete_files, side_by_side
 from paimon_cli.maintain.retention import Retention, consumers, oldest_consumed, reset_consumer, tagged_snapshots
 from paimon_cli.maintain.rollback import plan_rollback, roll_back, rollback_target
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.storage.threads import in_parallel
 from tests.maintain.plain_files import needed, on_disk
 from tests.maintain.test_expire_changelogs import outlived
 from tests.maintain.test_tags import KEEP_ONE, table_of_five
@@ -180,13 +180,12 @@ def test_a_damaged_snapshot_is_named_by_its_path(tmp_path: Path, act: Callable[.
     assert context.tags.names() == [] == context.branches.directories()
 
 
-def test_many_calls_are_begun_in_portions_and_answered_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paimon_cli.maintain.parallel_calls.PORTION", 4)
-    context = table_of_five(tmp_path)
+def test_many_calls_are_begun_in_portions_and_answered_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paimon_cli.storage.threads.PORTION", 4)
     for threads in (1, 2, 5):
         begun = count()
         numbers = (next(begun) for _ in range(11))
-        answers = side_by_side(replace(context, read_threads=threads), lambda number: number * 2, numbers)
+        answers = in_parallel(lambda number: number * 2, numbers, threads)
         assert next(answers) == 0
         assert next(begun) == (1 if threads == 1 else 4), "not all are begun before the first is answered"
         rest = list(answers)

@@ -22,8 +22,8 @@ from paimon_cli.lab.simulation.schedule import CRASH, GO
 from paimon_cli.lab.simulation.sim_lock import LockRow, SimulatedLock, UnprovenStorage
 from paimon_cli.lab.simulation.sim_storage import Crash, SimDisk, SimStorage
 from paimon_cli.maintain.expire_snapshots import expire_snapshots
+from paimon_cli.maintain.needed_files import delete_files
 from paimon_cli.maintain.orphans import find_orphans, remove_orphans
-from paimon_cli.maintain.parallel_calls import delete_files
 from paimon_cli.maintain.retention import Retention
 from paimon_cli.maintain.tags import create_tag
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
