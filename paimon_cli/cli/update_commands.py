@@ -9,7 +9,7 @@ import typer
 from paimon_cli.cli.columns import Item
 from paimon_cli.cli.command import Call, command, top_level
 from paimon_cli.cli.parameters import COMMIT_PANEL, AllowUnsafeCommit, DataConflictCheck, Identity, TableName
-from paimon_cli.cli.results import counted, ran
+from paimon_cli.cli.results import counted, note, ran
 
 if TYPE_CHECKING:
     from paimon_cli.jobs.update_job import UpdateSummary
@@ -72,7 +72,7 @@ def update(
     """
     opened = call.open(table, allow_unsafe_commit)
     done = opened.update(assignments, where, max_attempts=max_attempts, **vars(identity), data_conflict_check=data_conflict_check)
-    call.show(Item("UpdateSummary", opened.name, done), _summary_text(done, "changed"))
+    _show(call, Item("UpdateSummary", opened.name, done), "changed")
 
 
 @command(commands, "delete", runs_jobs=True)
@@ -94,7 +94,14 @@ def delete(
     """
     opened = call.open(table, allow_unsafe_commit)
     done = opened.delete(where, max_attempts=max_attempts, **vars(identity), data_conflict_check=data_conflict_check)
-    call.show(Item("DeleteSummary", opened.name, done), _summary_text(done, "deleted"))
+    _show(call, Item("DeleteSummary", opened.name, done), "deleted")
+
+
+def _show(call: Call, item: Item, done: str) -> None:
+    summary: UpdateSummary = item.row
+    call.show(item, _summary_text(summary, done))
+    if summary.compaction_lost:
+        note(f"note: the change is committed, but the compaction that shows it to readers failed: {summary.compaction_lost}")
 
 
 def _summary_text(summary: UpdateSummary, done: str) -> str:

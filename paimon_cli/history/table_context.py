@@ -126,6 +126,8 @@ class TableContext(TableHistory):
     random: RandomSource = field(default_factory=SystemRandom)
     read_threads: int = 8
     branch: str = MAIN_BRANCH
+    shows_level_0: bool = False
+    """Whether reads show rows that plain reads skip until they are compacted."""
     trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
 
     @staticmethod
@@ -155,7 +157,7 @@ class TableContext(TableHistory):
     @cached_property
     def mode(self) -> TableMode:
         """What kind of table this is."""
-        return TableMode.of(self.schema, self.options)
+        return TableMode.of(self.schema, self.options, self.shows_level_0)
 
     def check(self, work: str) -> None:
         """Raise `NotSupported` if this version does not do `work` on the table: a gate of `option_catalog`, or a rescale."""
@@ -170,6 +172,12 @@ class TableContext(TableHistory):
     @cached_property
     def _checked(self) -> set[str]:
         return set()
+
+    def with_level_0(self) -> TableContext:
+        """The table as it is with rows of level 0 that plain reads skip until they are compacted."""
+        if not self.mode.hides_level_0:
+            return self
+        return replace(self, shows_level_0=True)
 
     def at_schema(self, schema_id: int) -> TableContext:
         """The table with the columns of an older schema. Options stay the same, with columns under their older names."""

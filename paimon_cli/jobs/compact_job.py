@@ -16,6 +16,7 @@ from paimon_cli.commit.deduplication import fresh_identity
 from paimon_cli.compact.bucket_compactor import run_compaction
 from paimon_cli.compact.compaction_plan import (
     FULL_STRATEGY,
+    MINOR_STRATEGY,
     UNLIMITED,
     CompactionTask,
     Decision,
@@ -34,7 +35,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.table_change import NewFiles, Shield
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter, vector_file_names
 from paimon_cli.metadata.snapshot import Snapshot
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
@@ -177,6 +178,21 @@ def run_compact(
     return summary
 
 
+def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Engine, progress: Progress) -> str | None:
+    """Compact buckets whose new rows readers would not see before; why that failed, if it did: the rows are committed.
+
+    Nothing is done where readers see level 0, and for write-only tables, which another job compacts.
+    """
+    if not context.mode.hides_level_0 or context.options.write_only:
+        return None
+    request = CompactRequest(MINOR_STRATEGY, buckets=tuple(sorted({bucket for _, bucket in buckets})))
+    try:
+        run_compact(context, request, engine, progress)
+    except PaimonError as error:
+        return str(error)
+    return None
+
+
 def plan_compaction(
     context: TableContext,
     request: CompactRequest,
@@ -260,7 +276,7 @@ def _commit_results(new_files: NewFiles, results: Sequence[CommitMessage | Faile
         new_files.delete_all_but(messages)
     for bucket in failed:
         bucket_id = bucket.task.bucket_id
-        if _replaced_buckets(new_files.context, {bucket_id: bucket.task.files}):
+        if _replaced_buckets(new_files.context, {bucket_id: _Base(bucket.task.files)}):
             why = f"its files were replaced while they were read ({bucket.error})"
             outcome.conflicts[bucket_id] = FilesConflict(f"bucket {bucket.task.bucket} was compacted by another job", why)
         else:
@@ -280,7 +296,8 @@ def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: 
         return
     waiting = list(messages)
     with undone_on_failure(lambda: new_files.delete_created(waiting)):
-        replaced = _replaced_buckets(new_files.context, {message.bucket_id: message.compact_before for message in messages})
+        bases = {message.bucket_id: _Base(message.compact_before, message.read_index_files) for message in messages}
+        replaced = _replaced_buckets(new_files.context, bases)
         _drop_conflicting(new_files, [message for message in messages if message.bucket_id in replaced], conflict, outcome)
         left = [message for message in messages if message.bucket_id not in replaced]
         if len(left) == len(messages) == 1:
@@ -317,15 +334,27 @@ def _drop_conflicting(new_files: NewFiles, messages: Sequence[CommitMessage], co
         outcome.conflicts.update((message.bucket_id, conflict) for message in messages)
 
 
-def _replaced_buckets(context: TableContext, files: dict[BucketId, tuple[DataFileMeta, ...]]) -> set[BucketId]:
-    """Buckets of which at least one of the files is no longer live (at its level)."""
-    live = bucket_files(context, context.snapshots.latest(), FileFilter(buckets={bucket for _, bucket in files}))
-    names = {bucket_id: {(file.file_name, file.level) for file in state.files} for bucket_id, state in live.items()}
-    return {
-        bucket_id
-        for bucket_id, wanted in files.items()
-        if not {(f.file_name, f.level) for f in wanted} <= names.get(bucket_id, set())
-    }
+@dataclass(frozen=True)
+class _Base:
+    """What a compaction has read of a bucket; without `vectors` its deletion vectors do not matter."""
+
+    files: tuple[DataFileMeta, ...]
+    vectors: tuple[str, ...] | None = None
+
+    def is_current(self, bucket: BucketFiles | None) -> bool:
+        """Whether all of it still belongs to the bucket (files at their level)."""
+        if bucket is None:
+            return False
+        names = {(file.file_name, file.level) for file in bucket.files}
+        if not {(file.file_name, file.level) for file in self.files} <= names:
+            return False
+        return self.vectors is None or set(self.vectors) == set(vector_file_names(bucket.index_files))
+
+
+def _replaced_buckets(context: TableContext, bases: dict[BucketId, _Base]) -> set[BucketId]:
+    """Buckets of which another job has replaced something that was read."""
+    live = bucket_files(context, context.snapshots.latest(), FileFilter(buckets={bucket for _, bucket in bases}))
+    return {bucket_id for bucket_id, base in bases.items() if not base.is_current(live.get(bucket_id))}
 
 
 def _remember(states: States, plan: CompactionPlan, outcome: Outcome) -> None:

@@ -14,6 +14,7 @@ from paimon_cli.catalog.column_changes import SetOption
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.datatypes.partition_path import natural_order
 from paimon_cli.errors import Conflict, PaimonError, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
@@ -128,18 +129,20 @@ def run_rescale(table: CatalogTable, plan: RescalePlan, engine: Engine, progress
 
 def _rewrite(context: TableContext, plan: RescalePlan, snapshot: Snapshot, engine: Engine, progress: Progress) -> RescaleSummary:
     chosen = {partition.key for partition in plan.partitions}
+    context, hides_level_0 = context.with_level_0(), context.mode.hides_level_0
     splits = [split for split in plan_scan(context, snapshot).splits if split.bucket.partition in chosen]
     engine.prepare(Work.of(file for split in splits for file in split.files), progress)
     shown = _shown_rows(context, splits, engine, progress)
     options = {"bucket": str(plan.buckets), DATA_CONFLICT_CHECK: "partition"}
-    scaled = replace(context, options=context.options.with_overrides(options))
+    scaled, stamp = replace(context, options=context.options.with_overrides(options)), new_stamp(context)
     job = WritePlan(
         context=scaled,
         incoming=RowsOfTable(context),
         splits=numbered_splits(splits),
         total_buckets=plan.buckets,
         read_snapshot_id=snapshot.id,
-        file_stamp=new_stamp(context),
+        file_stamp=stamp,
+        compact_bucket=WriterCompaction(snapshot.id, stamp) if hides_level_0 else None,
         replaces_rows=True,
     )
     new_files = NewFiles(scaled, job.file_stamp)
@@ -177,6 +180,8 @@ def _commit(
         return new_files.commit(messages, publish).snapshots
     except Conflict as conflict:
         conflict.hint = "stop the writers of these partitions, or run the command again"
+        if conflict.details.get("published_snapshots"):
+            conflict.hint = f"the rows are rescaled; readers see them after: paimon-cli compact {context.layout.argument}"
         raise
 
 

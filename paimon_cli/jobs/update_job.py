@@ -8,7 +8,7 @@ engine mixes old and new rows, the effect is checked before anything is written.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import BadCells, shown
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
+from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.table_change import MAX_ATTEMPTS, NewFiles, again_on_conflict, check_writable_table, identity_of
 from paimon_cli.lsm.changelog import Changes
@@ -73,6 +74,9 @@ class UpdateSummary:
     engine: str = ""
     engine_reason: str = ""
     seconds: float = 0.0
+    touched: tuple[BucketId, ...] = field(default=(), repr=False)
+    compaction_lost: str | None = None
+    """Why readers do not see the change yet, where they wait for a compaction and it failed."""
 
 
 def run_update(context: TableContext, request: UpdateRequest, engine: Engine, progress: Progress) -> UpdateSummary:
@@ -91,6 +95,8 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"
     attempt = functools.partial(_attempt, checked, change, identity, engine, progress)
     summary, attempts = again_on_conflict(checked, attempt, hint, request.max_attempts)
+    if summary.snapshots:
+        summary = replace(summary, compaction_lost=show_level_0(context, summary.touched, engine, progress))
     seconds = (context.clock.now_millis() - started) / 1000
     summary = replace(summary, engine=engine.name, engine_reason=engine.reason, seconds=seconds)
     return replace(summary, attempts=attempts, conflicts=attempts - 1)
@@ -98,8 +104,9 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
 
 def _under_check(context: TableContext) -> TableContext:
     """The context with a data conflict check: by bucket if the table has none or `off`, because that applies to its writers
-    only.
+    only. It sees rows that readers do not see yet, for the update comes after them.
     """
+    context = context.with_level_0()
     if context.options.commit_data_conflict_check != OFF:
         return context
     return replace(context, options=context.options.with_overrides({DATA_CONFLICT_CHECK: BUCKET}))
@@ -130,6 +137,7 @@ def _attempt(
         size=sum(file.file_size for file in files),
         buckets=len(messages),
         snapshots=result.snapshots,
+        touched=tuple(message.bucket_id for message in messages),
     )
 
 

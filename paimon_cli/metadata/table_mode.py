@@ -56,11 +56,13 @@ class TableMode:
     deletion_vectors: bool
     merge_on_read: bool
     """Whether rows of level 0 are merged in where deletion vectors mark the others."""
+    shows_level_0: bool
+    """Whether nothing is hidden: for work on all rows of the table."""
     bucket: int
     raw_options: Mapping[str, str]
 
     @classmethod
-    def of(cls, schema: TableSchema, options: TableOptions) -> TableMode:
+    def of(cls, schema: TableSchema, options: TableOptions, shows_level_0: bool = False) -> TableMode:
         return cls(
             bool(schema.primary_keys),
             _bucket_mode(schema, options.bucket),
@@ -68,6 +70,7 @@ class TableMode:
             options.changelog_producer,
             options.deletion_vectors_enabled,
             options.deletion_vectors_merge_on_read,
+            shows_level_0,
             options.bucket,
             options.raw,
         )
@@ -75,7 +78,7 @@ class TableMode:
     @property
     def reads_merge(self) -> bool:
         """Whether a read merges sorted runs; if not, every row above level 0 that no vector marks is its key's current row."""
-        return self.has_keys and (self.merge_on_read or not self.deletion_vectors)
+        return self.has_keys and (self.merge_on_read or self.shows_level_0 or not self.deletion_vectors)
 
     @property
     def looks_up_old_rows(self) -> bool:
@@ -85,7 +88,7 @@ class TableMode:
     @property
     def hides_level_0(self) -> bool:
         """Whether plain reads skip level 0 until it is compacted (FORMAT.md, section 11.1)."""
-        if not self.has_keys:
+        if not self.has_keys or self.shows_level_0:
             return False
         return not self.merge_on_read if self.deletion_vectors else self.merge_engine == "first-row"
 

@@ -1,0 +1,145 @@
+"""Deletion vectors under concurrent commits: nothing is lost, and no vector is left without its file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_cli.bucket.deletion_vectors import load_vectors
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import fresh_identity
+from paimon_cli.compact.bucket_compactor import run_compaction
+from paimon_cli.compact.compaction_plan import CompactionTask, plan_bucket
+from paimon_cli.errors import FilesConflict
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_table
+from paimon_cli.metadata.data_file import CommitMessage
+from tests.tables import compact, make_table, rows, write
+
+COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
+OPTIONS = {"deletion-vectors.enabled": "true", "target-file-row-num": "10", "compaction.small-file-ratio": "0"}
+
+
+def buckets(context: TableContext) -> list[BucketFiles]:
+    return [bucket for _, bucket in sorted(bucket_files(context, context.snapshots.latest()).items())]
+
+
+def filled(folder: Path, count: int = 1) -> TableContext:
+    """Keys 0 to 39 at the top level, and a newer version of keys 0 to 4 at level 0."""
+    context = make_table(folder / "t", COLUMNS, ["k"], bucket=count, options=OPTIONS)
+    write(context, [{"k": number, "v": "old"} for number in range(40 * count)])
+    compact(context)
+    write(context, [{"k": number, "v": "new"} for number in range(5 * count)], compaction="none")
+    return context
+
+
+def compacted(context: TableContext, strategy: str = "minor", bucket: int = 0) -> CommitMessage:
+    """A compaction that is not committed yet."""
+    found = buckets(context)[bucket]
+    snapshot = context.snapshots.latest()
+    assert snapshot is not None
+    task = plan_bucket(context, found, strategy, snapshot.id)
+    assert isinstance(task, CompactionTask), task
+    return run_compaction(context, task)
+
+
+def commit(context: TableContext, *messages: CommitMessage) -> None:
+    Committer(context).commit(messages, fresh_identity(context))
+
+
+def marked_rows(context: TableContext) -> int:
+    found = (load_vectors(context, bucket) for bucket in buckets(context))
+    return sum(len(vector.positions) for vectors in found for vector in vectors.by_file.values())
+
+
+def values(context: TableContext) -> dict[int, str]:
+    return {row["k"]: row["v"] for row in rows(context)}
+
+
+def expected(upto: int, count: int = 40) -> dict[int, str]:
+    return {number: "new" if number < upto else "old" for number in range(count)}
+
+
+def test_of_two_compactions_that_mark_one_wins(tmp_path: Path) -> None:
+    context = filled(tmp_path)
+    first, second = compacted(context), compacted(context)
+    commit(context, first)
+    with pytest.raises(FilesConflict):
+        commit(context, second)
+    assert values(context) == expected(5) and marked_rows(context) == 5
+    assert not list(check_table(context, rows=True))
+
+
+def test_a_rewrite_that_has_not_seen_a_new_vector_is_refused(tmp_path: Path) -> None:
+    """The job at the top level copies rows that the other has marked meanwhile: both files are still live."""
+    context = filled(tmp_path)
+    commit(context, compacted(context))
+    rewrite = compacted(context, "full")
+    write(context, [{"k": number, "v": "newer"} for number in range(30, 33)], compaction="none")
+    marking = compacted(context)
+    assert not {file.file_name for file in marking.compact_before} & {file.file_name for file in rewrite.compact_before}
+    commit(context, marking)
+    with pytest.raises(FilesConflict, match="deletion vectors of bucket-0 have changed") as conflict:
+        commit(context, rewrite)
+    assert conflict.value.details["bucket"] == 0 and "run the job again" in conflict.value.hint
+    assert values(context) == {**expected(5), 30: "newer", 31: "newer", 32: "newer"}
+    assert not list(check_table(context, rows=True))
+
+
+def test_a_vector_of_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
+    """The other way round: the marks would dangle, and the old rows show again in the copy."""
+    context = filled(tmp_path)
+    commit(context, compacted(context))
+    rewrite = compacted(context, "full")
+    write(context, [{"k": number, "v": "newer"} for number in range(30, 33)], compaction="none")
+    marking = compacted(context)
+    commit(context, rewrite)
+    with pytest.raises(FilesConflict, match="deletion vectors of bucket-0 have changed"):
+        commit(context, marking)
+    assert values(context) == expected(5) and not list(check_table(context, rows=True))
+    compact(context, strategy="minor")
+    assert values(context) == {**expected(5), 30: "newer", 31: "newer", 32: "newer"}
+
+
+def test_marks_of_a_file_that_another_engine_has_removed_are_refused(tmp_path: Path) -> None:
+    """The vectors are as they were read; only the file is not."""
+    context = filled(tmp_path)
+    marking = compacted(context)
+    gone = next(file for file in buckets(context)[0].files if file.level and context.key_of(file.min_key) == (0,))
+    Committer(context).commit([CommitMessage(b"\0" * 12, 0, 1, compact_before=(gone,))], fresh_identity(context))
+    with pytest.raises(FilesConflict, match=f"mark rows of a missing file: data file {gone.file_name}|{gone.file_name}"):
+        commit(context, marking)
+
+
+def test_a_commit_does_not_take_a_file_and_leave_its_vector(tmp_path: Path) -> None:
+    context = filled(tmp_path)
+    commit(context, compacted(context))
+    (bucket,) = buckets(context)
+    name = next(iter(load_vectors(context, bucket).by_file))
+    file = next(file for file in bucket.files if file.file_name == name)
+    with pytest.raises(FilesConflict, match="would mark rows of a missing file"):
+        commit(context, CommitMessage(bucket.partition, 0, 1, compact_before=(file,), compact_after=()))
+
+
+def test_vectors_of_other_buckets_stay(tmp_path: Path) -> None:
+    context = filled(tmp_path, 3)
+    messages = [compacted(context, bucket=number) for number in range(3)]
+    for message in messages:
+        commit(context, message)
+    assert values(context) == expected(15, 120) and marked_rows(context) == 15
+    latest = context.snapshots.latest()
+    assert latest is not None and len(context.manifests.index_entries(latest)) == 3
+    assert not list(check_table(context, rows=True))
+
+
+def test_a_bucket_gets_no_second_file_of_vectors(tmp_path: Path) -> None:
+    context = filled(tmp_path)
+    first = compacted(context)
+    commit(context, first)
+    (made,) = first.compact_new_index_files
+    second = replace(made, file_name="index-other-0")
+    with pytest.raises(FilesConflict, match="no longer current"):
+        commit(context, CommitMessage(first.partition, 0, 1, compact_new_index_files=(second,)))
