@@ -221,8 +221,8 @@ SHOWN = {
     "RunRow": "run level files size rows delete_rows min_key max_key span overlap picked",
     "Story": "case checks store is_correct verdict rows violations steps",
     "TableRow": "table primary_keys partition_keys bucket columns records snapshot_id time comment path problem",
-    "UpdateSummary": "rows files size buckets snapshots attempts conflicts already_committed compaction_lost engine engine_reason "
-    "seconds",
+    "UpdateSummary": "rows files size buckets snapshots attempts conflicts already_committed compaction_lost engine "
+    "engine_reason seconds",
     "Violation": "code severity check path message",
     "WriteSummary": "rows_read rows delete_rows files size buckets snapshots attempts already_committed compacted "
     "compaction_lost stalls stall_seconds skipped_rows bad_cells missing_columns compaction_wait_seconds buffer_size "
