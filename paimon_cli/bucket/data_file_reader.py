@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -162,20 +163,29 @@ def read_data_file(
     Raises `DamagedFile` when the file is missing, unreadable or holds another number of rows than its metadata says.
     """
     path = context.data_file_path(*bucket_id, file)
+    read = ReadColumns(context, file, columns)
     rows = 0
-    try:
-        for batch in _batches(context, path, file, columns, batch_rows):
-            rows += batch.num_rows
+    with decoding(path):
+        for stored in _stored_batches(context, path, file, read.physical, batch_rows):
+            rows += stored.num_rows
+            batch = read.of(stored)
             check_decoded(batch)
             yield batch
+    if rows != file.row_count:
+        raise DamagedFile(f"data file {path} is damaged", f"it holds {rows} rows, its manifest says {file.row_count}", path=path)
+
+
+@contextmanager
+def decoding(path: str) -> Iterator[None]:
+    """Whatever decoders raise within it for the bytes of the data file ends as an error that says so."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise _missing(path) from error
     except DECODE_ERRORS as error:
         if FAR_TIME in str(error):
             raise NotSupported(f"data file {path} holds a timestamp before 1677 or after 2262", str(error), path=path) from error
         raise DamagedFile(f"cannot read data file {path}", first_line(error), path=path) from error
-    if rows != file.row_count:
-        raise DamagedFile(f"data file {path} is damaged", f"it holds {rows} rows, its manifest says {file.row_count}", path=path)
 
 
 def _missing(path: str) -> DamagedFile:
@@ -185,27 +195,36 @@ def _missing(path: str) -> DamagedFile:
     )
 
 
-def _batches(
-    context: TableContext, path: str, file: DataFileMeta, columns: Sequence[str], batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.get(file.schema_id)
-    layout = FileLayout.of(context.schema)
-    system = [name for name in columns if name in SYSTEM_COLUMNS and layout.keys]
-    keys = [name for name in columns if name.startswith(KEY_PREFIX)]
-    read_fields = context.schema.fields_of([name for name in columns if name not in SYSTEM_COLUMNS and name not in keys])
-    sources = column_sources(read_fields, file_schema.fields)
-    physical = [*system, *keys, *(s.file_field.name for s in sources if s.file_field is not None)]
-    for stored in _stored_batches(context, path, file, physical, batch_rows):
-        arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in system}
-        if not layout.keys:
+class ReadColumns:
+    """The columns of a read, and how they come out of those that a file stores."""
+
+    def __init__(self, context: TableContext, file: DataFileMeta, columns: Sequence[str]) -> None:
+        self._file_schema = context.schema if file.schema_id == context.schema.id else context.schemas.get(file.schema_id)
+        self._columns = list(columns)
+        self._has_kinds = bool(FileLayout.of(context.schema).keys)
+        self._system = [name for name in columns if name in SYSTEM_COLUMNS and self._has_kinds]
+        self._keys = [name for name in columns if name.startswith(KEY_PREFIX)]
+        names = [name for name in columns if name not in SYSTEM_COLUMNS and name not in self._keys]
+        self._sources = column_sources(context.schema.fields_of(names), self._file_schema.fields)
+
+    @property
+    def physical(self) -> list[str]:
+        """The columns that the file has to be read for."""
+        return [*self._system, *self._keys, *(s.file_field.name for s in self._sources if s.file_field is not None)]
+
+    def of(self, stored: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns in the read schema, of rows with the physical ones."""
+        arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in self._system}
+        if not self._has_kinds:
             arrays[VALUE_KIND] = pa.array(np.full(stored.num_rows, INSERT, np.int8))
-        for name in keys:
-            own, field = name.removeprefix(KEY_PREFIX), file_schema.field(name.removeprefix(KEY_PREFIX))
-            arrays[name] = as_declared(stored.column(name if name in stored.schema.names else own), arrow_type(field.type))
-        for source in sources:
+        for name in self._keys:
+            own = name.removeprefix(KEY_PREFIX)
+            declared = arrow_type(self._file_schema.field(own).type)
+            arrays[name] = as_declared(stored.column(name if name in stored.schema.names else own), declared)
+        for source in self._sources:
             raw = None if source.file_field is None else stored.column(source.file_field.name)
             arrays[source.field.name] = source.column(raw, stored.num_rows)
-        yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
+        return pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], names=self._columns)
 
 
 def _stored_batches(

@@ -16,6 +16,7 @@ from paimon_cli.bucket.file_encoders import (
     NATIVE_TIMESTAMP_PRECISION,
     codec_of,
     open_encoder,
+    page_rows,
     timestamp_precisions,
     wants_differences,
     wants_int96,
@@ -51,6 +52,7 @@ def check_writable(schema: TableSchema, options: TableOptions) -> None:
             avro_record_field(field.name, field.type, "record")
     if "parquet" in formats:
         wants_differences(options)
+        page_rows(options)
         _refuse_mixed_timestamps(schema)
 
 

@@ -1,28 +1,31 @@
 """Where keys live in the files of a bucket above level 0, and the rows at given positions of a file.
 
 No index of the table is kept. Files are sorted by key, so a lookup is a merge join of the keys asked for, which are sorted too,
-with the key columns of the files that may hold one of them.
+with the key columns of the files, row groups and pages whose bounds admit one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.data_file_reader import ReadColumns, check_decoded, decoding, file_format, read_data_file
 from paimon_cli.bucket.deletion_vectors import BucketVectors
+from paimon_cli.bucket.parquet_pages import PagedColumns, one_batch, read_footer
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS
 from paimon_cli.datatypes.key_order import comparable
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.key_search import SortedKeys
+from paimon_cli.lsm.key_search import KeyBounds, Places, SortedKeys
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import read_schema
+from paimon_cli.metadata.parquet_footer import Footer
 
 BATCH_ROWS = 65536
 ABSENT = -1
@@ -79,8 +82,21 @@ def _bounds(context: TableContext, serialised: list[bytes]) -> SortedKeys:
     return SortedKeys(tuple(columns))
 
 
-def _positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> NDArray[np.int64]:
-    """The row of each key in the file, `ABSENT` where it has none: its key columns are read up to the last key."""
+def _positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
+    """The row of each key in the file, `ABSENT` where it has none."""
+    if file_format(file.file_name) == "parquet":
+        path = context.data_file_path(*bucket_id, file)
+        with decoding(path), context.storage.open_input(path) as source:
+            blocks = _KeyBlocks.of(context, file, source)
+            if blocks is not None:
+                found = blocks.positions(source, keys)
+                if found is not None:
+                    return found
+    return _streamed_positions(context, bucket_id, file, keys)
+
+
+def _streamed_positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
+    """The key columns are read batch by batch, up to the last key."""
     names = context.schema.trimmed_primary_keys
     positions = np.full(len(keys), ABSENT, np.int64)
     first_row = done = 0
@@ -96,20 +112,127 @@ def _positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, k
     return positions
 
 
+@dataclass(frozen=True)
+class _KeyBlocks:
+    """The key columns of a Parquet file in blocks (pages, or else row groups), and what is known of the keys in each.
+
+    Bounds only say where to look. A key is absent if two neighbouring rows were read between which it would stand; bounds that
+    lead elsewhere are damaged.
+    """
+
+    read: ReadColumns
+    names: Sequence[str]
+    pages: PagedColumns
+    bounds: KeyBounds
+    row_count: int
+
+    @staticmethod
+    def of(context: TableContext, file: DataFileMeta, source: BinaryIO) -> _KeyBlocks | None:
+        """None for a file without bounds of its first key column."""
+        names = context.schema.trimmed_primary_keys
+        read = ReadColumns(context, file, names)
+        pages = paged_columns(source, file, read.physical)
+        if pages is None:
+            return None
+        ends: list[tuple[pa.Array, pa.Array]] = []
+        for place, t in enumerate(context.key_types):
+            # bounds of floats leave out NaN, the greatest key
+            known = None if t.root in FLOATING_ROOTS else pages.bounds(source, place)
+            if known is None:
+                break
+            ends.append(known)
+        if not ends:
+            return None
+        known_columns = ReadColumns(context, file, names[: len(ends)])
+        sides = []
+        for side in zip(*ends, strict=True):
+            batch = known_columns.of(pa.RecordBatch.from_arrays(list(side), names=known_columns.physical))
+            sides.append(SortedKeys.of(batch, names[: len(ends)]))
+        return _KeyBlocks(read, names, pages, KeyBounds.of(*sides), file.row_count)
+
+    def positions(self, source: BinaryIO, keys: SortedKeys) -> Places | None:
+        """The row of each key. None where the bounds of so many blocks admit one key that they would fill the memory."""
+        first, last = self.bounds.blocks(keys)
+        found = np.full(len(keys), ABSENT, np.int64)
+        for begin, end, blocks in self.pages.portions(first, last):
+            if self.pages.exceeds(blocks):
+                return None
+            asked = keys.slice(begin, end)
+            rows, before, after = self._among(source, asked, blocks)
+            lost = np.flatnonzero((rows == ABSENT) & (after - before != 1))
+            if len(lost):
+                around = np.stack([before[lost], before[lost] + 1, after[lost] - 1, after[lost]])
+                neighbours = np.unique(self.pages.of_rows(np.clip(around, 0, self.row_count - 1)))
+                rows[lost], before, after = self._among(source, asked.take(lost), neighbours)
+                if ((rows[lost] == ABSENT) & (after - before != 1)).any():
+                    raise ValueError("the bounds in its page index or footer are not those of its rows")
+            found[begin:end] = rows
+        return found
+
+    def _among(self, source: BinaryIO, keys: SortedKeys, blocks: Places) -> tuple[Places, Places, Places]:
+        """The row of each key in these blocks, and the rows read before and after the place where it would stand."""
+        batch = self.read.of(one_batch(self.pages.read(source, blocks)))
+        check_decoded(batch)
+        stored = SortedKeys.of(batch, self.names)
+        sizes = self.pages.ends[blocks] - self.pages.begins[blocks]
+        starts = np.cumsum(sizes) - sizes
+        if not stored.ascends_at(starts[1:]):
+            raise ValueError("its rows are not sorted by key, or its page index is damaged")
+        rows = np.arange(len(stored)) + np.repeat(self.pages.begins[blocks] - starts, sizes)
+        bounded = np.concatenate([[-1], rows, [self.row_count]])
+        places = stored.below(keys)
+        before, after = bounded[places], bounded[places + 1]
+        return np.where(stored.equal_at(places, keys), after, ABSENT), before, after
+
+
 def rows_at(
-    context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: NDArray[np.int64], columns: Sequence[str]
+    context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Places, columns: Sequence[str]
 ) -> pa.Table:
     """The rows at these ascending positions of the file, with `columns` as in `read_data_file`."""
     if len(positions) and not 0 <= positions[0] <= positions[-1] < file.row_count:
         why = f"row {positions[-1]} was asked for, it holds {file.row_count}"
         raise DamagedFile(f"no such row in data file {file.file_name}", why, path=file.file_name)
-    chosen = list(_chosen_rows(context, bucket_id, file, positions, columns)) if len(positions) else []
     schema = read_schema(context.schema, columns)
+    chosen: list[pa.RecordBatch] = []
+    if len(positions):
+        paged = _paged_rows(context, bucket_id, file, positions, columns)
+        chosen = list(_streamed_rows(context, bucket_id, file, positions, columns)) if paged is None else [paged]
     return pa.Table.from_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in chosen], schema)
 
 
-def _chosen_rows(
-    context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: NDArray[np.int64], columns: Sequence[str]
+def _paged_rows(
+    context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Places, columns: Sequence[str]
+) -> pa.RecordBatch | None:
+    """Each column from those of its pages that hold one of the rows; None where a file is not read by pages."""
+    read = ReadColumns(context, file, columns)
+    if file_format(file.file_name) != "parquet" or not read.physical:
+        return None
+    path = context.data_file_path(*bucket_id, file)
+    with decoding(path), context.storage.open_input(path) as source:
+        footer = read_footer(source)
+        stored = []
+        for name in read.physical:
+            pages = paged_columns(source, file, [name], positions, footer)
+            if pages is None:
+                return None
+            stored.append(pages.rows_at(source, positions))
+        batch = read.of(pa.RecordBatch.from_arrays(stored, names=read.physical))
+        check_decoded(batch)
+    return batch
+
+
+def paged_columns(
+    source: BinaryIO, file: DataFileMeta, names: Sequence[str], near: Places | None = None, footer: Footer | None = None
+) -> PagedColumns | None:
+    """Columns of the data file by pages. Raises `ValueError` where it does not hold as many rows as its metadata says."""
+    footer = footer or read_footer(source)
+    if footer.row_count != file.row_count:
+        raise ValueError(f"it holds {footer.row_count} rows, its manifest says {file.row_count}")
+    return PagedColumns.of(source, footer, names, near)
+
+
+def _streamed_rows(
+    context: TableContext, bucket_id: BucketId, file: DataFileMeta, positions: Places, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     first_row = done = 0
     for batch in read_data_file(context, bucket_id, file, columns, BATCH_ROWS):

@@ -175,12 +175,7 @@ def forced_every(options: TableOptions) -> int | None:
     """How often level 0 is forced up: at each attempt where readers wait for it, less often with `lookup-compact=gentle`."""
     if options.force_up_level0:
         return 1
-    if not (
-        options.merge_engine == "first-row"
-        or options.changelog_producer == "lookup"
-        or options.deletion_vectors_enabled
-        or options.force_lookup
-    ):
+    if not options.looks_up_keys:
         return None
     if options.lookup_compact == "radical":
         return 1

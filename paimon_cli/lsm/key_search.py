@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from paimon_cli.datatypes.key_order import comparable
+from paimon_cli.datatypes.key_order import comparable, order_words, ranks
 
 Places = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -44,6 +44,10 @@ class SortedKeys:
     def slice(self, start: int, end: int) -> SortedKeys:
         return SortedKeys(tuple(column.slice(start, end - start) for column in self.columns))
 
+    def prefix(self, columns: int) -> SortedKeys:
+        """The first of the columns, in which keys may be equal."""
+        return SortedKeys(self.columns[:columns])
+
     def take(self, rows: Places) -> SortedKeys:
         chosen = pa.array(rows)
         return SortedKeys(tuple(column.take(chosen) for column in self.columns))
@@ -65,6 +69,10 @@ class SortedKeys:
         for own, other in zip(self._searched, keys._searched, strict=True):
             found &= _holds("equal", _at(own, inside), other)
         return found
+
+    def ascends_at(self, places: Places) -> bool:
+        """Whether the key at each of these places, from 1 on, is greater than the one before it."""
+        return bool(self._before(places - 1, self.take(places), or_equal=False).all())
 
     def _count(self, keys: SortedKeys, *, or_equal: bool) -> Places:
         """The keys asked for need not be sorted, nor distinct."""
@@ -95,6 +103,37 @@ class SortedKeys:
             column.to_numpy().astype(np.int64, copy=False) if pa.types.is_integer(column.type) else column
             for column in self.columns
         )
+
+
+@dataclass(frozen=True)
+class KeyBounds:
+    """What is known of the keys in consecutive blocks of sorted rows: no key of a block is below its `lows` or above its `highs`.
+
+    They may be cut, or cover the first columns of the key only. They say where to look first and prove nothing.
+    """
+
+    lows: SortedKeys
+    highs: SortedKeys
+
+    @staticmethod
+    def of(lows: SortedKeys, highs: SortedKeys) -> KeyBounds:
+        """Bounds of several columns, each for itself, need not ascend where the rows do: those of a neighbour hold, too."""
+        low_ranks, high_ranks = ranks(order_words(lows.columns)), ranks(order_words(highs.columns))
+        return KeyBounds(lows.take(_latest_greatest(low_ranks)), highs.take(_latest_greatest(~high_ranks[::-1], backwards=True)))
+
+    def blocks(self, keys: SortedKeys) -> tuple[Places, Places]:
+        """The first and the last block that may hold each of the keys or the rows around it."""
+        known = keys.prefix(len(self.lows.columns))
+        first, last = self.highs.below(known), self.lows.up_to(known) - 1
+        most = len(self.lows) - 1
+        return np.clip(np.minimum(first, last), 0, most), np.clip(np.maximum(first, last), 0, most)
+
+
+def _latest_greatest(words: Places, backwards: bool = False) -> Places:
+    """The place of the greatest word up to each place."""
+    places = np.arange(len(words))
+    greatest = np.maximum.accumulate(np.where(words == np.maximum.accumulate(words), places, 0))
+    return len(words) - 1 - greatest[::-1] if backwards else greatest
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -103,6 +103,7 @@ class TableOptions:
     file_compression_per_level = TypedOption[dict[int, str]]("file.compression.per.level", {}, read.per_level)
     zstd_level = TypedOption("file.compression.zstd-level", 1, read.whole_number(-7, 22))
     parquet_writer_version = TypedOption("parquet.writer.version", "v1", read.one_of("v1", "v2", "parquet_1_0", "parquet_2_0"))
+    parquet_page_rows = TypedOption("parquet.page.row.count.limit", None, read.whole_number(1))
     file_block_size = TypedOption("file.block-size", None, _positive_size)
     data_file_path_directory = TypedOption("data-file.path-directory", None, read.text)
     target_file_size = TypedOption("target-file-size", 128 * MB, _positive_size)
@@ -250,6 +251,12 @@ class TableOptions:
                 own = {**own, key: value}
                 own.pop(f"{key}.per.level", None)
         return TableOptions(own)
+
+    @property
+    def looks_up_keys(self) -> bool:
+        """Whether compactions of the table look for older rows of a key in files that they do not rewrite."""
+        looks_up = self.deletion_vectors_enabled or self.changelog_producer == "lookup" or self.force_lookup
+        return looks_up or self.merge_engine == "first-row"
 
     @property
     def stop_trigger(self) -> int:

@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from paimon_cli.bucket.data_file_writer import check_writable
+from paimon_cli.bucket.data_file_writer import DataFileWriter, check_writable
 from paimon_cli.bucket.file_encoders import DICTIONARY_SAMPLE_ROWS
+from paimon_cli.bucket.parquet_pages import PagedColumns, read_footer
+from paimon_cli.bucket.stamped_files import DataFileNames
 from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.errors import DamagedFile, NotSupported, PaimonError, UsageError
 from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import DataFileMeta
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
+from paimon_cli.metadata.data_file_schema import FileLayout, merge_rows
 from tests.tables import compact, make_table, rows, write
 
 COLUMNS = {
@@ -148,6 +152,29 @@ def test_the_second_version_of_parquets_writer_takes_differences(
     plain = make_table(tmp_path / "plain", {"id": "BIGINT NOT NULL", **types, "s": "STRING"}, ["id"])
     write(plain, written)
     assert rows(context) == rows(plain)
+
+
+@pytest.mark.parametrize(
+    ("options", "rows_per_page"),
+    [
+        ({}, 20_000),
+        ({"deletion-vectors.enabled": "true"}, 4096),
+        ({"changelog-producer": "lookup"}, 4096),
+        ({"merge-engine": "first-row"}, 4096),
+        ({"force-lookup": "true", "parquet.page.row.count.limit": "500"}, 500),
+        ({"parquet.page.row.count.limit": "30000"}, 25_000),
+    ],
+)
+def test_pages_are_small_where_keys_are_looked_up(options: dict[str, str], rows_per_page: int, tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "v": "INT"}, ["id"], options=options)
+    batch = merge_rows(context.schema, {name: pa.array(range(25_000), pa.int32()) for name in ("id", "v")}, 0, 0)
+    writer = DataFileWriter(context, BucketId(EMPTY_ROW, 0), level=1, source=1, names=DataFileNames(context))
+    writer.write(batch)
+    (file,) = writer.close()
+    with open(context.data_file_path(EMPTY_ROW, 0, file), "rb") as source:
+        pages = PagedColumns.of(source, read_footer(source), FileLayout.of(context.schema).physical.names)
+    assert pages is not None
+    assert (pages.ends - pages.begins).max() == rows_per_page and pages.ends[-1] == 25_000
 
 
 AVRO, ORC = {"file.format": "avro"}, {"file.format": "orc"}

@@ -7,9 +7,10 @@ import random
 import re
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -18,17 +19,21 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from paimon_cli.bucket import key_lookup
+from paimon_cli.bucket import key_lookup, parquet_pages
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors
 from paimon_cli.bucket.key_lookup import ABSENT, find_keys, rows_at
+from paimon_cli.bucket.parquet_pages import PagedColumns, read_footer
 from paimon_cli.datatypes.canonical_form import canonical_rows
+from paimon_cli.datatypes.data_type import DataField
+from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.key_search import Places
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from paimon_cli.metadata.index_files import DeletionVector
 from tests.bucket.canonical_values import values
-from tests.tables import make_table, write
+from tests.tables import Row, make_table, write
 
 BUCKET = BucketId(EMPTY_ROW, 0)
 KEYS: dict[str, tuple[str, ...]] = {
@@ -43,6 +48,11 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 BEFORE_1970 = re.compile(r"(0\d|1[0-8]|19[0-6])\d*-\d\d-")
 """Times that ORC holds in whole milliseconds only."""
+CUTS = (
+    {"target-file-row-num": "7"},
+    {"parquet.page.row.count.limit": "3"},
+    {"parquet.page.row.count.limit": "2", "file.block-size": "300 b", "target-file-row-num": "25"},
+)
 FORMATS = ("parquet", "orc", "avro")
 QUICK = settings(max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
 """Shrinking would take minutes: an example writes a table."""
@@ -107,7 +117,7 @@ def expected(
 @given(data=st.data())
 def test_the_same_as_a_dictionary(types: tuple[str, ...], file_format: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        context = table_of(Path(folder) / "t", types, file_format, **{"target-file-row-num": "7"})
+        context = table_of(Path(folder) / "t", types, file_format, **data.draw(st.sampled_from(CUTS)))
         key = {field.name: values(field.type) for field in context.schema.fields if field.name != "v"}
         unique = partial(json.dumps, sort_keys=True)
         keys = data.draw(st.lists(st.fixed_dictionaries(key), min_size=2, max_size=40, unique_by=unique))
@@ -172,6 +182,129 @@ def test_rows_at_positions(tmp_path: Path, file_format: str, monkeypatch: pytest
     assert rows_at(context, BUCKET, file, wanted[:0], ["v"]).num_rows == 0
     with pytest.raises(DamagedFile, match="no such row"):
         rows_at(context, BUCKET, file, np.array([5, 100]), ["v"])
+
+
+VALUES = {
+    "n": "INT",
+    "s": "STRING",
+    "w": "DECIMAL(30, 4)",
+    "t": "TIMESTAMP(6)",
+    "b": "BOOLEAN",
+    "a": "ARRAY<STRING>",
+    "m": "MAP<STRING, INT>",
+    "r": "ROW<x INT, y ARRAY<INT>>",
+}
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+@QUICK
+@given(data=st.data())
+def test_rows_of_all_types_at_positions(file_format: str, data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"file.format": file_format, **data.draw(st.sampled_from(CUTS[1:])), "target-file-row-num": "1000"}
+        context = make_table(Path(folder) / "t", {"k0": "BIGINT NOT NULL", **VALUES}, ["k0"], options=options)
+        row = st.fixed_dictionaries({name: values(context.schema.field(name).type) for name in VALUES if name != "t"})
+        drawn = data.draw(st.lists(row, min_size=4, max_size=9))
+        (file,) = written(context, [{"k0": n, "t": "2026-01-01T00:00:00", **drawn[n % len(drawn)]} for n in range(60)], 5)
+        before = [*VALUES, "_VALUE_KIND", "k0"]
+        positions = np.array(sorted(data.draw(st.sets(st.integers(0, 59), min_size=1))))
+        assert (
+            rows_at(context, BUCKET, file, positions, before).to_pylist()
+            == read(context, file, before).take(positions).to_pylist()
+        )
+        later = altered(context, n="BIGINT", s=None, z="DOUBLE")
+        after = ["z", *(name for name in before if name != "s")]
+        assert rows_at(later, BUCKET, file, positions, after).to_pylist() == read(later, file, after).take(positions).to_pylist()
+        keys = pa.table({"k0": positions})
+        assert find_keys(later, BUCKET, [file], keys, NO_VECTORS).position.tolist() == positions.tolist()
+
+
+def altered(context: TableContext, **changes: str | None) -> TableContext:
+    """The table with other types, without columns (None) and with new ones."""
+    types = {name: parse_sql_type(text) for name, text in changes.items() if text is not None}
+    kept = [field for field in context.schema.fields if changes.get(field.name, "") is not None]
+    fields = [replace(field, type=types.get(field.name, field.type)) for field in kept]
+    new = [name for name in types if name not in {field.name for field in kept}]
+    added = [DataField(100 + number, name, types[name]) for number, name in enumerate(new)]
+    schema = replace(context.schema, id=1, fields=(*fields, *added))
+    (Path(context.layout.root) / "schema" / "schema-1").write_text(schema.to_json())
+    return TableContext.open(context.url)
+
+
+def test_only_pages_near_the_keys_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = table_of(tmp_path / "t", ["BIGINT"], **{"parquet.page.row.count.limit": "10"})
+    (file,) = numbers(context, 1000)
+    seen: list[int] = []
+    whole = PagedColumns.read
+
+    def watched(self: PagedColumns, source: BinaryIO, blocks: Places) -> pa.Table:
+        seen.extend(blocks.tolist())
+        return whole(self, source, blocks)
+
+    monkeypatch.setattr(PagedColumns, "read", watched)
+    assert len(places(context, [file], keys_of(0, 2, 3, 1000, 1998))) == 4
+    assert seen == [0, 50, 99]
+    seen.clear()
+    assert places(context, [file], keys_of(19, 1001)) == {}  # 19 stands between two pages
+    assert seen == [0, 1, 50]
+
+
+def test_lookups_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = table_of(tmp_path / "t", ["BIGINT", "STRING"], **{"parquet.page.row.count.limit": "10"})
+    rows: list[Row] = [{"k0": n // 30, "k1": f"{n:05d}", "v": f"row {n}"} for n in range(1000)]
+    (file,) = written(context, rows, 3)
+    keys = asked_for(context, [*rows[::3], *({**row, "k1": row["k1"] + "x"} for row in rows[::7])])
+    wanted = expected(context, [file], keys)
+    for size in (1, 400, 4000):
+        monkeypatch.setattr(parquet_pages, "PORTION_BYTES", size)
+        assert places(context, [file], keys) == wanted
+        positions = np.arange(0, 1000, 3)
+        assert (
+            rows_at(context, BUCKET, file, positions, ["v"]).to_pylist() == read(context, file, ["v"]).take(positions).to_pylist()
+        )
+
+
+def index_regions(path: Path) -> list[tuple[int, int]]:
+    """Where the page indexes of the columns lie in the file."""
+    with open(path, "rb") as source:
+        groups = read_footer(source).groups
+    chunks = [chunk for group in groups for chunk in group.elements(1)]
+    return [(chunk.required(at), chunk.required(at) + chunk.required(at + 1)) for chunk in chunks for at in (4, 6)]
+
+
+@pytest.mark.parametrize("types", [("BIGINT",), ("STRING",), ("INT", "STRING")])
+def test_a_damaged_page_index_never_gives_another_answer(types: tuple[str, ...], tmp_path: Path) -> None:
+    context = table_of(tmp_path / "t", types, **{"parquet.page.row.count.limit": "5"})
+    spelled = {"STRING": "k{:04d}", "INT": "{}", "BIGINT": "{}"}
+    rows = [
+        {f"k{i}": json_value(text, spelled[text].format(n // 7 if text == "INT" else n)) for i, text in enumerate(types)}
+        for n in range(0, 80)
+    ]
+    files = written(context, rows[::2], 5)
+    keys = asked_for(context, rows)
+    (file,) = files
+    path = tmp_path / "t" / "bucket-0" / file.file_name
+    sound, truth = path.read_bytes(), expected(context, files, keys)
+    names = ["v", *context.schema.trimmed_primary_keys]
+    everything = read(context, file, names).take([0, 7, 33]).to_pylist()
+    chance = random.Random(3)
+    outcomes = {"right": 0, "damaged": 0}
+    bytes_of_indexes = [at for begin, end in index_regions(path) for at in range(begin, end)]
+    for at in chance.sample(bytes_of_indexes, 200):
+        spoilt = bytearray(sound)
+        spoilt[at] ^= 1 << chance.randrange(8)
+        path.write_bytes(spoilt)
+        try:
+            assert places(context, files, keys) == truth
+            assert rows_at(context, BUCKET, file, np.array([0, 7, 33]), names).to_pylist() == everything
+            outcomes["right"] += 1
+        except DamagedFile:
+            outcomes["damaged"] += 1
+    assert min(outcomes.values()) > 10
+
+
+def json_value(text: str, spelling: str) -> Any:
+    return spelling if text == "STRING" else int(spelling)
 
 
 def test_a_null_key_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,289 @@
+"""Footers and page indexes of Parquet files: what Arrow reads but does not show, as structs of Thrift's compact protocol.
+
+Arrow writes page indexes and does not read by them. Whoever wants single pages of a file must know where they lie, and must be
+able to write a footer for them (`bucket/parquet_pages`). Fields that are not known here are kept. Bytes that do not make sense
+raise `ValueError` or `LookupError`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAGIC = b"PAR1"
+TAIL = 8
+"""Bytes behind the footer: its length, and the magic."""
+
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+
+
+class Struct(dict[int, tuple[int, Any]]):
+    """Field number -> wire type and value. Lists are pairs of their elements' type and the elements."""
+
+    def value(self, field: int, default: Any = None) -> Any:
+        return self[field][1] if field in self else default
+
+    def required(self, field: int) -> Any:
+        """`LookupError` where the field is missing."""
+        return self[field][1]
+
+    def elements(self, field: int) -> list[Any]:
+        """The elements of a list; none where it is missing."""
+        _, elements = self.value(field, (STRUCT, []))
+        return list(elements)
+
+
+class Reader:
+    """Reads values one after the other."""
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data = data
+        self.at = at
+
+    def struct(self) -> Struct:
+        fields = Struct()
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._number()
+            kind = head & 15
+            fields[number] = (kind, kind == TRUE if kind <= FALSE else self._value(kind))
+        return fields
+
+    def _value(self, kind: int) -> Any:
+        if kind in (I32, I64, I16):
+            return self._number()
+        if kind == BINARY:
+            return self._bytes(self._varint())
+        if kind == STRUCT:
+            return self.struct()
+        if kind in (LIST, SET):
+            return self.list()
+        if kind in (BYTE, TRUE, FALSE):  # as an element, a bool takes a byte
+            return self._byte()
+        if kind == DOUBLE:
+            return self._bytes(8)
+        raise ValueError(f"a value of Thrift's type {kind}")
+
+    def list(self) -> tuple[int, list[Any]]:
+        head = self._byte()
+        size = head >> 4 if head >> 4 < 15 else self._varint()
+        kind = head & 15
+        return kind, [self._value(kind) for _ in range(size)]
+
+    def _byte(self) -> int:
+        byte = self.data[self.at]
+        self.at += 1
+        return byte
+
+    def _bytes(self, size: int) -> bytes:
+        found = self.data[self.at : self.at + size]
+        if len(found) < size:
+            raise ValueError("it is cut off")
+        self.at += size
+        return found
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while (byte := self._byte()) & 0x80:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        return value | byte << shift
+
+    def _number(self) -> int:
+        value = self._varint()
+        return value >> 1 ^ -(value & 1)
+
+
+def encode(fields: Struct) -> bytes:
+    """The bytes that `Reader.struct` reads."""
+    out = bytearray()
+    before = 0
+    for number in sorted(fields):
+        kind, value = fields[number]
+        head = kind if kind > FALSE else TRUE if value else FALSE
+        out += bytes([number - before << 4 | head]) if 0 < number - before < 16 else bytes([head]) + _zigzag(number)
+        out += b"" if kind <= FALSE else _encoded(kind, value)
+        before = number
+    return bytes(out + b"\0")
+
+
+def _encoded(kind: int, value: Any) -> bytes:
+    if kind in (I32, I64, I16):
+        return _zigzag(value)
+    if kind == BINARY:
+        return _unsigned(len(value)) + value
+    if kind == STRUCT:
+        return encode(value)
+    if kind in (LIST, SET):
+        inner, elements = value
+        head = bytes([len(elements) << 4 | inner]) if len(elements) < 15 else bytes([0xF0 | inner]) + _unsigned(len(elements))
+        return head + b"".join(_encoded(inner, element) for element in elements)
+    return bytes([value]) if kind in (BYTE, TRUE, FALSE) else bytes(value)
+
+
+def _zigzag(number: int) -> bytes:
+    return _unsigned(number << 1 if number >= 0 else (-number << 1) - 1)
+
+
+def _unsigned(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def number(value: int, kind: int = I64) -> tuple[int, int]:
+    """A field's value."""
+    return kind, value
+
+
+def struct_list(elements: Sequence[Struct]) -> tuple[int, tuple[int, list[Struct]]]:
+    """A field's value."""
+    return LIST, (STRUCT, list(elements))
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A column that holds values, in the tree of the schema."""
+
+    element: Struct
+    is_repeated: bool
+    """Whether a row may hold several values, or none."""
+
+
+@dataclass(frozen=True)
+class TopColumn:
+    """A column of the schema with all that is nested in it."""
+
+    elements: tuple[Struct, ...]
+    leaves: tuple[Leaf, ...]
+    first_leaf: int
+
+
+class Footer:
+    """A file's footer. Numbers of fields: parquet-format's `parquet.thrift`."""
+
+    def __init__(self, data: bytes) -> None:
+        self.fields = Reader(data).struct()
+        self.root, *elements = self.fields.elements(2)
+        self.columns: dict[str, TopColumn] = {}
+        place = leaves = 0
+        while place < len(elements):
+            end, found = _subtree(elements, place, False)
+            name = elements[place].required(4).decode()
+            self.columns[name] = TopColumn(tuple(elements[place:end]), tuple(found), leaves)
+            place, leaves = end, leaves + len(found)
+        self.groups: list[Struct] = self.fields.elements(4)
+
+    @property
+    def row_count(self) -> int:
+        return int(self.fields.required(3))
+
+
+def _subtree(elements: Sequence[Struct], place: int, is_repeated: bool) -> tuple[int, list[Leaf]]:
+    """Where the element's subtree ends, and its leaves."""
+    element = elements[place]
+    is_repeated = is_repeated or element.value(3) == 2
+    children = element.value(5, 0)
+    if not children:
+        return place + 1, [Leaf(element, is_repeated)]
+    place, leaves = place + 1, []
+    for _ in range(children):
+        place, below = _subtree(elements, place, is_repeated)
+        leaves += below
+    return place, leaves
+
+
+@dataclass(frozen=True)
+class PageBounds:
+    """Least and greatest value of each page, as plain bytes (`ColumnIndex`)."""
+
+    lows: list[bytes]
+    highs: list[bytes]
+
+    @staticmethod
+    def decode(data: bytes) -> PageBounds | None:
+        """None where a page holds nulls only, and so has no bounds."""
+        fields = Reader(data).struct()
+        lows, highs = fields.elements(2), fields.elements(3)
+        without = fields.elements(1)
+        if not len(lows) == len(highs) == len(without):
+            raise ValueError("its page index has bounds of some pages only")
+        return None if TRUE in without else PageBounds(lows, highs)
+
+
+@dataclass(frozen=True)
+class PagePlaces:
+    """Where each page lies in the file, with its header, and its first row in the row group (`OffsetIndex`)."""
+
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    first_rows: NDArray[np.int64]
+
+    @staticmethod
+    def decode(data: bytes) -> PagePlaces:
+        places = _uniform_places(data)
+        if places is None:
+            listed = Reader(data).struct().elements(1)
+            cells = [[place.required(field) for field in (1, 2, 3)] for place in listed]
+            places = np.array(cells, np.int64).reshape(-1, 3)
+        return PagePlaces(places[:, 0], places[:, 1], places[:, 2])
+
+
+_PLACE = (1 << 4 | I64, 1 << 4 | I32, 1 << 4 | I64, 0)
+"""What stands before each of the three numbers of a place, and behind them."""
+
+
+def _uniform_places(data: bytes) -> NDArray[np.int64] | None:
+    """The places as rows of a matrix; None where a writer has spelled them in another way than all known ones do.
+
+    Every value and every mark between them is a varint, so that all are decoded at once.
+    """
+    reader = Reader(data, 1)
+    if data[:1] != bytes([1 << 4 | LIST]):
+        return None
+    head = data[1]
+    reader.at = 2
+    count = head >> 4 if head >> 4 < 15 else reader._varint()
+    content = np.frombuffer(data, np.uint8, offset=reader.at)
+    ends = np.flatnonzero(content < 0x80)[: 7 * count]
+    if head & 15 != STRUCT or len(ends) < 7 * count:
+        return None
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    values = np.zeros(len(ends), np.uint64)
+    for digit in range(int((ends - starts).max(initial=0)) + 1):
+        has = starts + digit <= ends
+        values[has] |= (content[starts[has] + digit] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * digit)
+    rows = values.reshape(count, 7)
+    if (rows[:, [0, 2, 4, 6]] != np.array(_PLACE, np.uint64)).any():
+        return None
+    numbers = rows[:, [1, 3, 5]]
+    return (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
+
+
+def values_of_page(page: bytes) -> int:
+    """How many values, nulls counted, the header of a data page announces."""
+    header = Reader(page).struct()
+    data_page = header.value(5) or header.value(8)
+    if data_page is None:
+        raise ValueError("there is no data page where its index says")
+    return int(data_page.required(1))
+
+
+def plain_page(content: bytes, count: int) -> bytes:
+    """A data page of required values in plain encoding, uncompressed."""
+    data_page = Struct({1: number(count, I32), 2: number(0, I32), 3: number(3, I32), 4: number(3, I32)})
+    sizes = {2: number(len(content), I32), 3: number(len(content), I32)}
+    return encode(Struct({1: number(0, I32), **sizes, 5: (STRUCT, data_page)})) + content
+
+
+def closed(parts: Sequence[bytes], footer: Struct) -> bytes:
+    """A whole file of these parts: the first one lies behind the magic."""
+    tail = encode(footer)
+    return b"".join([MAGIC, *parts, tail, struct.pack("<I", len(tail)), MAGIC])
