@@ -21,7 +21,7 @@ from paimon_cli.errors import BadInput, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sorted_rows import MergeEngine, SortedRows, with_level
+from paimon_cli.lsm.sorted_rows import LowestLevel, MergeEngine, SortedRows, with_level
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -147,6 +147,8 @@ def merge_section(
     ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
     rows = batch_rows(runs, memory or MERGE_BYTES)
+    if level_engine is None and context.mode.lower_level_shadows and _levels_above_0(section) > 1:
+        level_engine = LowestLevel(merge_engine(context.schema, context.options))
 
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
@@ -158,6 +160,10 @@ def merge_section(
     most = most_runs(context, memory or MERGE_BYTES)
     engine = level_engine or merge_engine(context.schema, context.options)
     return merge_in_passes(opened, context.schema.trimmed_primary_keys, engine, most, keys_repeat=level_engine is not None)
+
+
+def _levels_above_0(section: Section) -> int:
+    return len({file.level for run in section for file in run.files if file.level > 0})
 
 
 def most_runs(context: TableContext, memory: int) -> int:

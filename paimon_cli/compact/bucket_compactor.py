@@ -33,7 +33,7 @@ from paimon_cli.metadata.data_file import (
     vector_file_names,
 )
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
-from paimon_cli.metadata.table_mode import FULL_COMPACTION
+from paimon_cli.metadata.table_mode import FULL_COMPACTION, LOOKUP
 
 KIND_BATCH_ROWS = 1 << 20
 
@@ -165,13 +165,29 @@ class MergeRewriter:
             read_snapshot_id=self._task.read_snapshot_id,
         )
 
+    def _changelog_writer(self) -> DataFileWriter:
+        task = self._task
+        writer = changelog_writer(self._context, task.bucket_id, task.output_level, task.file_stamp)
+        self._writers.append(writer)
+        return writer
+
+    def _with_changelog(self, message: CommitMessage, writer: DataFileWriter | None) -> CommitMessage:
+        if writer is None:
+            return message
+        with self._context.trace.timed("changelog", bucket=self._place, level=self._task.output_level) as facts:
+            files = writer.close()
+            facts |= file_facts("", files)
+        return replace(message, compact_changelog_files=files)
+
 
 class LookupRewriter(MergeRewriter):
-    """Merges, and looks up what its keys replace above the output level: for tables whose readers do not merge."""
+    """Merges, and looks up what its keys replace above the output level: for vectors, first-row and the changelog by lookup."""
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
-        self._lookup = LookupMerge(context, task, self._columns, self._expiry)
+        self._changelog = self._changelog_writer() if context.mode.changelog_producer == LOOKUP else None
+        tell = None if self._changelog is None else self._changelog.write
+        self._lookup = LookupMerge(context, task, self._columns, self._expiry, tell)
 
     def upgrade(self, file: DataFileMeta) -> None:
         if self._lookup.must_rewrite(file):
@@ -191,7 +207,7 @@ class LookupRewriter(MergeRewriter):
 
     def message(self) -> CommitMessage:
         """With the deletion vectors of the files that are left, if there is a change to any."""
-        message = super().message()
+        message = self._with_changelog(super().message(), self._changelog)
         if not self._context.mode.deletion_vectors:
             return message
         task, vectors = self._task, self._lookup.vectors
@@ -209,8 +225,7 @@ class FullChangelogRewriter(MergeRewriter):
 
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
-        self._changelog = changelog_writer(context, task.bucket_id, task.output_level, task.file_stamp)
-        self._writers.append(self._changelog)
+        self._changelog = self._changelog_writer()
 
     def _move(self, file: DataFileMeta) -> None:
         """Its keys are new at the top level."""
@@ -227,10 +242,7 @@ class FullChangelogRewriter(MergeRewriter):
         return merge_section(context, task.picked, section, self._columns, task.memory, self._expiry, level_engine=engine)
 
     def message(self) -> CommitMessage:
-        with self._context.trace.timed("changelog", bucket=self._place, level=self._task.output_level) as facts:
-            files = self._changelog.close()
-            facts |= file_facts("", files)
-        return replace(super().message(), compact_changelog_files=files)
+        return self._with_changelog(super().message(), self._changelog)
 
 
 def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> Rewriter:

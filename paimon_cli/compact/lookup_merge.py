@@ -1,8 +1,9 @@
 """Merges level 0 into tables whose readers do not merge: finds the older row of each key above the output level (FORMAT.md,
 section 12; Java LookupMergeTreeCompactRewriter).
 
-An old row that is found is marked in the deletion vector of its file. Its values take part in the merge wherever the result
-depends on them; first-row tables keep the old row and drop the new ones.
+In tables with vectors an old row that is found is marked in the vector of its file, in others the new row shadows it. Its values
+take part in the merge wherever the result depends on them; first-row tables keep the old row and drop the new ones. With
+`changelog-producer=lookup` all old values are read, since the changelog tells them.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from paimon_cli.bucket.key_lookup import ABSENT, FoundRows, find_keys, rows_at
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section
 from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.changelog import NOWHERE, Changes, TakeRows, places_of_keys
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import LEVEL, Deduplicate, FirstRow, KeepAllVersions, MergeEngine, SortedRows, with_level
 from paimon_cli.lsm.sorted_runs import Section
 from paimon_cli.metadata.data_file import DataFileMeta
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 32 << 20
 """Rows whose keys are looked up together: the more, the less often a page of an old file is read again."""
@@ -34,12 +36,15 @@ PIECE_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class LookupMerge:
-    """The merges of one compaction task. `columns`: what they give, as `merge_columns` orders it."""
+    """The merges of one compaction task. `columns`: what they give, as `merge_columns` orders it. `tell`: takes the changelog
+    rows, None where there is no changelog.
+    """
 
     context: TableContext
     task: CompactionTask
     columns: Sequence[str]
     expiry: RecordExpiry | None
+    tell: TakeRows | None = None
 
     @cached_property
     def vectors(self) -> ChangedVectors:
@@ -55,6 +60,10 @@ class LookupMerge:
         return tuple(file for file in self.task.others if file.level > self.task.output_level)
 
     @cached_property
+    def _changes(self) -> Changes:
+        return Changes.of(self.context.schema, self.context.options)
+
+    @cached_property
     def _keys(self) -> tuple[str, ...]:
         return self.context.schema.trimmed_primary_keys
 
@@ -68,11 +77,18 @@ class LookupMerge:
         return any(not self._wins_over(file.min_sequence_number, old) for old in self._above)
 
     def moves(self, file: DataFileMeta) -> None:
-        """Mark the old rows of a file of level 0 that goes to the output level as it is."""
-        if file.level != 0 or not self._above:
+        """Mark the old rows of a file of level 0 that goes to the output level as it is, and tell what changes by it."""
+        if file.level != 0:
             return
-        for batch in read_data_file(self.context, self.task.bucket_id, file, self._keys, CHUNK_ROWS):
-            self._mark(self._found(batch))
+        columns = self._keys if self.tell is None else self.columns
+        if self.tell is None and not (self._above and self.context.mode.deletion_vectors):
+            return
+        for batch in read_data_file(self.context, self.task.bucket_id, file, columns, CHUNK_ROWS):
+            if self.tell is None:
+                self._mark(self._found(batch))
+            else:
+                for _ in self._resolved(with_level(batch, 0)):
+                    pass
 
     def merged(self, section: Section) -> Iterator[pa.RecordBatch]:
         """One row per key, retractions kept."""
@@ -87,9 +103,11 @@ class LookupMerge:
     def _resolved(self, chunk: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Merge all versions of some keys with the old rows that live above the output level."""
         engine = self._engine
-        rows = _lowest_level_above_0(sorted_rows(chunk, self._keys, engine))
+        rows = sorted_rows(chunk, self._keys, engine)
+        if not isinstance(engine, FirstRow):
+            rows = rows.lowest_level_above_0()
         if self._above:
-            is_new = np.maximum.reduceat(_levels(rows), rows.starts) == 0
+            is_new = self._old_rows(rows, _levels(rows)) == NOWHERE
             asked = chunk.take(pa.array(rows.order[rows.starts[is_new]]))
             found = self._found(asked.select(list(self._keys)))
             if isinstance(engine, FirstRow):
@@ -98,20 +116,44 @@ class LookupMerge:
             else:
                 self._mark(found)
                 rows = self._with_old_rows(rows, found)
+        levels = rows.rows.column(LEVEL).to_numpy()
         merging = replace(rows, rows=rows.rows.drop_columns([LEVEL]), merge_lone=True)
         for piece in merging.pieces_of(PIECE_BYTES):
-            yield engine.merge(piece)
+            merged = engine.merge(piece)
+            if self.tell is not None:
+                self._tell_changes(piece, levels[piece.order], merged, self.tell)
+            yield merged
+
+    def _tell_changes(self, rows: SortedRows, levels: np.ndarray, merged: pa.RecordBatch, tell: TakeRows) -> None:
+        """Of the keys that level 0 holds; first-row tables tell new keys only, by the row as it is."""
+        after, old = places_of_keys(rows, merged, self._keys), self._old_rows(rows, levels)
+        if isinstance(self._engine, FirstRow):
+            told = merged.take(pa.array(after[(old == NOWHERE) & (after != NOWHERE)]))
+        else:
+            is_touched = np.minimum.reduceat(levels, rows.starts) == 0
+            told = self._changes.rows(rows.rows, old[is_touched], merged, after[is_touched])
+        if told.num_rows:
+            tell(told)
+
+    def _old_rows(self, rows: SortedRows, levels: np.ndarray) -> np.ndarray:
+        """The row of each key above level 0, NOWHERE without one; retractions that a first-row table ignores are none."""
+        is_old = levels > 0
+        if isinstance(self._engine, FirstRow):
+            is_old &= (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 0
+        return np.asarray(np.maximum.reduceat(np.where(is_old, rows.order, NOWHERE), rows.starts))
 
     def _found(self, keys: pa.RecordBatch) -> FoundRows:
         table = pa.Table.from_batches([keys])
         return find_keys(self.context, self.task.bucket_id, self._above, table, self.vectors.before)
 
     def _mark(self, found: FoundRows) -> None:
+        if not self.context.mode.deletion_vectors:
+            return
         for number, positions in _by_file(found):
             self.vectors.mark(self._above[number].file_name, positions)
 
     def _with_old_rows(self, rows: SortedRows, found: FoundRows) -> SortedRows:
-        """The rows and, first, the old ones that decide about the result."""
+        """The rows and, first, the old ones that decide about the result or that the changelog tells."""
         if (found.file == ABSENT).all():
             return rows
         added = _levels(rows) == 0
@@ -119,7 +161,7 @@ class LookupMerge:
         old: list[pa.RecordBatch] = []
         for number, positions in _by_file(found):
             file = self._above[number]
-            if self._wins_over(oldest, file):
+            if self.tell is None and self._wins_over(oldest, file):
                 continue
             for batch in rows_at(self.context, self.task.bucket_id, file, positions, self.columns).to_batches():
                 young = batch if self.expiry is None else self.expiry.kept(batch)
@@ -157,26 +199,9 @@ def _levels(rows: SortedRows) -> np.ndarray:
     return np.asarray(rows.rows.column(LEVEL).to_numpy()[rows.order])
 
 
-def _lowest_level_above_0(rows: SortedRows) -> SortedRows:
-    """The rows without those that a lower level above 0 shadows: of the old rows of a key only the newest takes part."""
-    levels = _levels(rows)
-    if np.add.reduceat(levels > 0, rows.starts, dtype=np.int64).max() <= 1:
-        return rows
-    old = np.where(levels > 0, levels, np.iinfo(levels.dtype).max)
-    lowest = np.repeat(np.minimum.reduceat(old, rows.starts), rows.ends - rows.starts)
-    return _chosen(rows, (levels == 0) | (levels == lowest))
-
-
 def _keys_of(rows: SortedRows, wanted: np.ndarray) -> SortedRows:
     """The rows of the wanted keys."""
-    return _chosen(rows, np.repeat(wanted, rows.ends - rows.starts))
-
-
-def _chosen(rows: SortedRows, kept: np.ndarray) -> SortedRows:
-    """The kept rows (a mask in `order`)."""
-    sizes = np.add.reduceat(kept, rows.starts, dtype=np.int64)
-    sizes = sizes[sizes > 0]
-    return replace(rows, order=rows.order[kept], starts=np.cumsum(sizes) - sizes)
+    return rows.chosen(np.repeat(wanted, rows.ends - rows.starts))
 
 
 def _by_file(found: FoundRows) -> Iterator[tuple[int, np.ndarray]]:

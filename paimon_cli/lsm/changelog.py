@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.key_order import group_starts, order_words, stable_order
-from paimon_cli.errors import BadInput
 from paimon_cli.lsm.row_difference import differing
-from paimon_cli.lsm.sorted_rows import LEVEL, MergeEngine, SortedRows
+from paimon_cli.lsm.sorted_rows import LEVEL, EngineAround, MergeEngine, SortedRows
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
@@ -69,44 +68,27 @@ def inserts(rows: pa.RecordBatch) -> pa.RecordBatch:
     return _of_kind(added, np.full(added.num_rows, INSERT, np.int8))
 
 
-class _Around:
-    """A `MergeEngine` that does more than the one inside."""
-
-    def __init__(self, engine: MergeEngine, take: TakeRows) -> None:
-        self.engine = engine
-        self.take = take
-
-    @property
-    def sequence_fields(self) -> Sequence[str]:
-        return self.engine.sequence_fields
-
-    @property
-    def descending(self) -> bool:
-        return self.engine.descending
-
-    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
-        return self.engine.columns_for(columns)
-
-    def refusal(self, kind: int) -> BadInput | None:
-        return self.engine.refusal(kind)
-
-
-class InputChanges(_Around):
+class InputChanges(EngineAround):
     """Gives `take` all rows that are merged, in the order of keys and sequence numbers (`changelog-producer=input`)."""
 
+    def __init__(self, engine: MergeEngine, take: TakeRows) -> None:
+        super().__init__(engine)
+        self._take = take
+
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
-        self.take(rows.rows.take(pa.array(rows.order)))
+        self._take(rows.rows.take(pa.array(rows.order)))
         return self.engine.merge(rows)
 
 
-class FullCompactionChanges(_Around):
+class FullCompactionChanges(EngineAround):
     """Gives `take` what a compaction into the top level changes there (Java FullChangelogMergeFunctionWrapper).
 
     The rows have a column LEVEL, the merged ones lack it. A key that has a row at the top level only is as it was.
     """
 
     def __init__(self, engine: MergeEngine, take: TakeRows, keys: Sequence[str], max_level: int, changes: Changes) -> None:
-        super().__init__(engine, take)
+        super().__init__(engine)
+        self._take = take
         self._keys = keys
         self._max_level = max_level
         self._changes = changes
@@ -121,7 +103,7 @@ class FullCompactionChanges(_Around):
         changed = ~(rows.is_lone & (before != NOWHERE))
         told = self._changes.rows(plain.rows, before[changed], merged, after[changed])
         if told.num_rows:
-            self.take(told)
+            self._take(told)
         return merged
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -59,6 +59,21 @@ class SortedRows:
             return np.zeros(len(self.starts), dtype=bool)
         return self.is_lone
 
+    def chosen(self, kept: np.ndarray) -> SortedRows:
+        """The kept rows (a mask in `order`); keys without any are left out."""
+        sizes = np.add.reduceat(kept, self.starts, dtype=np.int64)
+        sizes = sizes[sizes > 0]
+        return replace(self, order=self.order[kept], starts=np.cumsum(sizes) - sizes)
+
+    def lowest_level_above_0(self) -> SortedRows:
+        """The rows, which have a column LEVEL, without those that a lower level above 0 shadows."""
+        levels = self.rows.column(LEVEL).to_numpy()[self.order]
+        if not len(levels) or np.add.reduceat(levels > 0, self.starts, dtype=np.int64).max() <= 1:
+            return self
+        old = np.where(levels > 0, levels, np.iinfo(levels.dtype).max)
+        lowest = np.repeat(np.minimum.reduceat(old, self.starts), self.ends - self.starts)
+        return self.chosen((levels == 0) | (levels == lowest))
+
     def pieces_of(self, size: int) -> Iterator[SortedRows]:
         """The rows in pieces of about `size` bytes, cut between keys."""
         return self.pieces(max(1, self.rows.num_rows * size // max(1, self.rows.nbytes)))
@@ -98,6 +113,37 @@ class MergeEngine(Protocol):
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         """At most one row per key, in key order. BadInput when the engine refuses a row, such as a retraction."""
         ...
+
+
+class EngineAround:
+    """What a `MergeEngine` that does more than the one inside has in common with it."""
+
+    def __init__(self, engine: MergeEngine) -> None:
+        self.engine = engine
+
+    @property
+    def sequence_fields(self) -> Sequence[str]:
+        return self.engine.sequence_fields
+
+    @property
+    def descending(self) -> bool:
+        return self.engine.descending
+
+    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
+        return self.engine.columns_for(columns)
+
+    def refusal(self, kind: int) -> BadInput | None:
+        return self.engine.refusal(kind)
+
+
+class LowestLevel(EngineAround):
+    """Of the rows of a key above level 0 only those of the lowest level take part in the merge. The rows have a column LEVEL, the
+    merged ones lack it.
+    """
+
+    def merge(self, rows: SortedRows) -> pa.RecordBatch:
+        chosen = rows.lowest_level_above_0()
+        return self.engine.merge(replace(chosen, rows=chosen.rows.drop_columns([LEVEL])))
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ class TableMode:
     """Whether nothing is hidden: for work on all rows of the table."""
     bucket: int
     raw_options: Mapping[str, str]
+    force_lookup: bool = False
 
     @classmethod
     def of(cls, schema: TableSchema, options: TableOptions, shows_level_0: bool = False) -> TableMode:
@@ -73,6 +74,7 @@ class TableMode:
             shows_level_0,
             options.bucket,
             options.raw,
+            options.force_lookup,
         )
 
     @property
@@ -83,7 +85,16 @@ class TableMode:
     @property
     def looks_up_old_rows(self) -> bool:
         """Whether a compaction of level 0 has to find the older rows of its keys above the level that it writes."""
-        return self.has_keys and (self.deletion_vectors or self.merge_engine == "first-row")
+        return self.has_keys and (
+            self.deletion_vectors or self.force_lookup or self.merge_engine == "first-row" or self.changelog_producer == LOOKUP
+        )
+
+    @property
+    def lower_level_shadows(self) -> bool:
+        """Whether a row above level 0 holds what lies below it in higher levels, so that a merge must leave those out (Java
+        LookupMergeFunction). It makes no difference where the newest row wins, or where vectors mark the older ones.
+        """
+        return self.looks_up_old_rows and self.merge_engine in ("aggregation", "partial-update") and not self.deletion_vectors
 
     @property
     def hides_level_0(self) -> bool:

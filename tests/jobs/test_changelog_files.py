@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +153,85 @@ def test_a_write_that_fails_leaves_no_changelog_files(producer: str, tmp_path: P
     with pytest.raises(FilesConflict):
         write(context, [{"k": 1, "v": "b"}])
     assert data_files(context) == before and context.snapshots.latest_id() == 1
+
+
+def replayed(context: TableContext, state: dict[int, Any] | None = None, since: int = 1) -> dict[int, Any]:
+    """The rows that the changelog makes of `state`; each -U and -D names the row that is there, each +I a new key."""
+    state = {} if state is None else state
+    updated: set[int] = set()
+    for number in range(since, (context.snapshots.latest_id() or 0) + 1):
+        for kind, key, *values, _ in changelog(context, number):
+            if kind in ("-U", "-D"):
+                assert state.pop(key) == values, (number, kind, key)
+                updated |= {key} if kind == "-U" else set()
+            else:
+                assert key not in state and (kind == "+U") is (key in updated), (number, kind, key)
+                updated.discard(key)
+                state[key] = values
+    assert not updated
+    return state
+
+
+ENGINES: dict[str, dict[str, str]] = {
+    "deduplicate": {},
+    "first-row": {"merge-engine": "first-row"},
+    "partial-update": {"merge-engine": "partial-update"},
+    "aggregation": {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum", "fields.w.aggregate-function": "max"},
+}
+
+
+def merged(engine: str, old: list[Any] | None, new: Mapping[str, Any]) -> list[Any] | None:
+    """What the newest row of a key makes of it, in plain words."""
+    row = [new["v"], new["w"]]
+    if engine == "deduplicate":
+        return None if new.get("_op") == "-D" else row
+    if old is None:
+        return row
+    if engine == "first-row":
+        return old
+    if engine == "partial-update":
+        return [before if value is None else value for before, value in zip(old, row, strict=True)]
+    return [old[0] if row[0] is None else row[0] + (old[0] or 0), max(old[1], row[1])]
+
+
+PRODUCERS = [
+    *((engine, "full-compaction", False) for engine in ENGINES if engine != "first-row"),
+    *((engine, "lookup", False) for engine in ENGINES),
+    *((engine, "lookup", True) for engine in ENGINES if engine != "first-row"),
+]
+
+
+@pytest.mark.parametrize(("engine", "producer", "vectors"), PRODUCERS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_changelog_replays_to_the_rows(engine: str, producer: str, vectors: bool, seed: int, tmp_path: Path) -> None:
+    chance = random.Random(f"{engine} {producer} {vectors} {seed}")
+    options = {
+        "changelog-producer": producer,
+        "deletion-vectors.enabled": str(vectors).lower(),
+        "num-sorted-run.compaction-trigger": "3",
+        "target-file-size": chance.choice(["1 kb", "128 mb"]),
+        "changelog-producer.row-deduplicate": chance.choice(["true", "false"]),
+        "lookup-compact": chance.choice(["radical", "gentle"]),
+        **ENGINES[engine],
+    }
+    context = make_table(tmp_path / "t", {"k": "INT NOT NULL", "v": "INT", "w": "INT"}, ["k"], options=options)
+    state: dict[int, Any] = {}
+    oracle: dict[int, Any] = {}
+    seen = 0
+    for _ in range(12):
+        keys = chance.sample(range(40), chance.randint(1, 15))
+        given: list[dict[str, Any]] = [{"k": key, "v": chance.choice([None, 1, 2, 3]), "w": chance.randint(1, 3)} for key in keys]
+        if engine == "deduplicate":
+            given = [{**row, "_op": chance.choice(["+I", "+I", "-D"])} for row in given]
+        write(context, given)
+        oracle |= {row["k"]: merged(engine, oracle.get(row["k"]), row) for row in given}
+        oracle = {key: row for key, row in oracle.items() if row is not None}
+        shown = {row["k"]: [row["v"], row["w"]] for row in rows(context)}
+        assert shown == oracle or (context.mode.hides_level_0 and options["lookup-compact"] == "gentle")
+        if chance.random() < 0.2:
+            compact(context, strategy=chance.choice(["full", "minor"]))
+        state = replayed(context, state, seen + 1)
+        seen = context.snapshots.latest_id() or 0
+    compact(context, strategy="full")
+    state = replayed(context, state, seen + 1)
+    assert state == oracle == {row["k"]: [row["v"], row["w"]] for row in rows(context)} and len(state) > 10

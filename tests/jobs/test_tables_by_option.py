@@ -25,14 +25,6 @@ from tests.tables import compact, data_files, make_table, rows, write
 COLUMNS = {"k": "INT NOT NULL", "v": "STRING"}
 
 
-@pytest.mark.parametrize("producer", ["lookup"])
-def test_no_rows_without_their_changelog(producer: str, tmp_path: Path) -> None:
-    context = make_table(tmp_path / "t", COLUMNS, ["k"], options={"changelog-producer": producer})
-    with pytest.raises(NotSupported, match=f"changelog-producer={producer}"):
-        write(context, [{"k": 1, "v": "a"}])
-    assert context.snapshots.latest() is None
-
-
 def test_postponed_rows_form_no_tree(tmp_path: Path) -> None:
     context = TableContext.open(str(golden_table("java-1.4", "postpone", tmp_path)))
     for request in ({"strategy": "full"}, {"strategy": "minor"}):
