@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX
-from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage
+from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,13 @@ class ActorCrashed(BaseException):
     """The process died: whatever it would still do has no effect."""
 
 
-class NarratedStorage:
+class NarratedStorage(WrappedStorage):
     """A storage that records the calls of one actor. `before_put` is called once, before the next snapshot is put; `calls_left`
     calls are made before the actor dies.
     """
 
     def __init__(self, inner: Storage, story: Story, actor: str, store: str = CONDITIONAL) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._story = story
         self._actor = actor
         self._store = store
@@ -87,35 +87,35 @@ class NarratedStorage:
         self.calls: list[str] = []
         self.is_quiet = False
 
-    def _called(self, operation: str, path: str) -> None:
+    def before(self, call: str, path: str) -> None:
         if self.calls_left is not None and len(self.calls) >= self.calls_left:
             raise ActorCrashed
-        self.calls.append(f"{operation} {_UNIQUE_PART.sub('', path.rpartition('/')[2])}")
+        self.calls.append(f"{call} {_UNIQUE_PART.sub('', path.rpartition('/')[2])}")
 
     def _tell(self, what: str, outcome: str = "") -> None:
         if not self.is_quiet:
             self._story.tell(self._actor, what, outcome)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        self._called("put_if_absent", path)
+        self.before("put_if_absent", path)
         name = path.rpartition("/")[2]
         if self._store == RENAMING:
             return self._put_by_renaming(path, data, name)
         self._let_others_go_first()
-        outcome = self._inner.put_if_absent(path, data)
+        outcome = self.inner.put_if_absent(path, data)
         if name.startswith(SNAPSHOT_PREFIX):
             self._tell(f"puts {name}", "it is published" if outcome is PutOutcome.CREATED else "the number is taken")
         return outcome
 
     def _put_by_renaming(self, path: str, data: bytes, name: str) -> PutOutcome:
         """Create a file the way a rename on an object store does: in two steps."""
-        taken = self._inner.exists(path)
+        taken = self.inner.exists(path)
         self._tell(f"looks for {name}", "the number is taken" if taken else "the number is free")
         if taken:
             return PutOutcome.EXISTS
         self._let_others_go_first()
-        overwritten = self._inner.exists(path)
-        self._inner.overwrite(path, data)
+        overwritten = self.inner.exists(path)
+        self.inner.overwrite(path, data)
         self._tell(
             f"renames its file to {name}", "another writer's snapshot is overwritten" if overwritten else "it is published"
         )
@@ -127,47 +127,15 @@ class NarratedStorage:
             others()
 
     def open_output(self, path: str) -> BinaryIO:
-        self._called("open_output", path)
+        self.before("open_output", path)
         directory, _, name = path.rpartition("/")
         self._story.name_file(name, self._actor)
         self._tell(f"writes data file {name}", directory.rpartition("/")[2])
-        return self._inner.open_output(path)
-
-    def write_new(self, path: str, data: bytes) -> None:
-        self._called("write_new", path)
-        self._inner.write_new(path, data)
+        return self.inner.open_output(path)
 
     def delete(self, path: str) -> None:
-        self._called("delete", path)
+        self.before("delete", path)
         name = path.rpartition("/")[2]
         if name.endswith(".parquet"):
             self._tell(f"deletes data file {name}")
-        self._inner.delete(path)
-
-    def read_bytes(self, path: str) -> bytes:
-        self._called("read_bytes", path)
-        return self._inner.read_bytes(path)
-
-    def open_input(self, path: str) -> BinaryIO:
-        self._called("open_input", path)
-        return self._inner.open_input(path)
-
-    def overwrite(self, path: str, data: bytes) -> None:
-        self._called("overwrite", path)
-        self._inner.overwrite(path, data)
-
-    def exists(self, path: str) -> bool:
-        self._called("exists", path)
-        return self._inner.exists(path)
-
-    def file_size(self, path: str) -> int:
-        self._called("file_size", path)
-        return self._inner.file_size(path)
-
-    def list_directory(self, path: str) -> list[FileStatus]:
-        self._called("list_directory", path)
-        return self._inner.list_directory(path)
-
-    def delete_directory(self, path: str) -> None:
-        self._called("delete_directory", path)
-        self._inner.delete_directory(path)
+        self.inner.delete(path)

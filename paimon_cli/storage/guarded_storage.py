@@ -10,12 +10,12 @@ import enum
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, BinaryIO
+from typing import Any
 
 from paimon_cli.errors import Refused, StorageUnavailable
 from paimon_cli.storage.clock_and_random import RandomSource, SystemRandom
 from paimon_cli.storage.commit_lock import CommitLock
-from paimon_cli.storage.storage import FileStatus, PutOutcome, Storage, first_entries, keep_deleted, remove_empty_directory
+from paimon_cli.storage.storage import PutOutcome, Storage, WrappedStorage
 
 PROBE_PREFIX = ".commit-probe-"
 """Directories of probes in a table's root; readers look for names of their own only."""
@@ -93,7 +93,7 @@ def check_commits(storage: Storage) -> str | None:
     return storage.check_commits() if isinstance(storage, GuardedStorage) else None
 
 
-class GuardedStorage:
+class GuardedStorage(WrappedStorage):
     """`inner` with a `put_if_absent` that can be relied on below `root`. Picklable."""
 
     def __init__(
@@ -104,7 +104,7 @@ class GuardedStorage:
         allow_unsafe_commit: bool = False,
         random: RandomSource | None = None,
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.root = root
         self._lock = lock
         self._allow_unsafe_commit = allow_unsafe_commit
@@ -164,42 +164,3 @@ class GuardedStorage:
         except StorageUnavailable:
             return PutOutcome.UNKNOWN
         return PutOutcome.CREATED
-
-    def read_bytes(self, path: str) -> bytes:
-        return self.inner.read_bytes(path)
-
-    def open_input(self, path: str) -> BinaryIO:
-        return self.inner.open_input(path)
-
-    def open_output(self, path: str) -> BinaryIO:
-        return self.inner.open_output(path)
-
-    def write_new(self, path: str, data: bytes) -> None:
-        self.inner.write_new(path, data)
-
-    def overwrite(self, path: str, data: bytes) -> None:
-        self.inner.overwrite(path, data)
-
-    def exists(self, path: str) -> bool:
-        return self.inner.exists(path)
-
-    def file_size(self, path: str) -> int:
-        return self.inner.file_size(path)
-
-    def list_directory(self, path: str) -> list[FileStatus]:
-        return self.inner.list_directory(path)
-
-    def first_entries(self, path: str, limit: int) -> list[FileStatus]:
-        return first_entries(self.inner, path, limit)
-
-    def delete(self, path: str) -> None:
-        self.inner.delete(path)
-
-    def delete_directory(self, path: str) -> None:
-        self.inner.delete_directory(path)
-
-    def remove_empty_directory(self, path: str) -> bool:
-        return remove_empty_directory(self.inner, path)
-
-    def sync_directory(self, path: str) -> None:
-        keep_deleted(self.inner, path)

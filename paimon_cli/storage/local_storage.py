@@ -42,6 +42,7 @@ class LocalStorage:
                 raise DamagedFile(f"{path} is not a file", "it is a directory", path=path) from None
 
     def open_output(self, path: str) -> BinaryIO:
+        self._check(path)
         return _new_file(path, sync_name=True)
 
     def write_new(self, path: str, data: bytes) -> None:
@@ -49,6 +50,7 @@ class LocalStorage:
             sink.write(data)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self._check(path)
         with self._temporary(path, data) as temporary:
             outcome = _link(temporary, path)
         try:
@@ -58,6 +60,7 @@ class LocalStorage:
         return outcome
 
     def overwrite(self, path: str, data: bytes) -> None:
+        self._check(path)
         with self._temporary(path, data) as temporary, errors_of(path):
             os.replace(temporary, path)
             _sync_directory(os.path.dirname(path))
@@ -71,10 +74,12 @@ class LocalStorage:
             return True
 
     def file_size(self, path: str) -> int:
+        self._check(path, follows=True)
         with errors_of(path):
             return os.stat(path).st_size
 
     def list_directory(self, path: str) -> list[FileStatus]:
+        self._check(path, follows=True)
         found = []
         try:
             with errors_of(path), os.scandir(path) as entries:
@@ -86,10 +91,12 @@ class LocalStorage:
         return found
 
     def delete(self, path: str) -> None:
+        self._check(path)
         with contextlib.suppress(FileNotFoundError), errors_of(path):
             os.unlink(path)
 
     def delete_directory(self, path: str) -> None:
+        self._check(path)
         with contextlib.suppress(FileNotFoundError), errors_of(path):
             shutil.rmtree(path)
 
@@ -105,6 +112,9 @@ class LocalStorage:
         """See `storage.remove_empty_directory`."""
         with contextlib.suppress(FileNotFoundError), errors_of(path):
             _sync_directory(path)
+
+    def _check(self, path: str, follows: bool = False) -> None:
+        """Raise if `path` must not be touched; `follows`: the operation would follow a link there."""
 
     @contextlib.contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
@@ -241,36 +251,8 @@ class ConfinedStorage(LocalStorage):
         with errors_of(path):
             return open(path, "rb", opener=_open_regular)
 
-    def open_output(self, path: str) -> BinaryIO:
-        self._check(path)
-        return super().open_output(path)
-
-    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        self._check(path)
-        return super().put_if_absent(path, data)
-
-    def overwrite(self, path: str, data: bytes) -> None:
-        self._check(path)
-        super().overwrite(path, data)
-
-    def file_size(self, path: str) -> int:
-        self._check(path, follows=True)
-        return super().file_size(path)
-
-    def list_directory(self, path: str) -> list[FileStatus]:
-        self._check(path, follows=True)
-        return super().list_directory(path)
-
-    def delete(self, path: str) -> None:
-        self._check(path)
-        super().delete(path)
-
-    def delete_directory(self, path: str) -> None:
-        self._check(path)
-        super().delete_directory(path)
-
     def _check(self, path: str, follows: bool = False) -> None:
-        """Look at the directory, once each; with `follows` at the last name too, when the operation would follow a link there."""
+        """Look at each directory once, and with `follows` at the last name too."""
         if not path.startswith(f"{self._root}/"):
             return
         directory = os.path.dirname(path)

@@ -11,8 +11,7 @@ from botocore.parsers import ResponseParserError
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 from paimon_cli.storage.clock_and_random import Clock, SystemClock
-from paimon_cli.storage.s3_client import S3Errors, S3Settings, code_of, status_of
-from paimon_cli.storage.s3_streams import ObjectUpload, get_object, open_object
+from paimon_cli.storage.s3_client import ObjectUpload, S3Errors, S3Settings, code_of, get_object, open_object, status_of
 from paimon_cli.storage.storage import FileStatus, PutOutcome
 
 _CONFLICT_TRIES = 8

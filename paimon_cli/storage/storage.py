@@ -148,3 +148,66 @@ def delete_all(storage: Storage, paths: Iterable[str]) -> None:
             refused = refused or error
     if refused is not None:
         raise refused
+
+
+class WrappedStorage:
+    """A storage that passes calls on to another one; what is built on it changes some of them."""
+
+    def __init__(self, inner: Storage) -> None:
+        self.inner = inner
+
+    def before(self, call: str, path: str) -> None:
+        """Called before each call that is passed on."""
+
+    def read_bytes(self, path: str) -> bytes:
+        self.before("read_bytes", path)
+        return self.inner.read_bytes(path)
+
+    def open_input(self, path: str) -> BinaryIO:
+        self.before("open_input", path)
+        return self.inner.open_input(path)
+
+    def open_output(self, path: str) -> BinaryIO:
+        self.before("open_output", path)
+        return self.inner.open_output(path)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self.before("write_new", path)
+        self.inner.write_new(path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self.before("put_if_absent", path)
+        return self.inner.put_if_absent(path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self.before("overwrite", path)
+        self.inner.overwrite(path, data)
+
+    def exists(self, path: str) -> bool:
+        self.before("exists", path)
+        return self.inner.exists(path)
+
+    def file_size(self, path: str) -> int:
+        self.before("file_size", path)
+        return self.inner.file_size(path)
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        self.before("list_directory", path)
+        return self.inner.list_directory(path)
+
+    def first_entries(self, path: str, limit: int) -> list[FileStatus]:
+        return first_entries(self.inner, path, limit)
+
+    def delete(self, path: str) -> None:
+        self.before("delete", path)
+        self.inner.delete(path)
+
+    def delete_directory(self, path: str) -> None:
+        self.before("delete_directory", path)
+        self.inner.delete_directory(path)
+
+    def remove_empty_directory(self, path: str) -> bool:
+        return remove_empty_directory(self.inner, path)
+
+    def sync_directory(self, path: str) -> None:
+        keep_deleted(self.inner, path)

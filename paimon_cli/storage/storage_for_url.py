@@ -56,7 +56,7 @@ def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:
 
         return S3Storage(S3Settings.from_options(options))
     if scheme in _HDFS:
-        from paimon_cli.storage.hdfs_storage import HdfsStorage
+        from paimon_cli.storage.fsspec_storage import HdfsStorage
 
         return HdfsStorage(url, file_system_options(scheme, options))
     from paimon_cli.storage.fsspec_storage import FsspecStorage

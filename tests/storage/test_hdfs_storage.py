@@ -17,7 +17,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from paimon_cli.errors import StorageUnavailable
-from paimon_cli.storage.hdfs_storage import HdfsStorage, LibhdfsRename
+from paimon_cli.storage.fsspec_storage import HdfsStorage, LibhdfsRename
 from paimon_cli.storage.storage import PutOutcome
 
 CREATED, EXISTS, UNKNOWN = PutOutcome.CREATED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
@@ -206,7 +206,7 @@ def test_rename_by_rest(web_hdfs: tuple[str, dict[str, bytes]]) -> None:
 
 
 def test_the_name_node_is_asked_with_the_options_of_the_storage(node: NameNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    from paimon_cli.storage import hdfs_storage
+    from paimon_cli.storage import fsspec_storage
 
     library = FakeLibhdfs(node)
     loaded: list[FakeLibhdfs] = []
@@ -215,7 +215,7 @@ def test_the_name_node_is_asked_with_the_options_of_the_storage(node: NameNode, 
         loaded.append(library)
         return library
 
-    monkeypatch.setattr(hdfs_storage, "_load", load)
+    monkeypatch.setattr(fsspec_storage, "_libhdfs", load)
     root = f"memory://{uuid.uuid4()}:9000/t/snapshot"
     storage = HdfsStorage(root, {"user": "me", "kerb_ticket": "/tmp/ticket"})
     assert loaded == [], "nothing is connected before the first commit"

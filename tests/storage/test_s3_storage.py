@@ -10,9 +10,8 @@ from dataclasses import replace
 import pytest
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
-from paimon_cli.storage.s3_client import S3Settings
+from paimon_cli.storage.s3_client import PART_BYTES, ObjectUpload, S3Settings
 from paimon_cli.storage.s3_storage import S3Storage
-from paimon_cli.storage.s3_streams import PART_BYTES, ObjectUpload
 from paimon_cli.storage.storage import PutOutcome
 from tests.commit.commit_tables import SteppingClock
 from tests.storage.s3_proxy import Answer, Fate, Request, Rule, S3Proxy

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
-from paimon_cli.storage import hdfs_storage
+from paimon_cli.storage import fsspec_storage
 from paimon_cli.storage.catalog_options import (
     file_system_options,
     is_catalog_option,
@@ -254,7 +254,7 @@ def test_libhdfs_is_found_and_declared(monkeypatch: pytest.MonkeyPatch, tmp_path
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
     monkeypatch.setattr(ctypes, "CDLL", opened)
-    assert hdfs_storage._load() is native and native.opened == [(path, True)]
+    assert fsspec_storage._libhdfs() is native and native.opened == [(path, True)]
     handle, text = ctypes.c_void_p, ctypes.c_char_p
     declared = {name: (function.argtypes, function.restype) for name, function in vars(native).items() if name != "opened"}
     assert declared == {
@@ -282,7 +282,7 @@ def test_optional_packages_are_not_needed_to_import(module: str, package: str, m
     for name in [name for name in sys.modules if name.startswith(("paimon_cli.storage.lock_", "paimon_cli.storage.s3_"))]:
         if name != "paimon_cli.storage.catalog_options":
             monkeypatch.delitem(sys.modules, name)
-    source = Path(hdfs_storage.__file__).with_name(f"{module}.py")
+    source = Path(fsspec_storage.__file__).with_name(f"{module}.py")
     spec = importlib.util.spec_from_file_location(f"fresh_{module}", source)
     assert spec is not None and spec.loader is not None
     fresh = importlib.util.module_from_spec(spec)

@@ -16,9 +16,8 @@ from paimon_cli.storage.fsspec_storage import FsspecStorage
 from paimon_cli.storage.guarded_storage import GuardedStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
-from paimon_cli.storage.s3_client import S3Settings
+from paimon_cli.storage.s3_client import PART_BYTES, S3Settings
 from paimon_cli.storage.s3_storage import S3Storage
-from paimon_cli.storage.s3_streams import PART_BYTES
 from paimon_cli.storage.storage import PutOutcome, Storage
 
 pytestmark = pytest.mark.xdist_group("s3")

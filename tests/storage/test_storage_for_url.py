@@ -8,8 +8,8 @@ import pytest
 
 from paimon_cli.options.option_catalog import OF_CATALOG, OPTIONS
 from paimon_cli.storage.catalog_options import file_system_options, is_catalog_option, split_options, store_options
+from paimon_cli.storage.fsspec_storage import HdfsStorage
 from paimon_cli.storage.guarded_storage import GuardedStorage
-from paimon_cli.storage.hdfs_storage import HdfsStorage
 from paimon_cli.storage.local_storage import LocalStorage
 from paimon_cli.storage.memory_storage import MemoryStorage
 from paimon_cli.storage.s3_client import S3Settings
