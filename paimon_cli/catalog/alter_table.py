@@ -21,9 +21,10 @@ from paimon_cli.catalog.definition_check import check_definition
 from paimon_cli.catalog.option_values import odd_options, refuse_secrets, with_option, without_option
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition
-from paimon_cli.errors import StorageUnavailable
+from paimon_cli.errors import StorageUnavailable, UsageError
+from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
-from paimon_cli.options.table_options import TableOptions, renamed_in_options
+from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, renamed_in_options
 from paimon_cli.storage.clock_and_random import Clock, SystemClock
 
 
@@ -47,8 +48,9 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
         new = altered_schema(old, changes, table.snapshots.latest_id() is not None, (clock or SystemClock()).now_millis())
         if _same(old, new):
             return AlteredTable(old, False)
+        _check_vectors_switch(table, old, new)
         if table.schemas.commit(new):
-            return AlteredTable(new, True, tuple(_warnings(old, new, changes)))
+            return AlteredTable(new, True, tuple(_warnings(table, old, new, changes)))
     raise StorageUnavailable(
         f"the schema of {table.name} was not changed", "other schema changes keep being published first", "try again"
     )
@@ -97,10 +99,53 @@ def _same(old: TableSchema, new: TableSchema) -> bool:
     return replace(new, id=old.id, time_millis=old.time_millis, version=old.version) == old
 
 
-def _warnings(old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
+def _check_vectors_switch(table: CatalogTable, old: TableSchema, new: TableSchema) -> None:
+    """`UsageError` if the rows that readers see would change with `deletion-vectors.enabled`.
+
+    Switched on, readers no longer merge, and skip level 0; switched off, they no longer look at vectors. So a bucket must hold
+    one sorted run above level 0 without retractions, or no vector.
+    """
+    enabled = TableOptions(new.options).deletion_vectors_enabled
+    latest = table.snapshots.latest()
+    if TableOptions(old.options).deletion_vectors_enabled == enabled or latest is None or not new.primary_keys:
+        return
+    context = table.context
+    for bucket in bucket_files(context, latest).values():
+        why = _unmerged(bucket) if enabled else _marked(bucket)
+        if why is not None:
+            raise UsageError(
+                f"{VECTORS_ENABLED} cannot be switched {'on' if enabled else 'off'} yet",
+                f"{context.bucket_path(*bucket.bucket_id)} has {why}",
+                f"run this first, while nothing writes: paimon-cli compact {table.layout.argument} --strategy full",
+                option=VECTORS_ENABLED,
+            )
+
+
+def _unmerged(bucket: BucketFiles) -> str | None:
+    levels = {file.level for file in bucket.files}
+    if 0 in levels:
+        return "files at level 0, which readers would no longer show"
+    if len(levels) > 1:
+        return f"{len(levels)} sorted runs, which readers would no longer merge"
+    if any(file.delete_row_count != 0 for file in bucket.files):
+        return "deletes above level 0, which readers would no longer apply"
+    return None
+
+
+def _marked(bucket: BucketFiles) -> str | None:
+    listed = [vector for index in bucket.index_files for vector in index.deletion_vector_ranges or ()]
+    return f"deletion vectors of {len(listed)} files, which readers would no longer see" if listed else None
+
+
+def _warnings(table: CatalogTable, old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
     """Warnings about the options that were set, and about what paimon-cli can no longer do with the table."""
     lost = [limit for limit in writing_limits(new) if limit not in writing_limits(old)]
-    return [*odd_options(_set_options(changes)), *(f"this version no longer writes the table: {limit}" for limit in lost)]
+    found = [*odd_options(_set_options(changes)), *(f"this version no longer writes the table: {limit}" for limit in lost)]
+    try:
+        _check_vectors_switch(table, old, new)
+    except UsageError as problem:
+        found.append(f"another job has written while the option was changed: {problem.why}; {problem.hint}")
+    return found
 
 
 def _set_options(changes: Sequence[SchemaChange]) -> dict[str, str]:

@@ -190,6 +190,12 @@ def _check_merging(definition: TableDefinition) -> None:
         )
     if engine == "first-row" and options.get("deletion-vectors.enabled", "false").lower() == "true":
         raise UsageError("deletion vectors cannot be combined with merge-engine=first-row", "it never replaces a row")
+    if producer == "full-compaction" and options.get("deletion-vectors.enabled", "false").lower() == "true":
+        raise UsageError(
+            "deletion vectors cannot be combined with changelog-producer=full-compaction",
+            "compactions below the top level already change what readers see",
+            "use changelog-producer=lookup, input or none",
+        )
 
 
 def _check_sequence_field(definition: TableDefinition) -> None:

@@ -9,7 +9,7 @@ from paimon_cli.errors import UsageError
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_catalog import IN_PART, OF_CATALOG, find_option, nearest_key
 from paimon_cli.options.option_text import read_option
-from paimon_cli.options.table_options import TableOptions
+from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions
 from paimon_cli.storage.catalog_options import is_catalog_option, names_secret
 
 FILE_FORMATS = ("parquet", "orc", "avro", "csv", "json")
@@ -117,7 +117,7 @@ def with_option(options: Mapping[str, str], key: str, value: str, has_snapshots:
         _refuse_immutable(key)
         if key == "bucket":
             _check_bucket(old or "-1", value)
-        if key == "deletion-vectors.enabled":
+        if key == VECTORS_ENABLED:
             _check_vectors(options, _is_true(value))
         if key in ONLY_UP and _is_true(old) and not _is_true(value):
             raise UsageError(f"option {key} cannot go back to false", "deletes that were ignored are already lost", option=key)
@@ -132,7 +132,7 @@ def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], 
             _refuse_never(key)
             if has_snapshots:
                 _refuse_immutable(key)
-            if has_snapshots and key == "deletion-vectors.enabled":
+            if has_snapshots and key == VECTORS_ENABLED:
                 _check_vectors({**options, "deletion-vectors.modifiable": "false"}, _is_true(value))
 
 
@@ -145,7 +145,7 @@ def without_option(options: Mapping[str, str], key: str, has_snapshots: bool) ->
         _refuse_immutable(key)
         if key == "bucket":
             raise UsageError("option bucket cannot be unset", "existing files are written for this number of buckets", option=key)
-        if key == "deletion-vectors.enabled":
+        if key == VECTORS_ENABLED:
             _check_vectors(options, False)
     return {other: value for other, value in options.items() if other != key}
 
@@ -172,12 +172,12 @@ def _check_bucket(old: str, value: str) -> None:
 
 
 def _check_vectors(options: Mapping[str, str], enabled: bool) -> None:
-    if _is_true(options.get("deletion-vectors.enabled")) != enabled and not _is_true(options.get("deletion-vectors.modifiable")):
+    if _is_true(options.get(VECTORS_ENABLED)) != enabled and not _is_true(options.get("deletion-vectors.modifiable")):
         raise UsageError(
-            "deletion-vectors.enabled cannot change once there is data",
-            "without a full compaction rows could appear twice",
-            "set deletion-vectors.modifiable=true if you are sure",
-            option="deletion-vectors.enabled",
+            f"{VECTORS_ENABLED} cannot change once there is data",
+            "other engines that are at work on the table may not notice the change",
+            "stop them, and set deletion-vectors.modifiable=true first",
+            option=VECTORS_ENABLED,
         )
 
 

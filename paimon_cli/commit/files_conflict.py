@@ -27,7 +27,8 @@ from paimon_cli.metadata.data_file import (
     ManifestEntry,
 )
 from paimon_cli.metadata.manifests import may_hold_any
-from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.snapshot import COMPACT, Snapshot
+from paimon_cli.options.table_options import VECTORS_ENABLED
 
 PartitionCount = tuple[bytes, int]
 """A partition, and a number of buckets that a file in it was written for."""
@@ -127,6 +128,8 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
         if latest is not None and latest.id != changes.read_snapshot_id:
             check_newest_bucket_counts(context, latest, changes.entries)
         return
+    if changes.kind == COMPACT:
+        _check_vectors_switch(context)
     touched = _touched_files(context, latest, changes)
     base = touched.entries
     if not changes.replaces_partitions:
@@ -145,6 +148,17 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
     for entry in left:
         names[entry.bucket_id].add(entry.file.file_name)
     _check_vectors(context, latest, changes, names)
+
+
+def _check_vectors_switch(context: TableContext) -> None:
+    """A compaction that was planned before `deletion-vectors.enabled` changed would undo what the change relies on."""
+    newest = context.schemas.latest()
+    if newest.id != context.schema.id and newest.options.get(VECTORS_ENABLED) != context.schema.options.get(VECTORS_ENABLED):
+        raise FilesConflict(
+            f"{VECTORS_ENABLED} of {context.address} was changed",
+            "this compaction was planned before that",
+            "run the job again: it will start from the latest schema",
+        )
 
 
 def _touched_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> LiveBuckets:

@@ -21,7 +21,7 @@ from paimon_cli.metadata.table_layout import MAIN_BRANCH, TableLayout
 from paimon_cli.metadata.table_mode import LIMITED_WORK, TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import OPEN, refuse
-from paimon_cli.options.table_options import TableOptions, renamed_in_options, without_sequence_fields
+from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, renamed_in_options, without_sequence_fields
 from paimon_cli.storage.clock_and_random import Clock, RandomSource, SystemClock, SystemRandom
 from paimon_cli.storage.storage import Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
@@ -180,7 +180,9 @@ class TableContext(TableHistory):
         return replace(self, shows_level_0=True)
 
     def at_schema(self, schema_id: int) -> TableContext:
-        """The table with the columns of an older schema. Options stay the same, with columns under their older names."""
+        """The table with the columns of an older schema. Options stay the same, with columns under their older names, except
+        `deletion-vectors.enabled`: what was written under that schema is read as it says.
+        """
         return self if schema_id == self.schema.id else self._with_columns_of(self.schemas.get(schema_id))
 
     def _with_columns_of(self, older: TableSchema) -> TableContext:
@@ -188,6 +190,8 @@ class TableContext(TableHistory):
         added = {field.name for field in self.schema.fields if field.id not in were}
         renamed = {field.name: were[field.id] for field in self.schema.fields if were.get(field.id, field.name) != field.name}
         options = renamed_in_options(without_sequence_fields(self.options.raw, added), renamed)
+        if options.get(VECTORS_ENABLED) == self.schema.options.get(VECTORS_ENABLED):  # else one call has its own
+            options = {**options, VECTORS_ENABLED: older.options.get(VECTORS_ENABLED, "false")}
         return replace(self, schema=older, options=TableOptions(options))
 
     def at_branch(self, branch: str) -> TableContext:

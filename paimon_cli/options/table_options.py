@@ -19,6 +19,7 @@ _MAX_LONG = 2**63 - 1
 HASHED, MODULO = "default", "mod"
 BUCKET_FUNCTIONS = (HASHED, MODULO)
 """Values of `bucket-function.type` whose buckets are known here; `mod` takes one whole number as the key."""
+VECTORS_ENABLED = "deletion-vectors.enabled"
 DATA_CONFLICT_CHECK = "commit.data-conflict-check"
 """Option of this tool only: Paimon's writers never ask whether the rows that they replace were changed meanwhile."""
 DATA_CONFLICT_CHECKS = ("off", "partition", "bucket", "range", "key")
@@ -153,7 +154,7 @@ class TableOptions:
         "changelog-producer.row-deduplicate-ignore-fields", (), read.names
     )
     full_compaction_delta_commits = TypedOption("full-compaction.delta-commits", None, read.whole_number(1))
-    deletion_vectors_enabled = TypedOption("deletion-vectors.enabled", False, read.boolean)
+    deletion_vectors_enabled = TypedOption(VECTORS_ENABLED, False, read.boolean)
     deletion_vectors_merge_on_read = TypedOption("deletion-vectors.merge-on-read", False, read.boolean)
     deletion_vectors_bitmap64 = TypedOption("deletion-vectors.bitmap64", False, read.boolean)
     deletion_vector_index_file_target_size = TypedOption("deletion-vector.index-file.target-size", 2 * MB, _positive_size)
