@@ -166,7 +166,6 @@ def test_what_is_not_written_is_refused_before_anything_happens(tmp_path: Path) 
     for number, options in enumerate(
         [
             {"row-tracking.enabled": "true"},
-            {"changelog-producer": "input"},
             {"file.format": "csv"},
         ]
     ):
