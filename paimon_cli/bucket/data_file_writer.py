@@ -29,7 +29,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.partition_path import check_partition_types
 from paimon_cli.errors import NotSupported, StorageUnavailable
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, DataFileMeta
+from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import KEY_PREFIX, FileLayout
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
@@ -185,8 +185,8 @@ class _OpenDataFile:
         self._rows = 0
         self._deletes = 0
         self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
-        self._first: pa.RecordBatch | None = None
-        self._last: pa.RecordBatch | None = None
+        self._ends: list[pa.RecordBatch] = []
+        """The first row and the last one."""
 
     @property
     def rows(self) -> int:
@@ -207,9 +207,9 @@ class _OpenDataFile:
             self._flush_row_group()
 
     def _observe(self, batch: pa.RecordBatch) -> None:
-        if self._first is None:
-            self._first = batch.slice(0, 1)
-        self._last = batch.slice(batch.num_rows - 1, 1)
+        if not self._ends:
+            self._ends.append(batch.slice(0, 1))
+        self._ends[1:] = [batch.slice(batch.num_rows - 1, 1)]
         self._rows += batch.num_rows
         least, greatest = self._layout.sequence_range(batch)
         self._sequences = (min(self._sequences[0], least), max(self._sequences[1], greatest))
@@ -251,13 +251,14 @@ class _OpenDataFile:
         schema, keys, options = self._layout.schema, self._layout.keys, self._context.options
         modes = [*[KEY_STATS_MODE] * len(keys), *(options.stats_mode(f.name, level) for f in schema.fields)]
         found = self._encoder.statistics([*(replace(f, name=KEY_PREFIX + f.name) for f in keys), *schema.fields])
+        min_key, max_key = self._layout.keys_of(pa.concat_batches(self._ends))
         columns = [truncated(statistics, mode) for statistics, mode in zip(found, modes, strict=True)]
         return DataFileMeta(
             file_name=self._name,
             file_size=size,
             row_count=self._rows,
-            min_key=EMPTY_ROW if self._first is None else self._layout.key_of(self._first),
-            max_key=EMPTY_ROW if self._last is None else self._layout.key_of(self._last),
+            min_key=min_key,
+            max_key=max_key,
             key_stats=simple_stats(columns[: len(keys)], [f.type for f in keys]),
             value_stats=simple_stats(columns[len(keys) :], [f.type for f in schema.fields]),
             min_sequence_number=self._sequences[0],

@@ -148,7 +148,7 @@ class IncomingRows:
             columns.append(cells if column.default_value is None else with_default(cells, column))
         kinds = self._kinds(batch, columns, found)
         order = pa.array(rows + split.order_base)
-        made = pa.RecordBatch.from_arrays([order, kinds, *columns], schema=merge_schema(self.schema))
+        made = pa.RecordBatch.from_arrays([order, kinds, *columns], schema=self._merge_schema)
         faults = [*raw.faults, *(split.fault(int(rows[cell.row]), cell.why, name, cell.value) for cell, name in found)]
         if faults:
             made = self._without_faulty(made, rows + split.first_row + 1, faults, tally)
@@ -187,6 +187,10 @@ class IncomingRows:
             source=split.name,
             column=name,
         )
+
+    @cached_property
+    def _merge_schema(self) -> pa.Schema:
+        return merge_schema(self.schema)
 
     @cached_property
     def _reasons(self) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import methodcaller
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +47,7 @@ class CastRules:
 
 
 EXACT = CastRules()
+VALIDATED = methodcaller("validate", full=True)
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -117,15 +119,10 @@ def _decimals(array: pa.Array, t: DecimalType) -> pa.Array:
 def _strings(array: pa.Array, t: StringType) -> pa.Array:
     if not pa.types.is_string(array.type):
         raise WrongType(str(array.type))
-    attempt(array, _valid_utf8, "it is not valid UTF-8")
+    attempt(array, VALIDATED, "it is not valid UTF-8")
     if t.length < MAX_LENGTH:
         require(array, pc.less_equal(pc.utf8_length(array), t.length), f"it is longer than {t.length} characters")
     return array
-
-
-def _valid_utf8(part: pa.Array) -> pa.Array:
-    part.validate(full=True)
-    return part
 
 
 def _binaries(array: pa.Array, t: BinaryType) -> pa.Array:

@@ -1,4 +1,10 @@
-"""`write`: plan the sources, let an engine write level-0 files, commit once (concurrent write, serial commit)."""
+"""`write`: many tasks write files at the same time, and one commit publishes them.
+
+1. plan: cut the source into splits; what the rows build on comes from the latest snapshot (`plan_write`).
+2. prepare the engine, which may be chosen by the size of the input.
+3. run: tasks check, route and sort the rows and write level-0 files (`write_input`); what fails leaves no files.
+4. commit: a snapshot with the rows, and one with the compactions of the writers, if there are any.
+"""
 
 from __future__ import annotations
 
@@ -103,6 +109,37 @@ class WriteSummary:
     missing_columns: tuple[str, ...] = ()
     compaction: CompactSummary | None = field(default=None, repr=False)
 
+    @staticmethod
+    def of(
+        engine: Engine, written: Written, found: Tally, result: CommitResult, refusal: PaimonError | None, seconds: float
+    ) -> WriteSummary:
+        """`refusal`: of the second half of the commit."""
+        messages = written.messages
+        files = [file for message in messages for file in message.new_files]
+        return WriteSummary(
+            rows=sum(file.row_count for file in files),
+            delete_rows=sum(file.delete_row_count or 0 for file in files),
+            files=len(files),
+            size=sum(file.file_size for file in files),
+            buckets=len(messages),
+            snapshots=tuple(result.snapshots),
+            attempts=result.attempts,
+            engine=engine.name,
+            engine_reason=engine.reason,
+            seconds=seconds,
+            touched=tuple(message.bucket_id for message in messages),
+            compacted=0 if refusal else sum(message.has_compact for message in messages),
+            compaction_lost=str(refusal) if refusal else next(filter(None, (b.compaction_lost for b in written.buckets)), None),
+            stalls=sum(bucket.stalls for bucket in written.buckets),
+            stall_seconds=sum(bucket.stall_millis for bucket in written.buckets) / 1000,
+            compaction_wait_seconds=sum(bucket.wait_millis for bucket in written.buckets) / 1000,
+            **asdict(written.buffer),
+            rows_read=found.rows,
+            skipped_rows=found.bad_rows,
+            bad_cells=found.bad_cells,
+            missing_columns=tuple(sorted(found.lacking)),
+        )
+
 
 def run_write(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
     """Write the sources as one commit. When it fails before the commit, the table is as it was and no file remains."""
@@ -115,34 +152,11 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     plan = plan_write(context, request)
     engine.prepare(work_of(request.source, plan.splits), progress)
     written, found = write_input(plan, request, engine, progress)
-    messages = written.messages
-    result, refusal = _commit(committer, plan, messages, request, identity)
+    result, refusal = _commit(committer, plan, written.messages, request, identity)
     if result.already_committed:
         return WriteSummary(attempts=result.attempts, already_committed=True, engine=engine.name)
-    files = [file for message in messages for file in message.new_files]
-    return WriteSummary(
-        rows=sum(file.row_count for file in files),
-        delete_rows=sum(file.delete_row_count or 0 for file in files),
-        files=len(files),
-        size=sum(file.file_size for file in files),
-        buckets=len(messages),
-        snapshots=tuple(result.snapshots),
-        attempts=result.attempts,
-        engine=engine.name,
-        engine_reason=engine.reason,
-        seconds=(context.clock.now_millis() - started) / 1000,
-        touched=tuple(message.bucket_id for message in messages),
-        compacted=0 if refusal else sum(message.has_compact for message in messages),
-        compaction_lost=str(refusal) if refusal else next(filter(None, (b.compaction_lost for b in written.buckets)), None),
-        stalls=sum(bucket.stalls for bucket in written.buckets),
-        stall_seconds=sum(bucket.stall_millis for bucket in written.buckets) / 1000,
-        compaction_wait_seconds=sum(bucket.wait_millis for bucket in written.buckets) / 1000,
-        **asdict(written.buffer),
-        rows_read=found.rows,
-        skipped_rows=found.bad_rows,
-        bad_cells=found.bad_cells,
-        missing_columns=tuple(sorted(found.lacking)),
-    )
+    seconds = (context.clock.now_millis() - started) / 1000
+    return WriteSummary.of(engine, written, found, result, refusal, seconds)
 
 
 def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
@@ -220,8 +234,9 @@ def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Ta
     with plan.context.trace.timed("write", route="fixed-bucket", buckets=plan.total_buckets, splits=len(plan.splits)) as facts:
         written = engine.write_rows(plan, {} if tallies is None else tallies, progress)
         plan.context.trace.show(written.steps)
-        facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.new_files) for m in written.messages)}
-    NewFiles(plan.context, plan.file_stamp).delete_repeated(engine, written.messages)
+        messages = written.messages
+        facts |= {"engine": engine.name, "stamp": plan.file_stamp, "files": sum(len(m.new_files) for m in messages)}
+    NewFiles(plan.context, plan.file_stamp).delete_repeated(engine, messages)
     return written
 
 

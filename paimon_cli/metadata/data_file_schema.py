@@ -101,6 +101,8 @@ class FileLayout:
         """How many of the rows are -U or -D."""
         return int(np.count_nonzero(rows.column(VALUE_KIND).to_numpy() & 1))
 
-    def key_of(self, row: pa.RecordBatch) -> bytes:
-        """The serialised key of a batch of one row."""
-        return serialize_row([values_from_arrow(row.column(f.name), f.type)[0] for f in self.keys], [f.type for f in self.keys])
+    def keys_of(self, rows: pa.RecordBatch) -> list[bytes]:
+        """The serialised key of each row."""
+        types = [field.type for field in self.keys]
+        columns = [values_from_arrow(rows.column(field.name), field.type) for field in self.keys]
+        return [serialize_row([values[row] for values in columns], types) for row in range(rows.num_rows)]

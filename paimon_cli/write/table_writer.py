@@ -185,14 +185,17 @@ class BucketWriter:
         """Flush what is left, and compact: a commit waits for that."""
         if not self.buffer.is_empty:
             self._flush("no more rows")
-        clock = self._plan.context.clock
-        started = clock.now_millis()
+        waited = self._compact() if self._tree.is_compacted else 0
+        message = self._tree.message(self._plan.read_snapshot_id)
+        return WrittenBucket(message, self._stalls, self._stall_millis, waited, self._tree.compaction_lost)
+
+    def _compact(self) -> int:
+        """Offer everything to the compaction; milliseconds until it has ended."""
+        started = self._plan.context.clock.now_millis()
         self._tree.take_result(wait=True)
         if self._tree.begin_compaction():
             self._tree.take_result(wait=True)
-        waited = clock.now_millis() - started
-        message = self._tree.message(self._plan.read_snapshot_id)
-        return WrittenBucket(message, self._stalls, self._stall_millis, waited, self._tree.compaction_lost)
+        return self._plan.context.clock.now_millis() - started
 
     def _flush(self, reason: str) -> None:
         self._wait_for_room()
