@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, load_vectors
 from paimon_cli.bucket.spilled_runs import merge_in_passes
-from paimon_cli.errors import BadInput, UsageError
+from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.lsm.sorted_rows import LowestLevel, MergeEngine, SortedRows, with_level
+from paimon_cli.lsm.sorted_rows import LowestLevel, MergeEngine, SortedRows, WholeRowEngine, with_level
 from paimon_cli.lsm.sorted_runs import Section, SortedRun, key_sections
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -230,18 +230,8 @@ class SharedKey:
     file_name: str
 
 
-@dataclass(frozen=True)
-class CommonKeys:
+class CommonKeys(WholeRowEngine):
     """A `MergeEngine` that gives a row of theirs for each key that both sides hold, and nothing for any other key."""
-
-    sequence_fields: tuple[str, ...] = ()
-    descending: bool = False
-
-    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
-        return ()
-
-    def refusal(self, kind: int) -> BadInput | None:
-        return None
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         sides = rows.rows.column(SEQUENCE_NUMBER).to_numpy()[rows.order]

@@ -140,14 +140,14 @@ class OrcProcess:
             pipesize=PIPE_BYTES,
         )
 
-    def hear(self) -> tuple[bytes, pa.Buffer]:
+    def receive(self) -> tuple[bytes, pa.Buffer]:
         """Its next message. Raises `Ended`."""
         try:
             return receive(_pipe(self._child.stdout))
         except EOFError as error:
             raise Ended from error
 
-    def tell(self, kind: bytes, content: bytes) -> None:
+    def send(self, kind: bytes, content: bytes) -> None:
         """Raises `Ended`."""
         try:
             send(_pipe(self._child.stdin), kind, content)
@@ -156,16 +156,16 @@ class OrcProcess:
 
     def answer_to(self, request: bytes, source: BinaryIO) -> pa.Buffer:
         """Raises `Refusal`, `Ended`, and what `source` raises, from which the decoder reads what it wants."""
-        self.tell(ASK, request)
+        self.send(ASK, request)
         while True:
-            kind, content = self.hear()
+            kind, content = self.receive()
             if kind == ANSWER:
                 return content
             if kind != READ:
                 raise Refusal(content.to_pybytes().decode(errors="replace"))
             offset, size = PLACE.unpack(content)
             source.seek(offset)
-            self.tell(BYTES, source.read(size))
+            self.send(BYTES, source.read(size))
 
     def end(self) -> str:
         """End it, if it has not; how it ended."""
@@ -210,7 +210,7 @@ def _started() -> OrcProcess:
     except OSError as error:  # must not pass for a damaged file
         raise StorageUnavailable(what, str(error)) from error
     try:
-        process.hear()
+        process.receive()
     except Ended as error:
         raise StorageUnavailable(what, f"{sys.executable}: {process.end()}") from error
     return process

@@ -29,7 +29,15 @@ from paimon_cli.datatypes.data_type import (
     TimeType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY, Timestamp, clock_text, date_text, epoch_day, sql_time_text
+from paimon_cli.datatypes.internal_values import (
+    MILLIS_OF_DAY,
+    Timestamp,
+    clock_text,
+    date_text,
+    days_of_month,
+    epoch_day,
+    sql_time_text,
+)
 from paimon_cli.datatypes.java_float_text import java_double_text, java_float_text
 from paimon_cli.errors import NotSupported
 
@@ -144,8 +152,6 @@ _TIMESTAMP = re.compile(
     re.ASCII,
 )
 MOST_LONG_DIGITS = 1000
-_SHORT_MONTHS = (4, 6, 9, 11)
-_FEBRUARY = 2
 _NANOS_PER_UNIT = {0: 1_000_000_000, 3: 1_000_000, 6: 1_000, 9: 1}
 
 
@@ -162,14 +168,9 @@ def _date(text: str) -> int:
     if match is None:
         raise impossible(text, "DATE")
     year, month, day = (1 if part is None else _int(part, text, "DATE") for part in match.group("year", "month", "day"))
-    if not (0 <= year <= 9999 and 1 <= month <= 12 and 1 <= day <= _days_of(year, month)):
+    if not (0 <= year <= 9999 and 1 <= month <= 12 and 1 <= day <= days_of_month(year, month)):
         raise impossible(text, "DATE")
     return epoch_day(year, month, day)
-
-
-def _days_of(year: int, month: int) -> int:
-    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    return 28 + leap if month == _FEBRUARY else 30 if month in _SHORT_MONTHS else 31
 
 
 def _int(part: str, text: str, target: str) -> int:
@@ -251,7 +252,7 @@ def _timestamp(text: str, target: TimestampType) -> Timestamp:
     if not (1 <= month <= 12 and 1 <= day <= 31 and (hour <= 23 or midnight) and minute <= 59 and second <= 59):
         raise impossible(text, type_to_sql(target))
     # a day that the month does not have counts as its last one
-    days = epoch_day(year, month, min(day, _days_of(year, month)))
+    days = epoch_day(year, month, min(day, days_of_month(year, month)))
     nanos = int(((match["f"] or match["tf"] or "")[:precision]).ljust(9, "0"))
     millis, nano_of_milli = divmod(nanos, 1_000_000)
     return Timestamp(days * MILLIS_OF_DAY + ((hour * 60 + minute) * 60 + second) * 1000 + millis, nano_of_milli)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from paimon_cli.datatypes.arrow_types import values_from_arrow
 from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
+    INTEGER_BITS,
     INTEGER_ROOTS,
     ArrayType,
     BinaryType,
@@ -141,9 +142,6 @@ def _float_json(value: float) -> float | str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
-
-
 def from_canonical(json_value: Any, t: DataType) -> Any:
     """The internal value of canonical JSON. `ValueError` names what is expected if it does not fit the type."""
     if json_value is None:
@@ -179,7 +177,7 @@ def _internal(value: Any, t: DataType) -> Any:
             return parse_date(value)
         case PlainType("BOOLEAN"):
             return _expected(value, bool, "true or false")
-    return _float(value) if t.root in FLOATING_ROOTS else _integer(value, 1 << (_BITS[t.root] - 1))
+    return _float(value) if t.root in FLOATING_ROOTS else _integer(value, 1 << (INTEGER_BITS[t.root] - 1))
 
 
 def _expected(value: Any, wanted: type, what: str) -> Any:

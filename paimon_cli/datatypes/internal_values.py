@@ -38,6 +38,11 @@ def civil_date(day: int) -> tuple[int, int, int]:
     return year_of_era + era * 400 + (month <= 2), month, day_of_year - (153 * shifted_month + 2) // 5 + 1
 
 
+def days_of_month(year: int, month: int) -> int:
+    """Days of a month in the Gregorian calendar, extended backwards."""
+    return _DAYS_OF_MONTH[month - 1] + (month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0))
+
+
 @lru_cache(maxsize=4096)
 def date_text(day: int) -> str:
     """`YYYY-MM-DD`; years beyond 9999 have a plus sign, those before 0 a minus, as Java prints them."""
@@ -52,8 +57,7 @@ def parse_date(text: str) -> int:
     if match is None:
         raise ValueError(f"'{text}' is not a date like 2024-01-31")
     year, month, day = int(match[1]), int(match[2]), int(match[3])
-    leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if not 1 <= month <= 12 or not 1 <= day <= _DAYS_OF_MONTH[month - 1] + leap:
+    if not 1 <= month <= 12 or not 1 <= day <= days_of_month(year, month):
         raise ValueError(f"'{text}' is not a day of the calendar")
     return epoch_day(year, month, day)
 
@@ -87,11 +91,15 @@ def _nanos_of_day(text: str) -> int:
 
 def timestamp_text(value: Timestamp) -> str:
     """`YYYY-MM-DDTHH:MM:SS[.fffffffff]` without trailing zeros."""
+    date, clock, nanos = timestamp_parts(value)
+    return f"{date}T{clock}" + (f".{nanos:09d}".rstrip("0") if nanos else "")
+
+
+def timestamp_parts(value: Timestamp) -> tuple[str, str, int]:
+    """`YYYY-MM-DD`, `HH:MM:SS`, and the nanoseconds of the second."""
     seconds, millis = divmod(value.millis, 1000)
     day, second_of_day = divmod(seconds, 86_400)
-    nanos = millis * 1_000_000 + value.nano_of_milli
-    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
-    return f"{date_text(day)}T{clock_text(second_of_day)}{fraction}"
+    return date_text(day), clock_text(second_of_day), millis * 1_000_000 + value.nano_of_milli
 
 
 def parse_timestamp(text: str) -> Timestamp:

@@ -1,6 +1,6 @@
 """FLOAT and DOUBLE as text the way Java up to 18 prints them; its digits are not always the shortest (Java Double.toString).
 
-Only needed to find directories of partitions that such a Java wrote.
+Casts to text print numbers so, and the directories of partitions that such a Java wrote are found by these texts.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from paimon_cli.datatypes.data_type import (
     TimeType,
 )
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.datatypes.internal_values import Timestamp, clock_text, date_text, sql_time_text
+from paimon_cli.datatypes.internal_values import Timestamp, date_text, sql_time_text, timestamp_parts
 from paimon_cli.datatypes.java_float_text import java_double_text, java_float_text
 from paimon_cli.datatypes.type_text import is_java_blank
 from paimon_cli.errors import NotSupported
@@ -104,7 +104,7 @@ def _text(value: Any, t: DataType, legacy: bool) -> str:
 
 def _iso_text(value: Timestamp) -> str:
     """Java's LocalDateTime text: no seconds when they and the fraction are zero, fractions of 3, 6 or 9 digits."""
-    date, clock, nanos = _split(value)
+    date, clock, nanos = timestamp_parts(value)
     if nanos == 0:
         return f"{date}T{clock.removesuffix(':00')}"
     digits = f"{nanos:09d}"
@@ -113,12 +113,5 @@ def _iso_text(value: Timestamp) -> str:
 
 def _padded_text(value: Timestamp, precision: int) -> str:
     """Paimon's cast to text: exactly `precision` digits of fraction."""
-    date, clock, nanos = _split(value)
+    date, clock, nanos = timestamp_parts(value)
     return f"{date} {clock}" + (f".{nanos:09d}"[: precision + 1] if precision else "")
-
-
-def _split(value: Timestamp) -> tuple[str, str, int]:
-    """Date text, clock text and nanoseconds of the second."""
-    seconds, millis = divmod(value.millis, 1000)
-    day, second_of_day = divmod(seconds, 86_400)
-    return date_text(day), clock_text(second_of_day), millis * 1_000_000 + value.nano_of_milli

@@ -147,7 +147,11 @@ class _Reader:
             "GEOGRAPHY": lambda: SpatialType("GEOGRAPHY", self._raw_arguments()),
         }
         if self._sql:
-            types |= {"ARRAY": self._array, "MULTISET": self._multiset, "MAP": self._map, "ROW": self._row, "STRUCT": self._row}
+            types |= {
+                "ARRAY": lambda: ArrayType(self._in_brackets()),
+                "MULTISET": lambda: MultisetType(self._in_brackets()),
+                **{"MAP": self._map, "ROW": self._row, "STRUCT": self._row},
+            }
         return types
 
     def _double(self) -> DataType:
@@ -177,12 +181,6 @@ class _Reader:
             self._expect("LOCAL", "TIME", "ZONE")
             return TimestampType("TIMESTAMP_LTZ", precision)
         return TimestampType("TIMESTAMP", precision)
-
-    def _array(self) -> DataType:
-        return ArrayType(self._in_brackets())
-
-    def _multiset(self) -> DataType:
-        return MultisetType(self._in_brackets())
 
     def _in_brackets(self) -> DataType:
         self._expect("<")

@@ -13,9 +13,8 @@ from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.options.option_catalog import SCAN
 from paimon_cli.read.increments import AUTO, IncrementRange, asked_increment, increment_context, plan_increment
-from paimon_cli.read.row_order import RowOrder, in_order
 from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
-from paimon_cli.read.selection import Selection, parse_order, selected
+from paimon_cli.read.selection import RowOrder, Selection, in_order, parse_order, selected
 from paimon_cli.read.split_reader import count_split, read_side_by_side, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.sql.predicate import Predicate, parse_predicate

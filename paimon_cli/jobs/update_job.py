@@ -37,7 +37,7 @@ from paimon_cli.metadata.table_mode import INPUT
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
-from paimon_cli.sql.assignments import Assignment, BadRow, SetClause, parse_set_clause
+from paimon_cli.sql.clauses import Assignment, BadRow, SetClause, parse_set_clause
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 
 HINT = "nothing was committed; change the expression or the condition"

@@ -21,10 +21,10 @@ from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER
 
 @dataclass(frozen=True)
 class Aggregation:
-    """`functions`: by column, sequence fields included; `deaf`: columns that ignore retractions."""
+    """`functions`: by column, sequence fields included; `ignore_retract`: columns that ignore retractions."""
 
     functions: Mapping[str, Aggregator]
-    deaf: frozenset[str]
+    ignore_retract: frozenset[str]
     primary_keys: frozenset[str]
     remove_record_on_delete: bool = False
     sequence_fields: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Aggregation:
     def refusal(self, kind: int) -> BadInput | None:
         if kind == DELETE and self.remove_record_on_delete:
             return None
-        without = [name for name, function in self.functions.items() if not function.retracts and name not in self.deaf]
+        without = [name for name, function in self.functions.items() if not function.retracts and name not in self.ignore_retract]
         return no_retraction(without[0]) if without else None
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
@@ -44,9 +44,9 @@ class Aggregation:
         codes = self._codes(rows, kinds)
         retractions = codes == RETRACT
         history = column_history(rows.order, rows.starts, codes)
-        quiet = history
+        without_retractions = history
         if retractions.any():
-            quiet = column_history(rows.order, rows.starts, np.where(retractions, SKIP, codes))
+            without_retractions = column_history(rows.order, rows.starts, np.where(retractions, SKIP, codes))
         newest = rows.last_of_each_key
         columns = []
         for name in rows.rows.schema.names:
@@ -57,22 +57,22 @@ class Aggregation:
                 columns.append(column.take(pa.array(newest)))
             else:
                 function = self.functions[name]
-                if retractions.any() and not function.retracts and name not in self.deaf:
+                if retractions.any() and not function.retracts and name not in self.ignore_retract:
                     raise no_retraction(name)
-                columns.append(function.merge(column, quiet if name in self.deaf else history))
+                columns.append(function.merge(column, without_retractions if name in self.ignore_retract else history))
         return pa.RecordBatch.from_arrays(columns, schema=rows.rows.schema)
 
     def _codes(self, rows: SortedRows, kinds: np.ndarray) -> np.ndarray:
         codes = np.where((kinds & 1) == 1, RETRACT, ADD).astype(np.int8)
         if self.remove_record_on_delete:
             codes[kinds == DELETE] = SET
-        codes[rows.starts[rows.untouched]] = SET
+        codes[rows.starts[rows.passes_unmerged]] = SET
         return codes
 
     def _result_kinds(self, rows: SortedRows, kinds: np.ndarray) -> np.ndarray:
         last = kinds[rows.ends - 1]
         removed = self.remove_record_on_delete & (last == DELETE)
-        return np.where(rows.untouched, last, np.where(removed, DELETE, INSERT)).astype(np.int8)
+        return np.where(rows.passes_unmerged, last, np.where(removed, DELETE, INSERT)).astype(np.int8)
 
 
 def no_retraction(column: str) -> BadInput:
@@ -116,11 +116,11 @@ def judge(
     order: np.ndarray,
     starts: np.ndarray,
     kinds: np.ndarray,
-    heard: np.ndarray,
+    effective: np.ndarray,
 ) -> Verdicts:
-    """`order`: operations as row numbers, key by key from `starts` on; `heard`: operations that are not ignored."""
-    ranks = [np.where(heard, _ranks(rows, group, order), 0) for group in groups]
-    deletes = heard & (kinds == DELETE)
+    """`order`: operations as row numbers, key by key from `starts` on; `effective`: operations that are not ignored."""
+    ranks = [np.where(effective, _ranks(rows, group, order), 0) for group in groups]
+    deletes = effective & (kinds == DELETE)
     if any(group.removes for group in groups) and deletes.any():
         return _judge_in_steps(groups, ranks, starts, deletes)
     return Verdicts(tuple(_verdicts(rank, starts) for rank in ranks), np.zeros(len(order), dtype=bool))
@@ -177,11 +177,11 @@ def _judge_in_steps(
 
 @dataclass(frozen=True)
 class PartialUpdate:
-    """`functions`: aggregated columns; `deaf`: those that ignore retractions; `column_order`: all columns of the table."""
+    """`functions`: aggregated columns; `ignore_retract`: those that ignore retractions; `column_order`: all of the table."""
 
     groups: tuple[SequenceGroup, ...] = ()
     functions: Mapping[str, Aggregator] = field(default_factory=dict)
-    deaf: frozenset[str] = frozenset()
+    ignore_retract: frozenset[str] = frozenset()
     primary_keys: frozenset[str] = frozenset()
     column_order: tuple[str, ...] = ()
     ignore_delete: bool = False
@@ -210,13 +210,13 @@ class PartialUpdate:
         refused = self.refusal(DELETE)
         if refused is not None and work.retracts.any():
             raise refused
-        heard = ~work.retracts if self.ignore_delete else np.ones(len(work.order), dtype=bool)
-        verdicts = judge(groups, rows.rows, work.order, work.starts, work.kinds, heard)
+        effective = ~work.retracts if self.ignore_delete else np.ones(len(work.order), dtype=bool)
+        verdicts = judge(groups, rows.rows, work.order, work.starts, work.kinds, effective)
         removed = verdicts.removed & work.retracts
         if self.remove_record_on_delete:
             removed = work.retracts & (work.kinds == DELETE)
         columns = self._columns(rows, work, groups, verdicts, removed)
-        counted = heard & ~work.fills if self.ignore_delete else heard
+        counted = effective & ~work.fills if self.ignore_delete else effective
         columns[VALUE_KIND] = pa.array(_result_kinds(rows, work, removed), pa.int8())
         columns[SEQUENCE_NUMBER] = _sequence_numbers(rows, work, counted)
         return pa.RecordBatch.from_arrays([columns[name] for name in rows.rows.schema.names], schema=rows.rows.schema)
@@ -252,7 +252,7 @@ class PartialUpdate:
     def _aggregated(self, name: str, column: pa.Array, work: Operations, verdict: np.ndarray, removed: np.ndarray) -> pa.Array:
         """A column of a group with a function: older rows are aggregated as such, retractions are taken back, also older ones."""
         codes = np.select([verdict == ABSENT, verdict == OLDER], [SKIP, REVERSED], ADD)
-        codes = np.where(work.retracts & (verdict != ABSENT), SKIP if name in self.deaf else RETRACT, codes)
+        codes = np.where(work.retracts & (verdict != ABSENT), SKIP if name in self.ignore_retract else RETRACT, codes)
         function = self.functions[name]
         if not function.retracts:
             refused = (codes == RETRACT) & ~work.replaces
@@ -272,7 +272,7 @@ class Operations:
     """What the rows of each key do, oldest first. A key that begins with a retraction gets one more operation in front.
 
     `fills`: those operations, which are no retractions: the row is filled with the values of the retraction that follows.
-    `replaces`: operations that replace the whole row: these, and the lone row of an untouched key.
+    `replaces`: operations that replace the whole row: these, and the lone row of an key that passes unmerged.
     """
 
     order: np.ndarray
@@ -286,7 +286,7 @@ class Operations:
     def of(rows: SortedRows) -> Operations:
         kinds = rows.rows.column(VALUE_KIND).to_numpy()[rows.order]
         retracts = (kinds & 1) == 1
-        lone = rows.starts[rows.untouched]
+        lone = rows.starts[rows.passes_unmerged]
         retracts[lone] = False
         replaces = np.zeros(len(kinds), dtype=bool)
         replaces[lone] = True
@@ -314,7 +314,7 @@ def _result_kinds(rows: SortedRows, work: Operations, removed: np.ndarray) -> np
     last = np.append(work.starts[1:], len(work.order)) - 1
     added = np.logical_or.reduceat(~work.retracts & ~work.fills, work.starts) if len(work.starts) else removed
     merged = np.where(removed[last] | ~added, DELETE, INSERT)
-    return np.where(rows.untouched, work.kinds[last], merged).astype(np.int8)
+    return np.where(rows.passes_unmerged, work.kinds[last], merged).astype(np.int8)
 
 
 def _sequence_numbers(rows: SortedRows, work: Operations, counted: np.ndarray) -> pa.Array:

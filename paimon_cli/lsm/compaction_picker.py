@@ -52,7 +52,7 @@ def compaction_steps(
     steps: list[Step] = []
     candidates: list[tuple[SortedRun, ...]] = []
 
-    def settle(file: DataFileMeta) -> Iterator[Step]:
+    def steps_of(file: DataFileMeta) -> Iterator[Step]:
         has_deletes = output_level == max_level and file.delete_row_count != 0
         if rewrite_all or has_deletes or file.file_name in marked:
             yield Rewrite(((SortedRun(file.level, (file,)),),))
@@ -62,7 +62,7 @@ def compaction_steps(
     def flush() -> None:
         if len(candidates) == 1 and len(candidates[0]) == 1:
             for file in candidates[0][0].files:
-                steps.extend(settle(file))
+                steps.extend(steps_of(file))
         elif candidates:
             steps.append(Rewrite(tuple(candidates)))
         candidates.clear()
@@ -76,7 +76,7 @@ def compaction_steps(
                 candidates.append((SortedRun(file.level, (file,)),))
             else:
                 flush()
-                steps.extend(settle(file))
+                steps.extend(steps_of(file))
     flush()
     return steps
 

@@ -25,7 +25,7 @@ def merge_engine(schema: TableSchema, options: TableOptions) -> MergeEngine:
     if name == "partial-update":
         return _partial_update(schema, options)
     if name == "first-row":
-        return FirstRow(options.ignore_delete)
+        return FirstRow(ignore_delete=options.ignore_delete)
     return Deduplicate(options.sequence_fields, _descending(options), options.ignore_delete)
 
 
@@ -47,15 +47,17 @@ def _aggregation(schema: TableSchema, options: TableOptions) -> Aggregation:
     for field in schema.fields:
         if field.name not in functions and field.name not in schema.primary_keys:
             functions[field.name] = aggregator_of(_function(field.name, options) or LAST_NON_NULL, field, options)
-    deaf = frozenset(field.name for field in schema.fields if field.name in functions and ignores_retractions(field, options))
-    if deaf and options.aggregation_remove_record_on_delete:
+    ignore_retract = frozenset(
+        field.name for field in schema.fields if field.name in functions and ignores_retractions(field, options)
+    )
+    if ignore_retract and options.aggregation_remove_record_on_delete:
         raise UsageError(
-            f"fields.{min(deaf)}.ignore-retract and aggregation.remove-record-on-delete contradict each other",
+            f"fields.{min(ignore_retract)}.ignore-retract and aggregation.remove-record-on-delete contradict each other",
             "a -D row either is ignored or removes the row",
         )
     return Aggregation(
         functions,
-        deaf - set(options.sequence_fields),
+        ignore_retract - set(options.sequence_fields),
         frozenset(schema.primary_keys),
         options.aggregation_remove_record_on_delete,
         options.sequence_fields,

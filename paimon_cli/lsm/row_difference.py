@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.datatypes.key_order import comparable, group_starts, stable_order
-from paimon_cli.errors import BadInput
 from paimon_cli.lsm.aggregators.collected_values import identity
-from paimon_cli.lsm.sorted_rows import SortedRows
+from paimon_cli.lsm.sorted_rows import SortedRows, WholeRowEngine
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
 
 NULL = -1
@@ -45,7 +44,7 @@ BEFORE, AFTER = 0, 1
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(WholeRowEngine):
     """A `MergeEngine` over the rows of two versions, each holding a key once; their `_SEQUENCE_NUMBER` is BEFORE or AFTER.
 
     A key that only the older version has gives a -D row, equal rows give none, else the newer row stays as it is; with
@@ -53,14 +52,6 @@ class Difference:
     """
 
     both_sides: bool = False
-    sequence_fields: tuple[str, ...] = ()
-    descending: bool = False
-
-    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
-        return ()
-
-    def refusal(self, kind: int) -> BadInput | None:
-        return None
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         batch, first, last = rows.rows, rows.order[rows.starts], rows.last_of_each_key
@@ -76,8 +67,8 @@ class Difference:
             kept[first[changed]] = True
             kinds[first[changed]], kinds[last[changed]] = UPDATE_BEFORE, UPDATE_AFTER
         at = batch.schema.get_field_index(VALUE_KIND)
-        told = batch.set_column(at, batch.schema.field(at), pa.array(kinds, pa.int8()))
-        return told.take(pa.array(rows.order[kept[rows.order]]))
+        changes = batch.set_column(at, batch.schema.field(at), pa.array(kinds, pa.int8()))
+        return changes.take(pa.array(rows.order[kept[rows.order]]))
 
 
 def differing(batch: pa.RecordBatch, first: np.ndarray, last: np.ndarray, columns: Sequence[str]) -> np.ndarray:

@@ -39,7 +39,7 @@ class SortedRows:
 
     @property
     def ends(self) -> np.ndarray:
-        """Behind the last row of each key, in `order`."""
+        """The end of each key's rows, in `order`."""
         return np.append(self.starts[1:], len(self.order))
 
     @property
@@ -53,7 +53,7 @@ class SortedRows:
         return (self.ends - self.starts) == 1
 
     @property
-    def untouched(self) -> np.ndarray:
+    def passes_unmerged(self) -> np.ndarray:
         """Which keys pass unmerged, because they have one row."""
         if self.merge_lone:
             return np.zeros(len(self.starts), dtype=bool)
@@ -147,18 +147,24 @@ class LowestLevel(EngineAround):
 
 
 @dataclass(frozen=True)
-class Deduplicate:
-    """The newest row wins, whatever its kind; retractions may be ignored (Java DeduplicateMergeFunction)."""
+class WholeRowEngine:
+    """Base of the merge engines that choose among whole rows: they need no other columns and take rows of every kind."""
 
     sequence_fields: tuple[str, ...] = ()
     descending: bool = False
-    ignore_delete: bool = False
 
     def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
         return ()
 
     def refusal(self, kind: int) -> BadInput | None:
         return None
+
+
+@dataclass(frozen=True)
+class Deduplicate(WholeRowEngine):
+    """The newest row wins, whatever its kind; retractions may be ignored (Java DeduplicateMergeFunction)."""
+
+    ignore_delete: bool = False
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         if self.ignore_delete and (ignored := _retractions(rows)).any():
@@ -169,15 +175,10 @@ class Deduplicate:
 
 
 @dataclass(frozen=True)
-class FirstRow:
+class FirstRow(WholeRowEngine):
     """The oldest row wins; a retraction is refused, or ignored if so configured (Java FirstRowMergeFunction)."""
 
     ignore_delete: bool = False
-    sequence_fields: tuple[str, ...] = ()
-    descending: bool = False
-
-    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
-        return ()
 
     def refusal(self, kind: int) -> BadInput | None:
         if self.ignore_delete:
@@ -203,23 +204,12 @@ class FirstRow:
 def _retractions(rows: SortedRows) -> np.ndarray:
     """Which rows (in `order`) take something back and do not pass unmerged."""
     retracted = (rows.rows.column(VALUE_KIND).to_numpy()[rows.order] & 1) == 1
-    untouched = rows.untouched
-    retracted[rows.starts[untouched]] = False
+    retracted[rows.starts[rows.passes_unmerged]] = False
     return retracted
 
 
-@dataclass(frozen=True)
-class KeepAllVersions:
+class KeepAllVersions(WholeRowEngine):
     """A `MergeEngine` that keeps all rows."""
-
-    sequence_fields: tuple[str, ...] = ()
-    descending: bool = False
-
-    def columns_for(self, columns: Sequence[str]) -> Sequence[str]:
-        return ()
-
-    def refusal(self, kind: int) -> BadInput | None:
-        return None
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:
         return rows.rows.take(pa.array(rows.order))

@@ -165,7 +165,7 @@ def read_difference(context: TableContext, old: Buckets, new: Buckets, *, both_s
     sides = [(bucket, version) for version, side in ((BEFORE, old), (AFTER, new)) for bucket in side]
     memory = MERGE_BYTES // min(MOST_BUCKETS, max(2, len(sides))) * 2
     runs = [functools.partial(_versions, context, bucket, version, memory) for bucket, version in sides]
-    for batch in merge_in_passes(runs, keys, Difference(both_sides), MOST_BUCKETS, keys_repeat=True):
+    for batch in merge_in_passes(runs, keys, Difference(both_sides=both_sides), MOST_BUCKETS, keys_repeat=True):
         yield batch.select([VALUE_KIND, *context.schema.field_names])
 
 

@@ -1,17 +1,22 @@
-"""What a read returns: which columns, which fields inside them, in which order."""
+"""What a read returns: which columns and fields, in which order (sorted in memory, or in runs on disk if there are many rows)."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, SpillDirectory, SpilledRun
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.errors import UsageError
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.read.row_order import RowOrder
-from paimon_cli.sql.expressions import ColumnValue
+from paimon_cli.sql.expressions import ColumnValue, SortKey
 
 NESTED_NAME = "."
 _NAME = re.compile(r'\s*(?:(?P<quoted>`(?:[^`]|``)+`|"(?:[^"]|"")+")\s*|(?P<plain>[^,`"\s][^,]*)?)(?:,|$)')
@@ -53,7 +58,7 @@ def selected(schema: TableSchema, text: str | None) -> Selection:
             raise
         names = ()
     if NESTED_NAME in text and not (names and all(map(schema.find, names))):
-        from paimon_cli.read.selection_sql import selected_values  # sqlglot takes long to import
+        from paimon_cli.sql.clauses import selected_values  # sqlglot takes long to import
 
         values = selected_values(text, schema)
     else:
@@ -66,15 +71,8 @@ def selected(schema: TableSchema, text: str | None) -> Selection:
     return selection
 
 
-def parse_order(text: str, schema: TableSchema) -> RowOrder:
-    """`a, b DESC NULLS FIRST`, of values as conditions have them. Raises UsageError."""
-    from paimon_cli.read.selection_sql import row_order_of  # sqlglot takes long to import
-
-    return row_order_of(text, schema)
-
-
 def quoted_names(text: str) -> tuple[str, ...]:
-    """The same, where a name may stand in backquotes or double quotes (doubled inside), as in a condition; `UsageError`."""
+    """Names separated by commas, plain or in backquotes or double quotes (doubled inside). `UsageError` if a quote is open."""
     names: list[str] = []
     place = 0
     while place < len(text):
@@ -89,3 +87,162 @@ def quoted_names(text: str) -> tuple[str, ...]:
             names.append(found["plain"].strip())
         place = found.end()
     return tuple(names)
+
+
+SORT_BYTES = 128 << 20
+"""Rows that are sorted in memory at a time; copies of them come on top."""
+MOST_RUNS = 32
+"""Runs that are merged at a time; with more there are further passes."""
+TOP_ROWS = 1 << 16
+"""Rows that are collected before the first few of them are chosen anew."""
+
+
+@dataclass(frozen=True)
+class RowOrder:
+    """`text` is the order as typed. Rows that are alike stay in the order in which they come."""
+
+    text: str
+    keys: tuple[SortKey, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the order reads, each once."""
+        return tuple(dict.fromkeys(name for key in self.keys for name in key.value.columns()))
+
+    def positions(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
+        """The rows' numbers in this order."""
+        columns: list[pa.Array] = []
+        directions: list[tuple[str, str]] = []
+        for key in self.keys:
+            values = self._values(key, rows)
+            flags = pc.is_null(values).cast(pa.int8())
+            for column, descending in ((flags, key.nulls_first), (values, key.descending)):
+                directions.append((str(len(columns)), "descending" if descending else "ascending"))
+                columns.append(column)
+        table = pa.Table.from_arrays(columns, names=[name for name, _ in directions])
+        return pc.sort_indices(table, sort_keys=directions).to_numpy()
+
+    def _values(self, key: SortKey, rows: pa.RecordBatch | pa.Table) -> pa.Array:
+        try:
+            values = key.value.evaluate(rows)
+        except pa.ArrowInvalid as problem:
+            raise UsageError(f"the order {self.text} cannot be computed for every row", str(problem)) from problem
+        return _ordered_floats(values) if pa.types.is_floating(values.type) else values
+
+
+def parse_order(text: str, schema: TableSchema) -> RowOrder:
+    """`a, b DESC NULLS FIRST`, of values as conditions have them. Raises UsageError."""
+    from paimon_cli.sql.clauses import sort_keys  # sqlglot takes long to import
+
+    return RowOrder(text, sort_keys(text, schema))
+
+
+def in_order(batches: Iterable[pa.RecordBatch], order: RowOrder, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows in that order, at most `limit`; memory stays bounded however many there are."""
+    if limit is None:
+        yield from _sorted(batches, order)
+        return
+    held: list[pa.RecordBatch] = []
+    batches = iter(batches)
+    for batch in batches:
+        held.append(batch)
+        if sum(piece.num_rows for piece in held) >= limit + TOP_ROWS:
+            held = [_first(held, order, limit)]
+            if held[0].nbytes > SORT_BYTES:
+                break
+    left = limit
+    for batch in _sorted(chain(held, batches), order):
+        yield batch.slice(0, left)
+        left -= min(left, batch.num_rows)
+        if left == 0:
+            return
+
+
+def _first(batches: Sequence[pa.RecordBatch], order: RowOrder, limit: int) -> pa.RecordBatch:
+    rows = pa.concat_batches(batches)
+    return rows.take(pa.array(order.positions(rows)[:limit]))
+
+
+def _sorted(batches: Iterable[pa.RecordBatch], order: RowOrder) -> Iterator[pa.RecordBatch]:
+    """Runs of `SORT_BYTES` each, on disk if there is more than one."""
+    with SpillDirectory() as spill:
+        runs: list[SpilledRun] = []
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for batch in (batch for batch in batches if batch.num_rows):
+            if held and size + batch.nbytes > SORT_BYTES:
+                runs.append(spill.write(_pieces(held, order), batch.schema))
+                held, size = [], 0
+            held.append(batch)
+            size += batch.nbytes
+        if not runs:
+            yield from _pieces(held, order)
+            return
+        if held:
+            runs.append(spill.write(_pieces(held, order), held[0].schema))
+        while len(runs) > MOST_RUNS:
+            groups = [runs[start : start + MOST_RUNS] for start in range(0, len(runs), MOST_RUNS)]
+            runs = [_merged_run(group, order, spill) for group in groups]
+        yield from _merged([run.read() for run in runs], order)
+
+
+def _merged_run(runs: Sequence[SpilledRun], order: RowOrder, spill: SpillDirectory) -> SpilledRun:
+    first = next(runs[0].read())
+    merged = spill.write(_merged([run.read() for run in runs], order), first.schema)
+    for run in runs:
+        spill.remove(run)
+    return merged
+
+
+def _pieces(batches: Sequence[pa.RecordBatch], order: RowOrder) -> Iterator[pa.RecordBatch]:
+    if not batches:
+        return
+    rows = pa.concat_batches(batches)
+    positions = order.positions(rows)
+    step = max(1, SPILLED_BATCH_BYTES * rows.num_rows // max(rows.nbytes, 1))
+    for start in range(0, rows.num_rows, step):
+        yield rows.take(pa.array(positions[start : start + step]))
+
+
+def _merged(runs: Sequence[Iterator[pa.RecordBatch]], order: RowOrder) -> Iterator[pa.RecordBatch]:
+    """Sorts what is held of all runs, and gives it as far as no run can still bring an earlier row."""
+    held: list[Any] = [next(run, None) for run in runs]
+    while True:
+        live = [number for number, batch in enumerate(held) if batch is not None]
+        if not live:
+            return
+        if len(live) == 1:
+            yield held[live[0]]
+            yield from runs[live[0]]
+            return
+        live = _meeting([(number, batch) for number, batch in enumerate(held) if batch is not None], order)
+        batches = [held[number] for number in live]
+        rows = pa.concat_batches(batches)
+        positions = order.positions(rows)
+        ranks = np.empty(len(positions), dtype=np.int64)
+        ranks[positions] = np.arange(len(positions))
+        ends = np.cumsum([batch.num_rows for batch in batches])
+        ready = positions[: int(ranks[ends - 1].min()) + 1]
+        yield rows.take(pa.array(ready))
+        taken = np.bincount(np.searchsorted(ends, ready, side="right"), minlength=len(live))
+        for number, batch, count in zip(live, batches, taken.tolist(), strict=True):
+            held[number] = batch.slice(count) if count < batch.num_rows else next(runs[number], None)
+
+
+def _meeting(held: Sequence[tuple[int, pa.RecordBatch]], order: RowOrder) -> list[int]:
+    """The runs that have rows before some run's last held one: only those can be given now."""
+    edges = pa.concat_batches([edge for _, batch in held for edge in (batch.slice(0, 1), batch.slice(batch.num_rows - 1))])
+    positions = order.positions(edges)
+    ranks = np.empty(len(positions), dtype=np.int64)
+    ranks[positions] = np.arange(len(positions))
+    firsts, lasts = ranks[::2], ranks[1::2]
+    return [number for (number, _), first in zip(held, firsts.tolist(), strict=True) if first <= int(lasts.min())]
+
+
+def _ordered_floats(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Whole numbers in the order of floating ones: both zeros alike, NaN above all."""
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    numbers = array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False) + 0.0
+    bits = np.where(np.isnan(numbers), np.int64(0x7FF8000000000000), numbers.view(np.int64))
+    bits = np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
+    return pc.if_else(array.is_valid(), pa.array(bits), None)

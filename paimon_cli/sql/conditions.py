@@ -88,12 +88,6 @@ class Condition(Protocol):
         ...
 
 
-class _Leaf:
-    """A node that compares values and cannot fail."""
-
-    can_fail = False
-
-
 def _values(term: Expression, batch: pa.RecordBatch) -> pa.Array:
     """The values to compare: stored values if a scalar of the same type is compared with a column."""
     return term.stored(batch) if isinstance(term, ColumnValue) else term.evaluate(batch)
@@ -113,10 +107,11 @@ def _bounds(term: Expression, bounds_of: BoundsOf) -> ColumnBounds | None:
 
 
 @dataclass(frozen=True)
-class Always(_Leaf):
+class Always:
     """TRUE or FALSE. NULL counts as FALSE, because it selects no row."""
 
     value: bool
+    can_fail = False
 
     def matches(self, batch: pa.RecordBatch) -> pa.Array:
         return _constant(batch, self.value)
@@ -129,13 +124,31 @@ class Always(_Leaf):
 
 
 @dataclass(frozen=True)
-class Compare(_Leaf):
+class _TermCondition:
+    """A condition on the values of one term. Unless it asks for nulls, no null fulfils it."""
+
+    term: Expression
+    can_fail = False
+
+    def may_match(self, bounds_of: BoundsOf) -> bool:
+        bounds = _bounds(self.term, bounds_of)
+        return bounds is None or (not bounds.only_nulls and self._may_hold(bounds))
+
+    def _may_hold(self, bounds: ColumnBounds) -> bool:
+        """False only if no value within the bounds fulfils the condition."""
+        return True
+
+    def columns(self) -> Iterator[str]:
+        yield from self.term.columns()
+
+
+@dataclass(frozen=True)
+class Compare(_TermCondition):
     """`term op value`, op one of = != < <= > >=; `value` internal, `scalar` the Arrow form of it.
 
     `negated`: NOT of it, kept for floating columns only, where NaN makes NOT (x < 1) differ from x >= 1.
     """
 
-    term: Expression
     op: str
     value: Any
     scalar: pa.Scalar
@@ -145,12 +158,9 @@ class Compare(_Leaf):
         compared = COMPARISONS[self.op](_values(self.term, batch), self.scalar)
         return pc.invert(compared) if self.negated else compared
 
-    def may_match(self, bounds_of: BoundsOf) -> bool:
-        bounds = _bounds(self.term, bounds_of)
-        if bounds is None or (not bounds.only_nulls and self.negated):
+    def _may_hold(self, bounds: ColumnBounds) -> bool:
+        if self.negated:
             return True
-        if bounds.only_nulls:
-            return False
         low, high = bounds.low, bounds.high
         if self.op == "!=":
             return not (bounds.single and low == self.value)
@@ -162,17 +172,13 @@ class Compare(_Leaf):
             return not (below or (self.op == "<" and low is not None and self.value == low))
         return not (above or (self.op == ">" and high is not None and self.value == high))
 
-    def columns(self) -> Iterator[str]:
-        yield from self.term.columns()
-
 
 @dataclass(frozen=True)
-class OneOf(_Leaf):
+class OneOf(_TermCondition):
     """`term [NOT] IN (values)`: one or more values, none of them null or floating (Arrow looks floating values up by their
     bits).
     """
 
-    term: Expression
     values: tuple[Any, ...]
     scalars: pa.Array
     negated: bool = False
@@ -182,27 +188,18 @@ class OneOf(_Leaf):
         found = pc.is_in(values, self.scalars)
         return pc.and_(values.is_valid(), pc.invert(found)) if self.negated else found
 
-    def may_match(self, bounds_of: BoundsOf) -> bool:
-        bounds = _bounds(self.term, bounds_of)
-        if bounds is None:
-            return True
-        if bounds.only_nulls:
-            return False
+    def _may_hold(self, bounds: ColumnBounds) -> bool:
         if self.negated:
             return not (bounds.single and bounds.low in self.values)
         low, high = bounds.low, bounds.high
         inside = [value for value in self.values if (low is None or value >= low) and (high is None or value <= high)]
         return bool(inside) and bounds.may_hold(*inside)
 
-    def columns(self) -> Iterator[str]:
-        yield from self.term.columns()
-
 
 @dataclass(frozen=True)
-class IsNull(_Leaf):
+class IsNull(_TermCondition):
     """`term IS [NOT] NULL`."""
 
-    term: Expression
     negated: bool = False
 
     def matches(self, batch: pa.RecordBatch) -> pa.Array:
@@ -215,34 +212,22 @@ class IsNull(_Leaf):
             return True
         return not bounds.only_nulls if self.negated else not bounds.no_nulls
 
-    def columns(self) -> Iterator[str]:
-        yield from self.term.columns()
-
 
 @dataclass(frozen=True)
-class IsNan(_Leaf):
-    """`[NOT] isnan(term)` of a floating number; null for null."""
+class IsNan(_TermCondition):
+    """`[NOT] isnan(term)` of a floating number; null for null. A NaN may lie outside of all bounds."""
 
-    term: Expression
     negated: bool = False
 
     def matches(self, batch: pa.RecordBatch) -> pa.Array:
         found = pc.is_nan(_values(self.term, batch))
         return pc.invert(found) if self.negated else found
 
-    def may_match(self, bounds_of: BoundsOf) -> bool:
-        bounds = _bounds(self.term, bounds_of)
-        return bounds is None or not bounds.only_nulls  # a NaN may lie outside of all bounds
-
-    def columns(self) -> Iterator[str]:
-        yield from self.term.columns()
-
 
 @dataclass(frozen=True)
-class Like(_Leaf):
+class Like(_TermCondition):
     """`term [NOT] LIKE pattern`; `regex` is equivalent, `prefix` is the start of every match."""
 
-    term: Expression
     regex: str
     prefix: str
     negated: bool = False
@@ -251,12 +236,7 @@ class Like(_Leaf):
         found = pc.match_substring_regex(_values(self.term, batch), rf"(?s)\A(?:{self.regex})\z")
         return pc.invert(found) if self.negated else found
 
-    def may_match(self, bounds_of: BoundsOf) -> bool:
-        bounds = _bounds(self.term, bounds_of)
-        if bounds is None:
-            return True
-        if bounds.only_nulls:
-            return False
+    def _may_hold(self, bounds: ColumnBounds) -> bool:
         if bounds.single:
             return (re.fullmatch(self.regex, bounds.low, re.DOTALL) is not None) != self.negated
         if self.negated:
@@ -264,9 +244,6 @@ class Like(_Leaf):
         too_high = bounds.low is not None and bounds.low[: len(self.prefix)] > self.prefix
         too_low = bounds.high is not None and bounds.high[: len(self.prefix)] < self.prefix
         return not (too_high or too_low)
-
-    def columns(self) -> Iterator[str]:
-        yield from self.term.columns()
 
 
 @dataclass(frozen=True)

@@ -191,6 +191,15 @@ class Coalesce:
             yield from argument.columns()
 
 
+@dataclass(frozen=True)
+class SortKey:
+    """Nulls come last in either direction if not asked for first; NaN is greater than every number."""
+
+    value: Expression
+    descending: bool = False
+    nulls_first: bool = False
+
+
 def _with_digits(values: pa.Array, digits: int) -> pa.Array:
     more = max(0, digits - values.type.scale)
     return values.cast(pa.decimal256(values.type.precision + more, values.type.scale + more))

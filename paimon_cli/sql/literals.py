@@ -16,6 +16,7 @@ import pyarrow as pa
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import (
     FLOATING_ROOTS,
+    INTEGER_BITS,
     INTEGER_ROOTS,
     BinaryType,
     DataType,
@@ -28,7 +29,7 @@ from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of, parse_date, parse_time, parse_timestamp
 from paimon_cli.errors import UsageError
 
-BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64, "DATE": 32, "TIME": 32, "TIMESTAMP": 64, "TIMESTAMP_LTZ": 64}
+BITS = {**INTEGER_BITS, "DATE": 32, "TIME": 32, "TIMESTAMP": 64, "TIMESTAMP_LTZ": 64}
 NANOS_OF_DAY = 86_400 * 10**9
 ZONE = re.compile(r"^(.*\d{2}:\d{2}\S*?) ?(Z|[+-]\d{2}:?\d{2})$")
 

@@ -20,9 +20,8 @@ import pyarrow.csv
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.metadata.table_schema import TableSchema
-from paimon_cli.read.row_order import in_order
 from paimon_cli.read.row_text import CsvRows, JsonRows
-from paimon_cli.read.selection import parse_order
+from paimon_cli.read.selection import in_order, parse_order
 from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
 
 BATCH_ROWS = 1 << 16

@@ -46,7 +46,7 @@ ON_GROUP = "partial-update.remove-record-on-sequence-group"
             Deduplicate(("g", "h"), True, True),
         ),
         ({"merge-engine": "first-row"}, FirstRow()),
-        ({"merge-engine": "first-row", "ignore-delete": "true"}, FirstRow(True)),
+        ({"merge-engine": "first-row", "ignore-delete": "true"}, FirstRow(ignore_delete=True)),
         (
             {**AGGREGATION, "fields.a.aggregate-function": "sum", "fields.a.ignore-retract": "true", "sequence.field": "g"},
             Aggregation(

@@ -95,10 +95,10 @@ def test_the_order_of_a_key_s_rows() -> None:
     assert sorted_rows(rows, ["k"], KeepAllVersions()).order.tolist() == [3, 2, 1, 0]
     by_number = sorted_rows(batch([2, 1, 2, 1], [0, 1, 2, 3]), ["k"], KeepAllVersions())
     assert (by_number.order.tolist(), by_number.starts.tolist()) == ([1, 3, 0, 2], [0, 2])
-    assert by_number.last_of_each_key.tolist() == [3, 2] and by_number.untouched.tolist() == [False, False]
+    assert by_number.last_of_each_key.tolist() == [3, 2] and by_number.passes_unmerged.tolist() == [False, False]
     lone = sorted_rows(batch([7, 8]), ["k"], KeepAllVersions())
-    assert lone.untouched.tolist() == [True, True]
-    assert SortedRows(lone.rows, lone.order, lone.starts, merge_lone=True).untouched.tolist() == [False, False]
+    assert lone.passes_unmerged.tolist() == [True, True]
+    assert SortedRows(lone.rows, lone.order, lone.starts, merge_lone=True).passes_unmerged.tolist() == [False, False]
 
 
 def test_histories_forget_what_a_set_replaced() -> None:
@@ -111,9 +111,9 @@ def test_histories_forget_what_a_set_replaced() -> None:
     assert history.whole is not None and history.whole.rows.tolist() == [7, 6, 5, 4, 1, 0]
     assert history.whole.starts.tolist() == [0, 4, 4, 6]
     assert (history.keys, history.longest, history.has_retractions, history.has_reversed) == (3, 2, True, False)
-    assert history.key_of_operation.tolist() == [0, 0, 2, 2] and history.untouched.tolist() == [False, False, False]
+    assert history.key_of_operation.tolist() == [0, 0, 2, 2] and history.only_set.tolist() == [False, False, False]
     only = history.only(history.codes == SET)
-    assert only.rows.tolist() == [5, 1] and only.untouched.tolist() == [True, False, True]
+    assert only.rows.tolist() == [5, 1] and only.only_set.tolist() == [True, False, True]
     assert history.only(np.ones(4, bool)) is history
     twice = column_history(np.arange(5), np.array([0]), np.array([ADD, SET, RETRACT, SET, ADD], np.int8))
     assert twice.rows.tolist() == [3, 4] and twice.whole is not None and twice.whole.rows.tolist() == [0, 1, 2, 3, 4]

@@ -43,7 +43,7 @@ def test_difference_by_key(old: dict[int, str | None], new: dict[int, str | None
             expected += changed if both_sides else [("+I", key, new[key])]
     runs = [iter([run_of(old, BEFORE)]), iter([run_of(new, AFTER)])]
     found = []
-    for batch in merge_sorted_runs(runs, ["k"], Difference(both_sides), keys_repeat=True):
+    for batch in merge_sorted_runs(runs, ["k"], Difference(both_sides=both_sides), keys_repeat=True):
         found += [(KINDS[row[VALUE_KIND]], row["k"], row["v"]) for row in batch.to_pylist()]
     assert found == expected
 

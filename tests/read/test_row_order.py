@@ -13,9 +13,8 @@ import pytest
 
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.errors import UsageError
-from paimon_cli.read import row_order
-from paimon_cli.read.row_order import in_order
-from paimon_cli.read.selection_sql import row_order_of
+from paimon_cli.read import selection
+from paimon_cli.read.selection import in_order, parse_order
 from tests.ingest.input_files import schema_of
 
 SCHEMA = schema_of(
@@ -74,7 +73,7 @@ ROWS: list[dict[str, Any]] = [
 )
 def test_orders(order: str, keys: list[int]) -> None:
     batches = [pa.RecordBatch.from_pylist([row], schema=ARROW) for row in ROWS]
-    parsed = row_order_of(order, SCHEMA)
+    parsed = parse_order(order, SCHEMA)
     assert [k for batch in in_order(batches, parsed) for k in batch["k"].to_pylist()] == keys
     for limit in (0, 1, 3, 9):
         assert [k for batch in in_order(batches, parsed, limit) for k in batch["k"].to_pylist()] == keys[:limit]
@@ -96,7 +95,7 @@ def test_orders(order: str, keys: list[int]) -> None:
 )
 def test_refused_orders(order: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        list(in_order([pa.RecordBatch.from_pylist(ROWS, schema=ARROW)], row_order_of(order, SCHEMA)))
+        list(in_order([pa.RecordBatch.from_pylist(ROWS, schema=ARROW)], parse_order(order, SCHEMA)))
     assert message in str(caught.value)
 
 
@@ -113,11 +112,11 @@ def _many(rows: int, seed: int) -> Iterator[pa.RecordBatch]:
 @pytest.mark.parametrize("limit", [None, 5, 4000, 100_000])
 def test_runs_on_disk_give_the_same(order: str, limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.Table.from_batches(_many(20_000, seed=1)).combine_chunks()
-    parsed = row_order_of(order, SCHEMA)
+    parsed = parse_order(order, SCHEMA)
     expected = rows.take(pa.array(parsed.positions(rows)))["k"].to_pylist()[:limit]
-    monkeypatch.setattr(row_order, "SORT_BYTES", 20_000)
-    monkeypatch.setattr(row_order, "SPILLED_BATCH_BYTES", 3_000)
-    monkeypatch.setattr(row_order, "MOST_RUNS", 4)
-    monkeypatch.setattr(row_order, "TOP_ROWS", 1_000)
+    monkeypatch.setattr(selection, "SORT_BYTES", 20_000)
+    monkeypatch.setattr(selection, "SPILLED_BATCH_BYTES", 3_000)
+    monkeypatch.setattr(selection, "MOST_RUNS", 4)
+    monkeypatch.setattr(selection, "TOP_ROWS", 1_000)
     found = list(in_order(_many(20_000, seed=1), parsed, limit))
     assert [k for batch in found for k in batch["k"].to_pylist()] == expected

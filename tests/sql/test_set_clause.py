@@ -12,7 +12,7 @@ import pytest
 
 from paimon_cli.datatypes.arrow_types import arrow_field
 from paimon_cli.errors import UsageError
-from paimon_cli.sql.assignments import BadRow, parse_set_clause
+from paimon_cli.sql.clauses import BadRow, parse_set_clause
 from tests.ingest.input_files import schema_of
 
 SCHEMA = schema_of(

@@ -60,7 +60,7 @@ class ColumnHistory:
         return np.repeat(np.arange(self.keys), self.sizes)
 
     @cached_property
-    def untouched(self) -> np.ndarray:
+    def only_set(self) -> np.ndarray:
         """Keys whose value is the stored one, because their only operation is a SET."""
         lone = self.sizes == 1
         lone[lone] = self.codes[self.starts[:-1][lone]] == SET
@@ -163,15 +163,15 @@ class StepByStep:
         return self.take_back is not None
 
     def merge(self, column: pa.Array, history: ColumnHistory) -> pa.Array:
-        untouched = history.untouched
+        only_set = history.only_set
         chosen = np.full(history.keys, -1)
-        chosen[untouched] = history.rows[history.starts[:-1][untouched]]
-        worked = history.only(~untouched[history.key_of_operation])
+        chosen[only_set] = history.rows[history.starts[:-1][only_set]]
+        worked = history.only(~only_set[history.key_of_operation])
         values = column.take(pa.array(worked.rows)).to_pylist()
         codes = worked.codes.tolist()
         results: list[Any] = []
         for key, (low, high) in enumerate(itertools.pairwise(worked.starts.tolist())):
-            if not untouched[key]:
+            if not only_set[key]:
                 chosen[key] = len(column) + len(results)
                 results.append(self._result(values[low:high], codes[low:high]))
         if not results:
