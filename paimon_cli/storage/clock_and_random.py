@@ -1,4 +1,4 @@
-"""Time and uniqueness, injected so that every interleaving can be replayed in tests."""
+"""Time and randomness, injected so that every interleaving can be replayed in tests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The local file system. A snapshot is published by a hard link, which fails if the name is taken.
 
-`ConfinedStorage` is the same below one table: a symbolic link in the table must not lead out of it.
+`ConfinedStorage` holds one table: a symbolic link in the table must not lead out of it.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def delete_all(storage: Storage, paths: Iterable[str]) -> None:
 
 
 class WrappedStorage:
-    """A storage that passes calls on to another one; what is built on it changes some of them."""
+    """A storage that passes its calls on to `inner`; subclasses change some of them."""
 
     def __init__(self, inner: Storage) -> None:
         self.inner = inner

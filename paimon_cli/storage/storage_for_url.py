@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from paimon_cli.storage.catalog_options import file_system_options, without_user_info
+from paimon_cli.storage.catalog_options import file_system_options, lock_settings, without_user_info
 from paimon_cli.storage.local_storage import ConfinedStorage, LocalStorage
 from paimon_cli.storage.storage import Storage
 
@@ -26,12 +26,12 @@ def storage_for_url(
     which no link may lead.
     """
     options = options or {}
-    scheme, root = _scheme(url), _root(url)
+    scheme = url.partition("://")[0] if "://" in url else ""
+    root = _local_root(scheme, url) if scheme in LOCAL else without_user_info(url).rstrip("/")
     storage = ConfinedStorage(root) if confined and scheme in LOCAL else _storage(scheme, url, options)
     has_lock = "lock.enabled" in options or "metastore" in options
     if scheme in _TRUSTED and not has_lock and not allow_unsafe_commit:
         return storage, root
-    from paimon_cli.storage.catalog_options import lock_settings
     from paimon_cli.storage.commit_lock import CommitLock
     from paimon_cli.storage.guarded_storage import GuardedStorage
 
@@ -64,14 +64,6 @@ def _storage(scheme: str, url: str, options: Mapping[str, Any]) -> Storage:
     return FsspecStorage(url, file_system_options(scheme, options))
 
 
-def _scheme(url: str) -> str:
-    scheme, separator, _ = url.partition("://")
-    return scheme if separator else ""
-
-
-def _root(url: str) -> str:
-    scheme = _scheme(url)
-    if scheme not in LOCAL:
-        return without_user_info(url).rstrip("/")
+def _local_root(scheme: str, url: str) -> str:
     path = unquote(urlsplit(url).path) if scheme else url
     return os.path.abspath(os.path.expanduser(path))

@@ -140,6 +140,11 @@ def test_texts_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (values["bucket"], values["write_only"], values["num_levels"], options.stop_trigger) == (4, True, 3, 5)
 
 
+def test_each_key_belongs_to_one_attribute() -> None:
+    keys = [key for option in TYPED_OPTIONS.values() for key in (option.key, *option.older_keys)]
+    assert len(keys) == len(set(keys))
+
+
 def test_options_do_not_change() -> None:
     options = TableOptions({"bucket": "4"})
     with pytest.raises(AttributeError, match="bucket"):
