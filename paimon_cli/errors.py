@@ -7,14 +7,23 @@ a `PaimonError` is a bug of ours (exit 1).
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
+
+_FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
+
+
+def in_python(text: str) -> str:
+    """The text for callers of the library: `--retain-max` becomes `retain_max`; commands to be pasted stay as they are."""
+    return text if "paimon-cli " in text else _FLAG.sub(lambda flag: flag[1].replace("-", "_"), text)
 
 
 class PaimonError(Exception):
     """One line `what`, one line `why`, one line `hint`; `details` holds the same facts for `-o json`.
 
-    Picklable, so that a Spark task can raise it and the driver shows it unchanged.
+    They name options as on the command line; the exception's own text names the parameters of the library, which are called
+    alike. Picklable, so that a Spark task can raise it and the driver shows it unchanged.
     """
 
     code = "PC-INTERNAL"
@@ -30,8 +39,12 @@ class PaimonError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.what, self.why, self.hint, self.details))
 
-    def __str__(self) -> str:
+    @property
+    def message(self) -> str:
         return f"{self.what}: {self.why}" if self.why else self.what
+
+    def __str__(self) -> str:
+        return in_python(self.message)
 
 
 def _rebuild(kind: type[PaimonError], what: str, why: str, hint: str, details: dict[str, Any]) -> PaimonError:

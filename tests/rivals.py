@@ -43,7 +43,7 @@ def files_of(context: TableContext) -> set[str]:
 
 
 class Meddler(LocalStorage):
-    """At calls of one method on paths with an ending somebody acts first; what he returns, unless None, is the answer.
+    """At calls of one method on paths with an ending a rival acts first; its result, unless None, is the answer.
 
     `calls` says on which of them: 1 is the first one.
     """

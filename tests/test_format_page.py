@@ -295,7 +295,7 @@ def test_options_are_honoured_with_that_default(number: str, key: str, default: 
 
 
 def same_default(known: str | None, told: str) -> bool:
-    """No default on the page means that it is unset, or told in another section; some depend on other options."""
+    """No default on the page means that it is unset, or described in another section; some depend on other options."""
     if known is None or not told or known == told:
         return not told or known == told or "trigger" in told or told == "128 mb"
     if known.startswith("PT"):

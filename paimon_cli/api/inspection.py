@@ -239,6 +239,7 @@ def simulate(
     """
     from paimon_cli.inspect.compaction_scenarios import history_workload, scenarios, workload_shape
     from paimon_cli.lsm.compaction_simulation import synthetic_workload
+    from paimon_cli.options.option_text import counted
     from paimon_cli.options.table_options import TableOptions
 
     check_positive(compact_every=compact_every)
@@ -249,8 +250,8 @@ def simulate(
             shape = workload_shape(workload)
             progress.start("Generating commits", shape.commits)
             replayed = synthetic_workload(shape, progress.advance)
-            rows = "row" if shape.rows == 1 else "rows"
-            what = f"{shape.commits:,} commits of {shape.rows:,} {rows}, {shape.update_ratio:.0%} updates"
+            rows = counted(shape.rows, "row")
+            what = f"{shape.commits:,} commits of {rows}, {shape.update_ratio:.0%} updates"
         elif table is not None:
             replayed, what = history_workload(table.context), f"the history of {table.name}"
         else:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from paimon_cli.errors import UsageError
+from paimon_cli.errors import UsageError, in_python
 from paimon_cli.storage.trace import NoTrace, Trace
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Partitions = Mapping[str, str] | Sequence[Mapping[str, str]]
 
 
 def _warn_in_python(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=2)
+    warnings.warn(in_python(message), UserWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A scan: rows of a table that were planned and are read when they are asked for."""
+"""A scan: planned rows of a table, which are read on demand."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Scan:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the result: the chosen columns, after `rowkind` if row kinds were asked for."""
+        """The Arrow schema of the result: the chosen columns, after `rowkind` if row kinds were requested."""
         import pyarrow as pa
 
         from paimon_cli.datatypes.arrow_types import arrow_field

@@ -38,7 +38,7 @@ class AlteredTable:
 
 
 def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clock | None = None) -> AlteredTable:
-    """Publish the next schema; somebody else's, published meanwhile, becomes the base of another try.
+    """Publish the next schema; if another writer published one meanwhile, try again on top of it.
 
     `UsageError` for a change that Paimon refuses; nothing is written then.
     """

@@ -37,9 +37,9 @@ def check_option_values(options: Mapping[str, str]) -> None:
             read_option(key, text, read.one_of(*(choice.lower() for choice in known.choices)))
         elif known is not None and known.type in _READER_OF_TYPE:
             read_option(key, text, _READER_OF_TYPE[known.type])
-    typed = TableOptions(options)
-    typed.check()
-    of_levels = typed.file_format_per_level.values()
+    parsed = TableOptions(options)
+    parsed.check()
+    of_levels = parsed.file_format_per_level.values()
     formats = [("file.format", options.get("file.format", "parquet")), *(("file.format.per.level", text) for text in of_levels)]
     for key, file_format in formats:
         if file_format.lower() not in FILE_FORMATS:
@@ -92,12 +92,12 @@ def refuse_secrets(options: Mapping[str, str]) -> None:
 
 def idle_levels(options: Mapping[str, str]) -> list[str]:
     """One sentence for each level that has a setting but never a file: Paimon accepts any number."""
-    typed = TableOptions(options)
+    parsed = TableOptions(options)
     settings = {
-        "file.format.per.level": typed.file_format_per_level,
-        "file.compression.per.level": typed.file_compression_per_level,
+        "file.format.per.level": parsed.file_format_per_level,
+        "file.compression.per.level": parsed.file_compression_per_level,
     }
-    top = typed.num_levels - 1
+    top = parsed.num_levels - 1
     return [
         f"option '{key}' names level {n}, the highest is {top}" for key, levels in settings.items() for n in levels if n > top
     ]

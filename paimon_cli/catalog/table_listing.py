@@ -103,7 +103,7 @@ def _table_row(location: TableLocation) -> TableRow:
         table = CatalogTable.open(location)
         schema, snapshot = table.schemas.latest(), table.snapshots.latest()
     except PaimonError as error:
-        return TableRow(location.name, location.url, problem=str(error))
+        return TableRow(location.name, location.url, problem=error.message)
     return TableRow(
         table=location.name,
         path=location.url,

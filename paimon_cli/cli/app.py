@@ -41,7 +41,7 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
         _print("".join(traceback.format_exception(error)).rstrip())
     shown = _as_shown(error)
     if _wants_json(arguments):
-        content = {"code": shown.code, "message": str(shown), "hint": shown.hint or None, "details": shown.details}
+        content = {"code": shown.code, "message": shown.message, "hint": shown.hint or None, "details": shown.details}
         _print(json.dumps({"error": content}, ensure_ascii=False, default=str))
     else:
         lines = (f"error: {shown.what}", shown.why, f"hint: {shown.hint}" if shown.hint else "")

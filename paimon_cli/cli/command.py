@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from paimon_cli.api.table import Table
     from paimon_cli.catalog.table_location import TableLocation
 
+_LINE_BREAK = re.compile(r"(?<!\n)\n(?!\n)")
 HIDDEN_ALIASES = {"ls": "list", "show": "get", "rm": "delete"}
 
 
@@ -192,12 +194,17 @@ def _with_shared_options(
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__doc__, run.__name__ = function.__doc__, function.__name__
+    run.__doc__, run.__name__ = _in_paragraphs(function), function.__name__
     return run
 
 
 def _expanded(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     return options_of(parameter.annotation) if _is_bundle(parameter) else [parameter]
+
+
+def _in_paragraphs(function: Callable[..., None]) -> str:
+    """The docstring without the line breaks inside of paragraphs, which the help would keep."""
+    return _LINE_BREAK.sub(" ", inspect.getdoc(function) or "")
 
 
 def _is_bundle(parameter: inspect.Parameter) -> bool:

@@ -73,7 +73,7 @@ class ServiceLog:
 def table_text(done: TableRound) -> str | None:
     """The log text for a table; None if there is nothing to report."""
     if done.error is not None:
-        return f"{done.table}: {done.state}: {done.error}"
+        return f"{done.table}: {done.state}: {done.error.message}"
     return summary_line(done.table, done.summary) if done.summary.buckets else None
 
 
@@ -103,7 +103,7 @@ def _table_item(done: TableRound) -> dict[str, Any]:
         "conflicts": summary.conflicts,
         "most_runs": max((decision.runs_before for decision in summary.plan.decisions), default=0),
         "seconds": summary.seconds,
-        "error": None if done.error is None else {"code": done.error.code, "message": str(done.error)},
+        "error": None if done.error is None else {"code": done.error.code, "message": done.error.message},
     }
 
 

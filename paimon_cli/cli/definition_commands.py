@@ -92,8 +92,8 @@ def _columns_text(schema: TableSchema, inferred: InferredColumns, source: str | 
 
     width = max(len(field.name) for field in schema.fields)
     lines = [f"  {field.name:{width}}  {type_to_sql(field.type)}" for field in schema.fields]
-    looked = "" if inferred.rows is None else f", inferred from {counted(inferred.rows, 'row')} (all)"
-    return "\n".join([*lines, f"{counted(len(lines), 'column')} as in {source}{looked}"])
+    rows = "" if inferred.rows is None else f", inferred from {counted(inferred.rows, 'row')} (all)"
+    return "\n".join([*lines, f"{counted(len(lines), 'column')} as in {source}{rows}"])
 
 
 alter = group("Change the options and columns of a table. Data files are not rewritten; they are read under the new schema.")

@@ -125,9 +125,9 @@ def list_locks(
 
     report = call.catalog().locks(table)
     held = sum(row.is_held for row in report.rows)
-    footer = "" if report.mechanism != LOCK or held else "nobody holds a lock"
+    footer = "" if report.mechanism != LOCK or held else "no lock is held"
     if report.has_lock_table is False:
-        footer = "nobody holds a lock: the database has no table paimon_distributed_locks yet, the first commit creates it"
+        footer = "no lock is held: the database has no table paimon_distributed_locks yet, the first commit creates it"
     heading = f"{report.mechanism}: {MEANING[report.mechanism]}"
     call.show(Listing("LockList", table, LockRow, report.rows, heading, footer))
 

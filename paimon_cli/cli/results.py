@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import typer
 
 from paimon_cli.errors import Refused
+from paimon_cli.options.option_text import counted as counted
 from paimon_cli.options.option_text import human_size as human_size
 
 ABSENT = "-"
@@ -46,11 +47,6 @@ class Kind:
 def printable(text: str) -> str:
     """Text with control characters escaped, so that a table's values cannot control the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in text)
-
-
-def counted(number: int, noun: str) -> str:
-    """The count and its noun, such as `1 file` or `1,200 files`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 class Ran(Protocol):

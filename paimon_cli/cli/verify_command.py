@@ -102,10 +102,10 @@ def _show_text(found: VerifyReport, table: str, pasted: str) -> None:
 
     none = "no readable snapshot" if found.errors else "no snapshot yet"
     at = none if found.snapshot_id is None else f"snapshot {found.snapshot_id}"
-    looked = f"{counted(found.snapshots, 'snapshot')}, {counted(found.manifests, 'manifest')}"
+    extent = f"{counted(found.snapshots, 'snapshot')}, {counted(found.manifests, 'manifest')}"
     if found.data_files:
-        looked += f", {counted(found.data_files, 'data file')}, {human_size(found.size)}"
-    say(wrapped(f"Verifying {table} @ {at} (level {found.level}: {looked})"))
+        extent += f", {counted(found.data_files, 'data file')}, {human_size(found.size)}"
+    say(wrapped(f"Verifying {table} @ {at} (level {found.level}: {extent})"))
     print_table(
         [("Check", False), ("Result", False), ("Findings", True)], ([r.check, r.result, str(r.findings)] for r in found.checks)
     )

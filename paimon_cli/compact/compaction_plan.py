@@ -24,6 +24,7 @@ from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, run_sizes
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, DataFileMeta, IndexFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
 from paimon_cli.options.option_catalog import COMPACT
+from paimon_cli.options.option_text import counted
 from paimon_cli.storage.clock_and_random import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
@@ -172,7 +173,7 @@ def _decide(
     if strategy == FULL_STRATEGY:
         pick, then = full_pick(runs, max_level, rewrite_all=rewrite_all), PickState(now)
         if pick is None and runs and (chosen := {file.file_name for file in runs[0].files} & marked):
-            pick = CompactionPick(max_level, 1, FULL, f"{len(chosen)} files of the top level with deletion vectors")
+            pick = CompactionPick(max_level, 1, FULL, f"{counted(len(chosen), 'file')} of the top level with deletion vectors")
         if pick is None:
             return left_alone("no files" if not runs else "one run, already at the top level", known)
     else:

@@ -30,28 +30,28 @@ class PartitionSpec:
         return cls(lambda partition: partition in partitions)
 
     @classmethod
-    def parse(cls, context: TableContext, typed: Mapping[str, str]) -> PartitionSpec:
+    def parse(cls, context: TableContext, values: Mapping[str, str]) -> PartitionSpec:
         """Some or all partition keys with their values; the default name of a partition means null."""
         keys = context.schema.partition_keys
         wanted: dict[int, Any] = {}
-        for name, text in typed.items():
+        for name, text in values.items():
             if name not in keys:
                 what = f"the table's partition keys are {', '.join(keys)}" if keys else "the table is not partitioned"
                 raise UsageError(f"{name} is not a partition key", what)
             wanted[keys.index(name)] = _value(context, name, text)
 
         def matches(partition: bytes) -> bool:
-            values = context.partition_values(partition)
-            return all(values[index] == value for index, value in wanted.items())
+            found = context.partition_values(partition)
+            return all(found[index] == value for index, value in wanted.items())
 
         return cls(matches)
 
     @classmethod
-    def parse_any(cls, context: TableContext, typed: Sequence[Mapping[str, str]]) -> PartitionSpec:
+    def parse_any(cls, context: TableContext, partitions: Sequence[Mapping[str, str]]) -> PartitionSpec:
         """Partitions that match one of several specifications; all partitions without any specification."""
-        if not typed:
+        if not partitions:
             return cls.everything()
-        specs = [cls.parse(context, one) for one in typed]
+        specs = [cls.parse(context, one) for one in partitions]
         return cls(lambda partition: any(spec.matches(partition) for spec in specs))
 
 

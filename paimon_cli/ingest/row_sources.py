@@ -245,8 +245,8 @@ def _column_names(first: list[str], split: SourceSplit, form: TextForm, by_posit
 def _separator_hint(first: list[str], form: TextForm) -> str:
     """A hint if the only cell of the header holds another separator and the user has not set the delimiter."""
     found = next((c for c in ";\t|" if form.delimiter is None and len(first) == 1 and c in first[0]), None)
-    typed = "tab" if found == "\t" else f"'{found}'"
-    return "" if found is None else f"--delimiter {typed}, or --delimiter , if there is only one column"
+    spelled = "tab" if found == "\t" else f"'{found}'"
+    return "" if found is None else f"--delimiter {spelled}, or --delimiter , if there is only one column"
 
 
 def _name_of_position(number: int) -> str:

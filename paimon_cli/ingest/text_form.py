@@ -102,11 +102,11 @@ def text_form(
     return form
 
 
-def _character(flag: str, typed: str, *, may_be_none: bool = False) -> str:
-    character = NAMED_CHARACTERS.get(typed.lower(), typed)
+def _character(flag: str, text: str, *, may_be_none: bool = False) -> str:
+    character = NAMED_CHARACTERS.get(text.lower(), text)
     if (not character and may_be_none) or (len(character) == 1 and character.isascii() and character not in "\r\n\0"):
         return character
-    raise UsageError(f"{flag} {typed!r} is not one ASCII character", hint=f"such as {flag} {EXAMPLE_OF[flag]}")
+    raise UsageError(f"{flag} {text!r} is not one ASCII character", hint=f"such as {flag} {EXAMPLE_OF[flag]}")
 
 
 def null_value_flag(text: str) -> str:
@@ -114,44 +114,44 @@ def null_value_flag(text: str) -> str:
     return f"--null-value {shlex.quote(text)}" if "'" in text else f"--null-value '{text}'"
 
 
-def _column_names(typed: str | None) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in typed.split(",")) if typed is not None else ()
+def _column_names(text: str | None) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
     repeated = [name for name in names if names.count(name) > 1]
     if "" in names or repeated:
         raise UsageError(
-            f"--columns {typed}", f"'{repeated[0]}' appears twice" if repeated and repeated[0] else "a name is empty"
+            f"--columns {text}", f"'{repeated[0]}' appears twice" if repeated and repeated[0] else "a name is empty"
         )
     return names
 
 
-def _timezone(typed: str) -> str:
+def _timezone(text: str) -> str:
     """An offset such as +02:00, or a name of the time zone database."""
-    if FIXED_OFFSET.fullmatch(typed):
-        return typed
+    if FIXED_OFFSET.fullmatch(text):
+        return text
     try:
-        return ZoneInfo("UTC" if typed.upper() in ("Z", "UTC") else typed).key
+        return ZoneInfo("UTC" if text.upper() in ("Z", "UTC") else text).key
     except (ValueError, OSError, KeyError) as problem:
         raise UsageError(
-            f"no time zone {typed!r}", "use a name such as Europe/Berlin, an offset such as +02:00, or UTC"
+            f"no time zone {text!r}", "use a name such as Europe/Berlin, an offset such as +02:00, or UTC"
         ) from problem
 
 
-def _checked_format(typed: str) -> str:
+def _checked_format(text: str) -> str:
     # loads Arrow, which most commands do without
 
-    pattern_of(typed)
-    return typed
+    pattern_of(text)
+    return text
 
 
-def _encoding(typed: str) -> str:
+def _encoding(text: str) -> str:
     try:
-        found = codecs.lookup(typed)
+        found = codecs.lookup(text)
     except LookupError as problem:
         raise UsageError(
-            f"no encoding {typed!r}", hint="use a name that Python knows, such as latin1, cp1252 or utf-16"
+            f"no encoding {text!r}", hint="use a name that Python knows, such as latin1, cp1252 or utf-16"
         ) from problem
     if not found._is_text_encoding:
-        raise UsageError(f"{typed!r} does not encode text", hint="such as latin1, cp1252 or utf-16")
+        raise UsageError(f"{text!r} does not encode text", hint="such as latin1, cp1252 or utf-16")
     return UTF_8 if found.name in ("utf-8", "utf-8-sig", "ascii") else found.name
 
 

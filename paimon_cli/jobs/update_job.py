@@ -296,7 +296,7 @@ def _key(context: TableContext, batch: pa.RecordBatch, row: int) -> str:
 
 
 def check_effect(context: TableContext, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
-    """Merge the rows as they are with those to be written: BadInput for the first key that would not show what was asked for."""
+    """Merge the rows as they are with those to be written: BadInput for the first key that would not get the requested values."""
     engine = merge_engine(context.schema, context.options)
     merged = engine.merge(sorted_rows(pa.concat_batches([before, after]), context.schema.trimmed_primary_keys, engine))
     deletes = int(after.column(VALUE_KIND)[0].as_py()) == DELETE if after.num_rows else False

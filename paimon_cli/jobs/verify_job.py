@@ -21,7 +21,7 @@ from paimon_cli.metadata.snapshot import Snapshot
 MOST_OF_A_CODE = 1000
 LEVELS = (META, FILES, FULL)
 TASK_BYTES, TASK_FILES = 256 << 20, 500
-"""Data files that one task looks at."""
+"""Data files that one task checks."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class VerifyRequest:
 
 @dataclass(frozen=True)
 class FilesTask:
-    """Data files to look into; with `place` a bucket as a whole: all its files and index files."""
+    """Data files to check; with `place` a bucket as a whole: all its files and index files."""
 
     snapshot: Snapshot
     entries: tuple[ManifestEntry, ...]
@@ -140,8 +140,8 @@ def run_without_schemas(table: TableHistory, request: VerifyRequest) -> VerifyRe
     if request.snapshot_id is not None and request.snapshot_id not in table.snapshots.ids():
         raise table.snapshots.missing(request.snapshot_id)
     report = VerifyReport(request.level, request=request)
-    for look in check.WITHOUT_SCHEMAS:
-        _keep(report, look(table))
+    for find in check.WITHOUT_SCHEMAS:
+        _keep(report, find(table))
     return report
 
 
@@ -164,8 +164,8 @@ def _of_the_table(context: TableContext, request: VerifyRequest) -> Iterator[Vio
     if request.snapshot_id is not None:
         yield from snapshot_checks.schemas_are_readable(context)
         return
-    for look in (*check.TABLE_CHECKS, *check.REFERENCE_CHECKS):
-        yield from look(context)
+    for find in (*check.TABLE_CHECKS, *check.REFERENCE_CHECKS):
+        yield from find(context)
 
 
 def _of_the_history(
@@ -253,9 +253,9 @@ def _inside(
 ) -> list[Violation]:
     if request.level == FULL:
         engine.prepare(Work.of(entry.file for task in tasks if task.bucket_id is None for entry in task.entries), progress)
-    look = functools.partial(check_one_file, context, request.level == FULL)
+    check_file = functools.partial(check_one_file, context, request.level == FULL)
     with phase(progress, "Reading data files" if request.level == FULL else "Opening data files", len(tasks)) as done:
-        found = engine.run_tasks(look, tasks, done)
+        found = engine.run_tasks(check_file, tasks, done)
     return [violation for violations in found for violation in violations]
 
 

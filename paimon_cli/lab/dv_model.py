@@ -247,9 +247,9 @@ def _with_job(state: State, actor: int, job: Job | None) -> State:
 
 def _applied(bucket: Bucket, change: Change) -> Bucket:
     """The bucket after the change: files by their difference, vectors as a whole, so that the last commit determines them."""
-    settled = [row for file in bucket.files if file.level == 0 and file.name in change.removed for row in file.rows]
+    compacted = [row for file in bucket.files if file.level == 0 and file.name in change.removed for row in file.rows]
     expected = dict(bucket.expected)
-    for row in settled:
+    for row in compacted:
         expected[row.key] = max(expected.get(row.key, 0), row.born)
     files = frozenset(file for file in bucket.files if file.name not in change.removed) | {change.added}
     if change.vectors is None:

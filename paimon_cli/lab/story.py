@@ -63,7 +63,7 @@ class Story:
 
 
 RENAMING, CONDITIONAL = "rename", "put-if-absent"
-"""Kinds of store: one that looks whether a name is free and then renames, and one that does both in one step."""
+"""Kinds of store: one that checks whether a name is free and then renames, and one that does both in one step."""
 
 _UNIQUE_PART = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]+")
 

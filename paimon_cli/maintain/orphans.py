@@ -39,8 +39,9 @@ class VersionFile:
 
 @dataclass
 class UsedNames:
-    """File names in use; `look` adds new ones. `job_of` maps the stamp in data file names to the snapshot whose commit wrote
-    them.
+    """File names in use; `refresh` adds those of new versions.
+
+    `job_of` maps the stamp in data file names to the snapshot whose commit wrote them.
     """
 
     context: TableContext
@@ -49,7 +50,7 @@ class UsedNames:
     _read: set[str] = field(default_factory=set)
     _versions: set[VersionFile] = field(default_factory=set)
 
-    def look(self) -> int:
+    def refresh(self) -> int:
         """Read all new versions; returns how many versions there are now.
 
         `DamagedFile` if something that an existing version names cannot be read, because it is then unknown which files are used.
@@ -270,7 +271,7 @@ def find_orphans(context: TableContext, older_than: int, force: bool = False) ->
         raise Refused("orphans must be at least a day old", what, "--force includes younger files; only safe while no job writes")
     candidates = list_candidates(context, older_than)
     used = UsedNames(context)
-    versions = used.look()
+    versions = used.refresh()
     if not versions and candidates.files and not force:
         what = f"{context.url} has no snapshot, tag or changelog, so every file would be an orphan"
         raise Refused("the table refers to no files", what, "use --force if the table is meant to be empty")
@@ -284,7 +285,7 @@ def remove_orphans(
     """Delete portion by portion; returns what was deleted. Then remove empty directories, if the storage has directories."""
     gone: list[Candidate] = []
     for portion in _portions(orphans.files):
-        orphans.used.look()
+        orphans.used.refresh()
         unused = [file for file in portion if file.name not in orphans.used.names]
         if set_aside is not None:
             for file in unused:

@@ -1,6 +1,6 @@
 """Reads the texts of options: numbers, sizes, durations, choices and lists (Java MemorySize, TimeUtils).
 
-Also writes sizes for people: `14.2 MB`.
+Also writes sizes and counts for people: `14.2 MB`, `1 file`.
 """
 
 from __future__ import annotations
@@ -78,6 +78,11 @@ def human_size(size_bytes: int) -> str:
         size, unit = size / 1024, unit + 1
     digits = 1 if unit and size < 99.95 else 0
     return f"{size:.{digits}f} {_SHOWN_UNITS[unit]}"
+
+
+def counted(number: int, noun: str) -> str:
+    """The count and its noun, such as `1 file` or `1,200 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 T = TypeVar("T")

@@ -147,8 +147,8 @@ class _Reader:
         if kind is None:
             shown = [f"{self._sql.part(node)} ({side.kind})" for node, side in zip((left, right), sides, strict=True)]
             numbers = [node for node, side in zip((left, right), sides, strict=True) if side.kind in NUMERIC]
-            typed = [self._sql.part(node) for node in numbers if not next(node.find_all(exp.Column), None)]
-            hint = f"{QUOTES}'{typed[0]}'" if typed else ""
+            numeric = [self._sql.part(node) for node in numbers if not next(node.find_all(exp.Column), None)]
+            hint = f"{QUOTES}'{numeric[0]}'" if numeric else ""
             raise UsageError(f"cannot compare {shown[0]} with {shown[1]}", f"the condition is {self._sql.text}", hint)
         names = dict.fromkeys(name for side in sides for name in side.columns())
         fields = self._schema.fields_of(names)

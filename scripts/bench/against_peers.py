@@ -65,7 +65,7 @@ class Side:
         answer = self.process.stdout.readline()
         if not answer:
             log = (self.folder.parent / f"{self.name}.log").read_text()[-2000:]
-            raise SystemExit(f"{self.name} ended while it was told: {line}\n{log}")
+            raise SystemExit(f"{self.name} ended at the request: {line}\n{log}")
         return json.loads(answer)
 
     def new_table(self, sources: list[Path]) -> None:

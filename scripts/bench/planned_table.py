@@ -23,7 +23,7 @@ NOW_MILLIS = 1_750_000_000_000
 _ROWS = 1000
 _FILE_BYTES = 32 << 20
 _LEVEL_0 = 10
-"""Every so many files one lies in level 0, over keys of two others."""
+"""One file out of this many lies in level 0, over keys of two others."""
 _DAY = datetime.date(2020, 1, 1)
 _TYPES = [parse_type(text) for text in FIELDS.values()]
 

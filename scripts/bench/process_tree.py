@@ -8,11 +8,11 @@ from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 NAME, PARENT, USER, SYSTEM, STARTED = 0, 2, 12, 13, 20
-"""Places in /proc/PID/stat behind the number."""
+"""Positions in /proc/PID/stat, counted after the process number."""
 
 _spent: dict[tuple[int, str, str], int] = {}
 """Ticks of each process that was ever seen, by its number, its start and its name. Spark ends Python processes after an idle
-minute, and nobody waits for them: what they spent would be gone, and the next difference negative."""
+minute, and no process waits for them: their CPU time would be lost, and the next difference negative."""
 
 
 def tree_cpu_seconds() -> float:

@@ -2,7 +2,7 @@
 
     python -m scripts.bench.spark_compact [--buckets 64] [--rows 100000] [--rounds 5] [--master local[2]]
 
-ROWS of each bucket lie in two overlapping runs. The tasks are planned once and run anew at each call; nothing is committed.
+ROWS of each bucket lie in two overlapping runs. The tasks are planned once and run again by each call; nothing is committed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m scripts.bench.spark_write [--rows 10000000] [--rounds 5] [--master local[2]]
 
-Both run in one session, the start of which is told apart. Its JVM compiles as Spark has it by default, for the floor's sake:
+Both run in one session, whose start is measured separately. Its JVM compiles as Spark does by default, because of the floor:
 paimon-cli's own choice would slow it down. The floor's files hold the rows in the same order, compressed alike;
 it computes no statistics, no sequence numbers and merges no equal keys.
 """

@@ -2,7 +2,7 @@
 
 A change inside a function is made in a fork of the session, by giving the function the code of the mutant. That is fast, but what
 the function did while modules were imported has been done already. So a mutant that survives there is judged once more in a copy
-of the tree, in which pytest starts anew; and so is, from the start, what a module says outside of its functions, and what runs
+of the tree, in which pytest starts afresh; so are, from the start, statements of a module outside of functions, and what runs
 in processes of its own.
 """
 
@@ -29,7 +29,7 @@ from scripts.mutation.session import OPTIONS, ROOT, WORK, Session, ended
 OWN_PROCESS = {"paimon_cli/bucket/orc_decoder.py"}
 FOLDERS = ("paimon_cli", "tests", "scripts", "docs")
 START_SECONDS = 15.0
-"""What collecting tests anew may take."""
+"""Seconds that collecting the tests again may take."""
 PASSED, FAILED, NOT_COLLECTED, WRONGLY_USED = 0, 1, 2, 4
 """Exit codes of pytest: the last two mean that the mutant cannot be imported by the tests or by what they share."""
 

@@ -29,7 +29,7 @@ def work(files: int, seed: int) -> FuzzFigures:
 
 
 def isolated(files: int, seed: int) -> FuzzFigures:
-    """A portion in a process of its own: a decoder of a library that crashes costs this portion, and is told with its seed."""
+    """A portion in a process of its own: a library decoder that crashes costs this portion, and is reported with its seed."""
     try:
         with ProcessPoolExecutor(1) as process:
             return process.submit(work, files, seed).result()

@@ -2,7 +2,7 @@
 
     python -m scripts.nightly.manifest_bombs
 
-Prints one JSON line; exit code 1 if a command crashed, gave a traceback, did not end, or took memory as the bomb said.
+Prints one JSON line; exit code 1 if a command crashed, gave a traceback, did not end, or allocated what the bomb claims.
 """
 
 from __future__ import annotations

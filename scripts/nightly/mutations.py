@@ -4,7 +4,7 @@
     python -m scripts.nightly.mutations --sample 60                             # each room
     python -m scripts.nightly.mutations --room lsm --only universal_compaction  # one module
 
-Prints the mutants that no test saw, a table, and a JSON line for each room. What cannot be told apart from the original is
+Prints the mutants that no test detects, a table, and a JSON line for each room. What cannot be distinguished from the original is
 listed, with the reason, in scripts/mutation/equivalent.yaml. Tests that need Spark, kill processes or take more than 10 s are
 left out: what only they would find counts as survived. Exit code 1 if more than 8 % of a room's mutants live.
 """

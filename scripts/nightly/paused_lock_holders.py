@@ -3,7 +3,7 @@
     python -m scripts.nightly.paused_lock_holders --pauses 40
     python -m scripts.nightly.paused_lock_holders --store local --writers 5
 
-Others must take the lock over and commit; whoever comes back must notice that the lock is lost, and put nothing. With
+Others must take the lock over and commit; a writer that resumes must notice that the lock is lost, and publish nothing. With
 `--store no-primitive` only the lock keeps commits apart, with `local` the disk's exclusive creation does, too; both by default.
 In the end every acknowledged row is there once, no refused one is, and the table is whole. Prints one JSON line for each store;
 exit code 1 if something was lost, doubled or broken.
@@ -185,7 +185,7 @@ def _wake(
 
 
 def judge(context: TableContext, ends: dict[str, str], outcome: Outcome) -> None:
-    """Compare what was told with what is in the table."""
+    """Compare the reported results with the content of the table."""
     there = [row["k"] for row in tables.rows(context)]
     by_end = {end: {key for key, told in ends.items() if told == end} for end in ("acknowledged", "refused", "unknown")}
     outcome.acknowledged, outcome.refused, outcome.unknown = (len(by_end[end]) for end in by_end)
@@ -200,7 +200,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", choices=(NO_PRIMITIVE, LOCAL), help="only this one")
     parser.add_argument("--writers", type=int, default=4)
-    parser.add_argument("--pauses", type=int, default=40, help="end after so many, on each store")
+    parser.add_argument("--pauses", type=int, default=40, help="number of pauses on each store")
     arguments = parser.parse_args()
     outcomes = []
     for store in [arguments.store] if arguments.store else [NO_PRIMITIVE, LOCAL]:

@@ -2,7 +2,7 @@
 
     python -m scripts.nightly.properties --steps 1000000 --jobs 2 --seed 7
 
-The last line is a JSON object with the number of steps really made; every difference is told with the seed of its table, and
+The last line is a JSON object with the number of steps really made; every difference is printed with the seed of its table, and
 `--table ENGINE:SEED` plays that one table again. Exit code 1 if there was a difference.
 """
 

@@ -1,9 +1,9 @@
-"""A soak: writers of a write-only table, the compaction service beside them, expiry behind both.
+"""A soak test: writers of a write-only table, and next to them the compaction service and expiry.
 
     python -m scripts.nightly.soak_compaction --seconds 600
 
 Each writer has keys of its own and remembers what it wrote. In the end: the service met no conflict, sorted runs stayed
-within what can be written between two of its rounds, it ended cleanly, the rows are right, and no file is nobody's.
+within what can be written between two of its rounds, it ended cleanly, the rows are right, and no file is an orphan.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Soak:
 
     @property
     def rounds(self) -> Path:
-        """A line of each round. A file: nobody reads a pipe for ten minutes, and the service would wait when it is full."""
+        """A line for each round, in a file: a pipe that is not read for ten minutes would fill and block the service."""
         return self.folder / "rounds.ndjson"
 
     @property
@@ -109,7 +109,7 @@ class Soak:
             self.faults.append(f"{sorted_runs(context)} sorted runs are left without writers")
         orphans = data_files(context) - named_files(context)
         if orphans:
-            self.faults.append(f"nobody's files: {sorted(orphans)[:3]}")
+            self.faults.append(f"orphans: {sorted(orphans)[:3]}")
         return {
             "measure": "soak-compaction",
             "seconds": self.seconds,

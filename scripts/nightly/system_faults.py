@@ -3,7 +3,7 @@
     python -m scripts.nightly.system_faults --faults 2000
 
 Starts itself again with a small library loaded before the C library, which a C compiler of this machine makes; without one it
-says that it cannot run here (exit code 77). Prints one JSON line; exit code 1 if a command said what is not true, ended with
+says that it cannot run here (exit code 77). Prints one JSON line; exit code 1 if a command reported something false, ended with
 a traceback, or left a table that could not be worked with.
 """
 

@@ -1,4 +1,4 @@
-"""Files in the making: where they end, what is told of each of them, and what is left of those that are given up."""
+"""Data files while they are written: where they end, their metadata, and what is left of abandoned ones."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_nothing_written_is_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_files_end_when_they_have_reached_their_size(tmp_path: Path, file_format: str) -> None:
-    """A batch far larger than a file is cut; each file is told by its own keys and numbers, in order."""
+    """A batch far larger than a file is cut; each file has the key range and numbers of its own rows, in order."""
     context = table(tmp_path, file__format=file_format, target_file_size="20 kb", file__compression="none")
     writer = writer_of(context)
     writer.write(batch(context, words(3000), size=10))

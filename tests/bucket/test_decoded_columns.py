@@ -51,7 +51,7 @@ def test_texts_inside_of_lists_are_looked_at() -> None:
 
 
 def test_texts_that_end_beyond_their_bytes_are_found_before_they_are_looked_at() -> None:
-    """Arrow's readers take such offsets as they come; what lies behind the bytes may be ASCII as well."""
+    """Arrow's readers accept such offsets; what follows the bytes may be ASCII as well."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch({"t": ["aaa", "bb"]})
     with pa.ipc.new_stream(sink, batch.schema) as stream:

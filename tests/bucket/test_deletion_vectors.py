@@ -1,4 +1,4 @@
-"""The deletion vectors of a bucket: which index files hold them, how often those are read, and what is said of a bad one."""
+"""The deletion vectors of a bucket: which index files hold them, how often those are read, and the errors for bad ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ORC in another process: the same rows, and one clear error where Arrow's reader crashes or somebody ends it."""
+"""ORC in another process: the same rows, and one clear error where Arrow's reader crashes or is killed."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_an_empty_table_may_change_more() -> None:
 
 
 class _Overtaking:
-    """Another writer publishes its schema first, as often as told."""
+    """Another writer publishes its schema first, the given number of times."""
 
     def __init__(self, path: Path, times: int) -> None:
         self._storage = storage_for_url(str(path))[0]

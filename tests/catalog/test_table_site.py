@@ -1,4 +1,4 @@
-"""A table gets a directory of its own; what lies somewhere instead is told."""
+"""A table gets a directory of its own; the error names what lies there instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`blame` and `snapshots diff`: what is told of a key, and of the way between two versions."""
+"""`blame` and `snapshots diff`: the versions of a key, and the changes between two snapshots."""
 
 from __future__ import annotations
 

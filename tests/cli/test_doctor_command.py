@@ -118,7 +118,7 @@ def test_files_of_jobs_that_died(run: Run, tmp_path: Path) -> None:
         if days:
             os.utime(path, (0, 0))
     found = findings(context)
-    assert found.keys() == {"PD017"} and "2 files of 10 bytes" in found["PD017"].message
+    assert found.keys() == {"PD017"} and "2 files older than a day (10 B)" in found["PD017"].message
     run(*found["PD017"].command.replace(" T", f" {context.url}").split()[1:], "-y")
     assert findings(context) == {}
 

@@ -17,7 +17,7 @@ class StandIn(LocalEngine):
 
 
 def test_each_job_tells_what_it_reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run) -> None:
-    """With a threshold of one file, every job with work asks for Spark, and says why."""
+    """With a threshold of one file, every job with work chooses Spark, and reports why."""
     monkeypatch.setattr("paimon_cli.jobs.engine_choice._spark_engine", lambda request: StandIn(2))
     table, rows = tmp_path / "t", tmp_path / "rows.json"
     rows.write_text('{"id": 1, "v": 1}\n{"id": 2, "v": 2}\n')

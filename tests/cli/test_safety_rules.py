@@ -1,4 +1,4 @@
-"""Rules for the whole tree of commands: branches are named alike everywhere, and what deletes or mends asks first."""
+"""Rules for the whole tree of commands: branches are named alike everywhere, and what deletes or repairs needs a confirmation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables for people: aligned by what a terminal shows, and fitted where somebody looks."""
+"""Tables for people: aligned by what a terminal shows, and fitted to its width."""
 
 from __future__ import annotations
 

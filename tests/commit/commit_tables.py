@@ -30,7 +30,7 @@ def make_table(
     storage: Storage | None = None,
     primary_key: bool = True,
 ) -> TableContext:
-    """A table of dt, k, v with primary key k (and dt if partitioned by it) in `folder`; opened anew if it is there."""
+    """A table of dt, k, v with primary key k (and dt if partitioned by it) in `folder`; opened again if it exists."""
     fields = tuple(DataField(i, name, parse_type(text)) for i, (name, text) in enumerate(COLUMNS.items()))
     key = ("dt", "k") if partitioned else ("k",)
     all_options = {"bucket": "2", "file.format": "parquet", **(options or {})}
@@ -181,7 +181,7 @@ class LyingStorage(LocalStorage):
 
 
 class SteppingClock:
-    """Time that only passes when somebody sleeps; remembers how long they did."""
+    """Time that only passes in `sleep`; records how long the sleeps were."""
 
     def __init__(self, now: int = 1_700_000_000_000) -> None:
         self.now = now

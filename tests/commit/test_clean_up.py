@@ -1,4 +1,4 @@
-"""A clean-up that fails: the error that led to it is the one that is told, and a commit that stands is not made a failure."""
+"""A clean-up that fails: the error that led to it is reported, and a valid commit does not become a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What snapshots remember of users: the text, its bound, and that nobody who committed is ever called new."""
+"""What snapshots remember of users: the text, its bound, and that no user who has committed counts as new."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_a_fresh_identity_carries_the_prefix_of_the_table(tmp_path: Path) -> Non
 
 
 class RacingStorage(LocalStorage):
-    """Lets somebody else commit just before each of the first `races` publications."""
+    """Lets another writer commit just before each of the first `races` publications."""
 
     def __init__(self, rival: TableContext, races: int) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ def append(
 
 
 def theirs(context: TableContext, name: str, bucket: int = 0, where: bytes = EMPTY_ROW) -> CommitResult:
-    """By somebody who has just read the latest snapshot."""
+    """A commit of a writer that has just read the latest snapshot."""
     return append(context, name, bucket, context.snapshots.latest_id(), RIVAL, where)
 
 
@@ -166,7 +166,7 @@ def test_what_names_no_keys_counts_as_its_whole_bucket(tmp_path: Path, check: st
 def test_a_key_that_both_wrote_is_told_with_the_snapshot_that_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int, holder: str | None
 ) -> None:
-    """`holder`: the file with the key. Only files of others whose key ranges meet ours are asked about."""
+    """`holder`: the file with the key. Only files of others whose key ranges overlap ours are looked up."""
     asked: dict[int, tuple[list[str], list[str]]] = {}
 
     def found(_: TableContext, asked_of: BucketId, ours: Sequence[DataFileMeta], theirs: Sequence[DataFileMeta]) -> Any:

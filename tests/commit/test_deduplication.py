@@ -1,4 +1,4 @@
-"""Exactly once: whoever repeats a commit, at whatever moment, finds it made."""
+"""Exactly once: a commit that is repeated, at whatever moment, is found."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def rewriting(name: str, before: str = "before") -> CommitMessage:
 
 @pytest.mark.parametrize("more", [0, 1, 3])
 def test_a_twin_that_was_faster_is_recognised_between_attempts(tmp_path: Path, more: int) -> None:
-    """Also when others have committed behind it."""
+    """Also when others have committed after it."""
     table = make_table(tmp_path / "t")
     append(table, "before", CommitIdentity("other"))
 

@@ -41,7 +41,7 @@ def test_many_small_manifests_are_folded_at_the_minimum_count(tmp_path: Path) ->
 
 
 def test_a_heavy_manifest_stays_until_those_behind_it_have_half_its_entries(tmp_path: Path) -> None:
-    """So a commit of one file costs the same behind many files as behind few."""
+    """So a commit of one file costs the same after many files as after few."""
     context = make_table(tmp_path, {"manifest.merge-min-count": "5"})
     committer = Committer(context)
     many = tuple(data_file(f"old{number:03}") for number in range(100))
@@ -172,7 +172,7 @@ def test_copied_entries_are_those_that_are_encoded_anew(
 
 
 def test_a_manifest_of_the_target_size_does_not_count_as_small(tmp_path: Path) -> None:
-    """The two small ones behind it weigh less than a full compaction must gain; one that is a byte below it weighs in, too."""
+    """The two small ones after it weigh less than a full compaction must gain; one that is a byte below it counts, too."""
     context = make_table(tmp_path)
     many = tuple(data_file(f"{number * 7919 % 65537:05}") for number in range(3000))
     for files in (many, (data_file("b"),), (data_file("c"),)):

@@ -1,4 +1,4 @@
-"""What commits make of messages, snapshots and manifests, against the rules said plainly, one entry at a time."""
+"""What commits make of messages, snapshots and manifests, compared with plain rules for one entry at a time."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def check_line(context: TableContext, meta: ManifestFileMeta) -> list[ManifestEn
 def plain_merge(
     context: TableContext, metas: list[ManifestFileMeta], inside: dict[str, list[ManifestEntry]]
 ) -> list[str | list[ManifestEntry]]:
-    """What is left: names of manifests that stay, entries of those that are written anew."""
+    """What is left: names of manifests that stay, entries of those that are rewritten."""
     options = context.options
     target = options.manifest_target_file_size
     changing = [meta for meta in metas if meta.num_deleted_files > 0 or meta.file_size < target]

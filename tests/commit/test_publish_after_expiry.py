@@ -1,4 +1,4 @@
-"""A writer that sleeps right behind its put, while others commit on top of it and expire its snapshot: it committed once."""
+"""A writer that sleeps right after its put, while others commit on top of it and expire its snapshot: it committed once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def message(name: str) -> CommitMessage:
 
 
 class SleepyStorage(LocalStorage):
-    """Lets others work behind its put of snapshot 2, and again when it looks for a snapshot for the first time after that."""
+    """Lets others work after its put of snapshot 2, and again when it looks for a snapshot for the first time after that."""
 
     def __init__(self, after_put: Callable[[], None], later: Callable[[], None] = lambda: None) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def test_what_is_left_may_hold_nothing_but_our_own_files(tmp_path: Path, expired
 
 @pytest.mark.parametrize("own_list_stays", [True, False])
 def test_the_successor_expires_while_the_writer_reads_it(tmp_path: Path, own_list_stays: bool) -> None:
-    """What is left shows that it was built on ours, unless nothing tells any more which manifests those were."""
+    """What is left shows that it was built on ours, unless nothing shows any more which manifests those were."""
     commit_as_others(tmp_path, "before")
     own: list[str] = []
 
@@ -136,7 +136,7 @@ def test_a_late_snapshot_that_an_expiry_has_swept_away_is_no_success(tmp_path: P
 
 
 def test_a_successor_that_does_not_show_our_changes_decides_nothing(tmp_path: Path) -> None:
-    """It may have been built on another snapshot of our number, or have rewritten our manifests: nobody can tell."""
+    """It may have been built on another snapshot of our number, or have rewritten our manifests: that is unknown."""
     commit_as_others(tmp_path, "before")
     ours = tmp_path / "snapshot" / "snapshot-2"
 

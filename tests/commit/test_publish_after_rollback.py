@@ -20,7 +20,7 @@ from tests.commit.test_publish_after_expiry import commit_as_others, expire, mes
 
 
 class LateStorage(LocalStorage):
-    """Lets others work before its first put of snapshot 4, and behind it."""
+    """Lets others work before its first put of snapshot 4, and after it."""
 
     def __init__(self, before_put: Callable[[], None], after_put: Callable[[], None] = lambda: None) -> None:
         super().__init__()

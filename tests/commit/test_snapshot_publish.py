@@ -91,7 +91,7 @@ def test_a_snapshot_followed_and_expired_around_at_once_still_counts(tmp_path: P
     Committer(rival).commit([message("before")], CommitIdentity("rival"))
 
     class FastRivals(LocalStorage):
-        """Right after our put, somebody commits on top of it and expires its predecessor."""
+        """Right after our put, another job commits on top of it and expires its predecessor."""
 
         def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
             outcome = super().put_if_absent(path, data)

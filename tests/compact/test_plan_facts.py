@@ -1,4 +1,4 @@
-"""Every figure of a bucket's plan, and which buckets get their turn, against the same said plainly."""
+"""Every figure of a bucket's plan, and which buckets are chosen, compared with plain rules."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_what_is_no_plain_key_has_no_words() -> None:
     assert words_of([good], ["INT"]) is not None
     for bad in (serialize_row([None], [integer]), good[:-1], serialize_row([1, 2], [integer, integer]), b""):
         assert words_of([good, bad], ["INT"]) is None
-    pointed = serialize_row(["a text that lies behind"], [text])
+    pointed = serialize_row(["a text that follows"], [text])
     assert words_of([pointed[:-8]], ["STRING"]) is None
     assert words_of([serialize_row(["x" * 300], [text])], ["STRING"]) is None
     assert words_of([serialize_row([Decimal(1)], [parse_type("DECIMAL(30, 0)")])], ["DECIMAL(30, 0)"]) is None

@@ -28,7 +28,7 @@ NOW = 1_700_000_000_000
 
 @dataclass
 class JumpingClock:
-    """Sometimes right, sometimes a moment, an hour or ten years too early or too late, at each look anew."""
+    """At each call right, or a moment, an hour or ten years too early or too late."""
 
     dice: random.Random
 

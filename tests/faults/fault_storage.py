@@ -118,7 +118,7 @@ class FaultStorage:
     # power
 
     def end(self, number: int) -> None:
-        """The operation is over; a fault for this number, which no call has, is a power cut behind it."""
+        """The operation is over; a fault for this number, which no call has, is a power cut after it."""
         fault = self._fault_of(number, "", "")
         if fault is not None:
             self.cut_power(fault)
@@ -288,7 +288,7 @@ class _Output(io.RawIOBase):
             self._storage.finish(self._path, bytes(self._data))
 
     def __del__(self) -> None:
-        """Nobody's interest any more; a file that is not closed stays as it is."""
+        """Drops the stream; a file that is not closed stays as it is."""
 
 
 def _by_age(status: FileStatus) -> list[object]:

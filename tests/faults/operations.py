@@ -72,7 +72,7 @@ class Operation:
 
     `done` counts how often the operation stands in the table's history; `effect` is what it does to rows. `is_gradual`: it
     may be half done, and is finished by doing it again. `may_be_needless`: it may find nothing to do. `is_repeatable`: once
-    it was done, doing it again changes nothing. `leaves_orphans`: files that nobody needs any more are left to `orphans`.
+    it was done, doing it again changes nothing. `leaves_orphans`: files that are no longer needed are left to `orphans`.
     """
 
     name: str
@@ -245,12 +245,12 @@ def times_created(actor: Actor) -> int:
 
 
 def alter(actor: Actor) -> None:
-    """A new schema, as the next one if nobody made it before."""
+    """A new schema, as the next one unless it exists already."""
     context = actor.context()
     if "comment" not in context.schema.options:
         altered = replace(context.schema, id=context.schema.id + 1, options={**context.schema.options, "comment": USER})
         if not context.schemas.commit(altered):
-            raise AssertionError("nobody else makes schemas here")
+            raise AssertionError("no other job makes schemas here")
 
 
 def times_altered(actor: Actor) -> int:
@@ -300,7 +300,7 @@ def rows_of_branch(rows: Rows) -> Rows:
 
 
 def clean(actor: Actor) -> None:
-    """Nobody else writes, so that all files count as old."""
+    """No other job writes, so that all files count as old."""
     context = actor.context()
     remove_orphans(context, find_orphans(context, 1 << 60, force=True), delete_files(context))
 
@@ -370,23 +370,23 @@ def _operations() -> list[Operation]:
         Operation("write-first", empty_table, write_job, **changes),
         Operation("write-without-hints", without_hints, write_job, **changes),
         Operation("write-merging-manifests", merging_table, write_job, **changes),
-        Operation("write-behind-rival", two_writes, write_job, **changes, **rival),
-        Operation("write-checked-behind-rival", two_writes, write_checked, **changes, **rival),
+        Operation("write-after-rival", two_writes, write_job, **changes, **rival),
+        Operation("write-checked-after-rival", two_writes, write_checked, **changes, **rival),
         Operation("write-inline", two_writes, write_inline, **changes, is_gradual=True),
         Operation("write-inline-many-flushes", two_writes, write_inline_over_compactions, **changes, is_gradual=True),
-        Operation("write-inline-behind-rival", two_writes, write_inline, **changes, **rival, is_gradual=True),
-        Operation("write-inline-behind-compaction", two_writes, write_inline, **changes, **compacted, is_gradual=True),
+        Operation("write-inline-after-rival", two_writes, write_inline, **changes, **rival, is_gradual=True),
+        Operation("write-inline-after-compaction", two_writes, write_inline, **changes, **compacted, is_gradual=True),
         Operation("write-under-lock", two_writes, write_under_lock, **changes),
         Operation("stage-and-commit", two_writes, stage_and_commit, **changes, is_gradual=True),
         Operation("write-anonymous", two_writes, write_anonymously, **{**changes, "done": times_anonymous}, is_repeatable=False),
         Operation("write-and-compact", two_writes, write_and_compact, **changes, is_gradual=True),
         Operation("compact", two_writes, **compacts),
-        Operation("compact-behind-write", two_writes, **compacts, **rival),
-        Operation("compact-behind-compaction", two_writes, **compacts, rival=lambda bench: bench.healthy().compact()),
+        Operation("compact-after-write", two_writes, **compacts, **rival),
+        Operation("compact-after-compaction", two_writes, **compacts, rival=lambda bench: bench.healthy().compact()),
         Operation("overwrite", two_writes, overwrite_all, times_job, lambda rows: {8: "job", 9: "job"}),
         Operation("overwrite-partition", partitioned_table, overwrite_partition, times_job, odd_rows_and_8),
         Operation("update", two_writes, **updates),
-        Operation("update-behind-rival", two_writes, **updates, **rival),
+        Operation("update-after-rival", two_writes, **updates, **rival),
         Operation("alter", two_writes, alter, times_altered),
         Operation("expire", long_history, expire, is_expired, is_gradual=True),
     ]

@@ -1,8 +1,8 @@
-"""Runs an operation with faults and judges what is left; every run can be told, and done again, by one line.
+"""Runs an operation with faults and judges what is left; one line describes a run and repeats it.
 
-    python -m tests.faults.runs "write-behind-rival: 17 short-read half, 20 crash-before"
+    python -m tests.faults.runs "write-after-rival: 17 short-read half, 20 crash-before"
 
-A `/` begins the second life: the operation is repeated, with the faults behind it.
+A `/` begins the second life: the operation is repeated, with the faults that follow the `/`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.faults.verdict import Outcome, Run, complaints
 
 NO_CALL = 1 << 30
 AFTER_THE_END = Fault(NO_CALL, Kind.POWER_CUT, "all")
-"""The power is cut when the operation has ended and said so."""
+"""The power is cut when the operation has ended and reported its result."""
 KNOWN_LIMITS = (
     ("expire", Kind.STALE_LIST, "/tag"),  # a tag that a listing hides is not seen, and loses its files
     *(("tag-rm", kind, "/tag") for kind in (Kind.STALE_LIST, Kind.IGNORED_DELETE)),
     ("expire-changelogs", Kind.STALE_LIST, "/tag"),
     ("expire", Kind.IGNORED_DELETE, "/snapshot"),  # a snapshot file that is still there after its delete has lost its files
 )
-"""Operation, kind and directory of faults that it cannot stand, on storages that nobody has any more."""
+"""Operation, kind and directory of faults that it cannot survive, on storages that are no longer in use."""
 
 
 class FaultRuns:
@@ -175,7 +175,7 @@ def _misdeeds(storage: FaultStorage, outcome: Outcome) -> Iterator[str]:
 
 
 def _altogether(outcomes: Sequence[Outcome]) -> Outcome:
-    """What somebody who saw all lives knows: it was done, it was not, or either may be."""
+    """What an observer of all lives knows: it was done, it was not, or either may be."""
     if Outcome.DONE in outcomes:
         return Outcome.DONE
     return outcomes[0] if len(set(outcomes)) == 1 else Outcome.UNKNOWN

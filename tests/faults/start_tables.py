@@ -54,7 +54,7 @@ def long_history(bench: Bench) -> Rows:
 
 
 def with_later_versions(bench: Bench) -> Rows:
-    """Behind snapshot 3 a write and a compaction, which no roll-back passes with other rows; the newest has a tag."""
+    """After snapshot 3 a write and a compaction, which no rollback passes with other rows; the newest has a tag."""
     rows = two_writes(bench)
     actor = bench.healthy()
     actor.write({1: "later"}, commit_user="setup", commit_id=3)

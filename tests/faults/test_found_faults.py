@@ -1,4 +1,4 @@
-"""Faults, alone or two together, that once lost something. They are told by what they hit, since numbers of calls change."""
+"""Faults, alone or in pairs, that once lost something, named by what they hit, since numbers of calls change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Hit = tuple[str, str, Kind, str]
 
 
 def one_after_the_other(*hits: Hit) -> NoteCall:
-    """Each fault for the first call that fits, behind the one before."""
+    """Each fault for the first matching call after the one before."""
     left = list(hits)
 
     def fault_of(call: int, name: str, path: str) -> Fault | None:
@@ -39,7 +39,7 @@ def failures_of(name: str, folder: Path, *hits: Hit) -> list[str]:
 @pytest.mark.parametrize("length", ["none", "half", "most"])
 @pytest.mark.parametrize("name", ["write", "write-anonymous", "create", "alter"])
 def test_own_put_without_an_answer_read_back_in_part(name: str, length: str, answer: str, tmp_path: Path) -> None:
-    """The file was taken for somebody else's: a snapshot lost its manifest lists, and the commit was made again."""
+    """The file was taken for another writer's: a snapshot lost its manifest lists, and the commit was made again."""
     put = ("put_if_absent", "", Kind.LOST_ANSWER, answer)
     assert not failures_of(name, tmp_path, put, ("read_bytes", "", Kind.SHORT_READ, length))
 
@@ -62,7 +62,7 @@ def test_an_outage_begins_at_the_last_of_several_files(tmp_path: Path) -> None:
 
 
 def test_a_new_schema_whose_answer_is_lost_in_an_outage(tmp_path: Path) -> None:
-    """It was said to be refused, and was there."""
+    """It was reported as refused, but was committed."""
     put = ("put_if_absent", "/schema/", Kind.LOST_ANSWER, "unknown")
     assert not failures_of("alter", tmp_path, put, ("read_bytes", "/schema/", Kind.OUTAGE, ""))
 

@@ -67,11 +67,11 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
         "write",  # with the second guard, files that a snapshot names, out of the way
         lambda: mock.patch.multiple(commit_messages, CommitUnknown=NeverRaised, files_named_since=lambda *_: set()),
     ),
-    "nobody asks whether the commit was made before": (
+    "no check whether the commit was made before": (
         "write",
         lambda: mock.patch.multiple(Deduplication, already_committed=lambda _: False, committed_since_begin=lambda *_: False),
     ),
-    "an existing snapshot is always somebody else's": (
+    "an existing snapshot is always another writer's": (
         "write", lambda: mock.patch.object(snapshot_publish, "_read_back", lambda *_: b"theirs"),
     ),
     "the hint is believed": ("write", lambda: mock.patch.object(SnapshotHistory, "latest_id", hint_alone)),
@@ -85,8 +85,8 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
         "write", lambda: mock.patch.object(snapshot_publish, "_is_in_history", failed_look_is_a_refusal),
     ),
     "sequence numbers begin at 0": ("write", lambda: mock.patch.object(WritePlan, "first_sequence", lambda *_: 0)),
-    "nobody checks the files of a compaction": (
-        "compact-behind-compaction", lambda: mock.patch.object(committer, "check_files", lambda *_: None),
+    "the files of a compaction are not checked": (
+        "compact-after-compaction", lambda: mock.patch.object(committer, "check_files", lambda *_: None),
     ),
     "expiry deletes files before their snapshots": (
         "expire", lambda: mock.patch("tests.faults.operations.expire_snapshots", files_before_snapshots),
@@ -139,7 +139,7 @@ def test_it_is_found(bug: str, tmp_path: Path) -> None:
             runs.try_fault(fault)
             if runs.figures.failures:
                 return
-    pytest.fail("nobody noticed")
+    pytest.fail("no check noticed")
 
 
 def test_a_clean_up_that_hides_the_error_is_found(tmp_path: Path) -> None:

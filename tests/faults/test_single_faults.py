@@ -14,8 +14,8 @@ from tests.faults.operations import OPERATIONS
 from tests.faults.runs import FaultRuns, Pairs, memory_runs
 
 EVERY_TIME = (
-    "create", "write", "write-behind-rival", "compact", "compact-behind-compaction", "overwrite", "update", "alter", "expire",
-    "tag", "fast-forward", "write-inline-behind-compaction",
+    "create", "write", "write-after-rival", "compact", "compact-after-compaction", "overwrite", "update", "alter", "expire",
+    "tag", "fast-forward", "write-inline-after-compaction",
 )  # fmt: skip
 AT_NIGHT = [pytest.param(name, marks=pytest.mark.nightly) for name in sorted(OPERATIONS.keys() - set(EVERY_TIME))]
 
@@ -32,7 +32,7 @@ def test_every_call_meets_every_fault(name: str, tmp_path: Path) -> None:
     try_all(runs)
     assert runs.figures.runs > 5 * runs.figures.calls
     assert {"refused", "crashed"} <= set(runs.figures.outcomes)
-    assert "done" in runs.figures.outcomes or name == "write-checked-behind-rival", "only that one is refused undisturbed"
+    assert "done" in runs.figures.outcomes or name == "write-checked-after-rival", "only that one is refused undisturbed"
 
 
 def test_together_they_are_all_kinds(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_together_they_are_all_kinds(tmp_path: Path) -> None:
     assert kinds == set(Kind)
 
 
-@pytest.mark.parametrize("name", ["write-behind-rival", "compact", "expire"])
+@pytest.mark.parametrize("name", ["write-after-rival", "compact", "expire"])
 def test_some_pairs_of_faults(name: str, tmp_path: Path) -> None:
     """A hundred thousand of them at night: scripts/nightly/pairs_of_faults.py."""
     runs = memory_runs(OPERATIONS[name], tmp_path)
@@ -54,7 +54,7 @@ def test_some_pairs_of_faults(name: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_every_call_meets_every_fault_on_disk(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a power cut takes back is simulated, so nobody has to wait for the disk."""
+    """What a power cut takes back is simulated, so that no test waits for the disk."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     (tmp_path / "sources").mkdir()
     try_all(FaultRuns(OPERATIONS[name], Bench(LocalStorage(), str(tmp_path / "disk"), tmp_path / "sources")))

@@ -17,11 +17,11 @@ from tests.faults.bench import Actor, Bench, Rows
 from tests.faults.operations import Operation
 
 AGAIN = 50
-"""The life of whoever repeats an operation."""
+"""The life in which an operation is repeated."""
 
 
 class Outcome(enum.Enum):
-    """How the operation ended for whoever had asked for it."""
+    """How the operation ended for its caller."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -31,7 +31,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class Run:
-    """One run of an operation: `rival` tells whether the rival came, `clean` whether no delete failed to take effect."""
+    """One run of an operation: `rival`: whether the rival came; `clean`: whether every delete took effect."""
 
     operation: Operation
     before: Rows
@@ -71,11 +71,11 @@ def _look(bench: Bench, run: Run) -> Iterator[str]:
     yield from _compare(actor.rows(), run.rows(bool(done)))
     orphans = bench.paths() - reachable(context)
     if run.must_be_clean and orphans:
-        yield f"left behind: {sorted(orphans)}"
+        yield f"left over: {sorted(orphans)}"
 
 
 def _go_on(bench: Bench, run: Run) -> Iterator[str]:
-    """Whoever comes next finds a table to work with."""
+    """The next job finds a table to work with."""
     operation = run.operation
     if operation.is_repeatable or not operation.done(bench.healthy()):
         operation.act(Actor(bench, bench.inner, AGAIN))

@@ -1,4 +1,4 @@
-"""What is live among manifest entries, told entry by entry: what tables of files are compared with."""
+"""The live files among manifest entries, found entry by entry: the model for tables of files."""
 
 from __future__ import annotations
 

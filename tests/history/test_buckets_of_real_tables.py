@@ -1,4 +1,4 @@
-"""Buckets of tables of real writers, and what is asked of storage on the way."""
+"""Buckets of tables of real writers, and the storage calls that reading them takes."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_what_is_known_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_only_so_many_entries_are_kept_as_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the buckets that were asked for last; others are made objects again."""
+    """Only the objects of the buckets that were read last are kept; others are created again."""
     context = make_table(tmp_path, {"bucket": "4"})
     messages = [CommitMessage(EMPTY_ROW, bucket, 4, (data_file(f"f{bucket}"),)) for bucket in range(4)]
     Committer(context).commit(messages, CommitIdentity("me"))

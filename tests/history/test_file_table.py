@@ -38,7 +38,7 @@ def random_entries(source: random.Random, count: int, names: int) -> list[Manife
 
 
 class Counting(FileFilter):
-    """Wants one partition, and notes what it is asked."""
+    """Accepts one partition, and records its calls."""
 
     def __init__(self, partition: bytes | None, buckets: list[int] | None) -> None:
         super().__init__(None, buckets)

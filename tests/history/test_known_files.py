@@ -1,4 +1,4 @@
-"""Files that never change are read once, whoever asks, and again only when they had to make room or could not be read."""
+"""Files that never change are read once for all callers, and again only after an eviction or a failed read."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def plainly(context: TableContext, snapshot: Snapshot, places: list[BucketId]) -
 
 
 def assert_counts(found: LiveBuckets, expected: LiveBuckets) -> None:
-    """One count is told as it was added, whether a file of it is left or not."""
+    """A count is reported as it was added, whether files with it are left or not."""
     for day, counts in expected.bucket_counts.items():
         told = set(found.bucket_counts.get(day, ()))
         assert told == counts or (not counts and len(told) == 1)

@@ -168,7 +168,7 @@ def test_lists_are_kept_and_given_away_as_copies(tmp_path: Path) -> None:
     names = [context.snapshots.get(number).delta_manifest_list for number in range(1, 10)]
     for name in (*names[:8], *names[:8]):
         reader.manifest_list(name).clear()
-    assert storage.names == names[:8], "each is read once, and nobody can empty what is kept"
+    assert storage.names == names[:8], "each is read once, and callers cannot empty the cache"
     assert [len(reader.manifest_list(name)) for name in names] == [1] * 9
     assert storage.names == names, "the ninth makes room"
     reader.manifest_list(names[0])

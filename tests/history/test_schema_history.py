@@ -23,7 +23,7 @@ def test_schemas_are_committed_once(tmp_path: Path) -> None:
     past = SchemaHistory(LocalStorage(), TableLayout(str(tmp_path)))
     assert past.ids() == [] and past.latest_id() is None
     assert past.commit(SCHEMA) and past.commit(replace(SCHEMA, id=1, time_millis=6))
-    assert not past.commit(replace(SCHEMA, time_millis=7)), "somebody else took the id"
+    assert not past.commit(replace(SCHEMA, time_millis=7)), "another writer took the id"
     assert past.ids() == [0, 1]
     assert past.latest().time_millis == 6 and past.get(0) == replace(SCHEMA, options=past.get(0).options)
 

@@ -1,4 +1,4 @@
-"""Which snapshots there are, whatever the hints say and whoever deletes them meanwhile."""
+"""Which snapshots there are, whatever the hints say, and also while other jobs delete some."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_hint_that_cannot_be_read_is_none(tmp_path: Path, hint: str, monkeypat
     monkeypatch.setattr(CountingStorage, "read_bytes", refuse)
     assert (past.earliest_id(), past.latest_id()) == (4, 9)
     with pytest.raises(StorageUnavailable):
-        past.latest_hint()  # whoever asks for the hint itself, after a roll-back, must know
+        past.latest_hint()  # a caller that wants the hint itself, after a rollback, must see the failure
 
 
 def test_a_good_hint_costs_three_calls(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_a_context_is_opened_with_what_it_is_given(tmp_path: Path) -> None:
 
 
 def test_a_store_is_opened_with_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It tells where the table lies, too; a storage that is given is taken as it is."""
+    """Errors name the path of the table, too; a storage that is passed is used as it is."""
     make_table(tmp_path)
     asked = []
 

@@ -20,7 +20,7 @@ from tests.invariants.damaged_tables import keyed_table
 FILES = 20_500
 WHOLE_READS = 300
 UNNOTICED_PERCENT = {"snapshot": 15, "tag": 15, "schema": 5, "manifest list": 5, "manifest": 5, "index manifest": 5}
-"""JSON and Avro have no checksums: so many of the damages of a kind may pass a decoder for other content at most."""
+"""JSON and Avro have no checksums: at most this many damages of a kind may pass a decoder as other content."""
 
 
 @pytest.fixture(scope="module")

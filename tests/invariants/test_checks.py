@@ -264,4 +264,4 @@ def test_a_stray_snapshot_number_is_one_finding(tmp_path: Path) -> None:
     Path(context.layout.latest_hint).unlink()
     assert all_ids(context) == [1, 2, 3, 9_000_000_000_000_000_000]
     assert plan_expiry(context, Retention(1, 1, 0, None)) is not None
-    assert UsedNames(context).look() == 4
+    assert UsedNames(context).refresh() == 4

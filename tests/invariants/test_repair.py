@@ -106,7 +106,7 @@ def test_a_missing_file_takes_its_vector_along(tmp_path: Path) -> None:
 
 
 def test_the_newest_snapshot_is_lost(tmp_path: Path) -> None:
-    """Its hint tells that it was there, its manifests and files are: the commit is made again."""
+    """The hint shows that it existed, and its manifests and files still do: the commit is made again."""
     context = plain_table(tmp_path)
     expected = tables.rows(context)
     Path(context.layout.snapshot(4)).unlink()
@@ -117,7 +117,7 @@ def test_the_newest_snapshot_is_lost(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_is_overwritten(tmp_path: Path) -> None:
-    """Two writers that both thought they had number 4: nobody can tell that from a failed commit, so the user has to say it."""
+    """Two writers that both thought they had number 4 look like a failed commit, so the user has to decide."""
     context = plain_table(tmp_path)
     other = shutil.copytree(context.url, tmp_path / "copy")
     loser = TableContext.open(str(other))
@@ -159,7 +159,7 @@ def test_command(run: Run, tmp_path: Path) -> None:  # noqa: F811
 
 
 def test_what_is_no_gap_any_more(tmp_path: Path) -> None:
-    """Somebody rolls back between plan and repair."""
+    """Another job rolls back between plan and repair."""
     context = plain_table(tmp_path)
     Path(context.layout.snapshot(2)).unlink()
     plan = plan_repair(context)
@@ -232,7 +232,7 @@ def test_what_is_whole_by_then_is_not_set_aside(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "flip"])
 def test_a_data_file_that_is_not_whole(tmp_path: Path, damage: str) -> None:
-    """It may come back from a copy, so leaving it out has to be asked for."""
+    """It may come back from a copy, so it is left out only on request."""
     context = plain_table(tmp_path)
     newest = sorted(tables.live_files(context), key=lambda name: (Path(context.url) / name).stat().st_mtime_ns)[-1]
     path = Path(context.url) / newest

@@ -1,4 +1,4 @@
-"""Spark for tests: one local engine per module, one real standalone cluster per module that asks for it."""
+"""Spark for tests: one local engine per module, one real standalone cluster per module that needs it."""
 
 from __future__ import annotations
 

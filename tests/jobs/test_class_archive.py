@@ -1,4 +1,4 @@
-"""Which archive of classes a JVM is told to use, to write, or neither; that a JVM takes what is told."""
+"""Which class archive a JVM uses or writes, if any, and that a JVM accepts these options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OTHER = JavaRuntime(Path("/opt/jdk"), 21, "21.0.9 of somebody")
 
 
 def written(options: list[str]) -> Path:
-    """Where the JVM is told to write."""
+    """The file that the JVM is to write."""
     (option,) = options
     name, _, path = option.partition("=")
     assert name == "-XX:ArchiveClassesAtExit"

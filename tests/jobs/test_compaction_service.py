@@ -1,4 +1,4 @@
-"""The service: tables that come and go, what it tells, how signals are held back, tasks in threads."""
+"""The service: tables that come and go, its reports, how signals are held back, tasks in threads."""
 
 from __future__ import annotations
 

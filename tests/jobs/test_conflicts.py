@@ -1,4 +1,4 @@
-"""Real jobs that meet each other: what the loser says, and that it leaves no file behind."""
+"""Real jobs in conflict: the error of the loser, which leaves no file."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from paimon_cli.jobs.engine_choice import AutoEngine, EngineRequest, LocalEngine
 
 
 class StandIn(LocalEngine):
-    """Spark's place, without a JVM: notes what it is asked for."""
+    """Stands in for Spark, without a JVM, and records its calls."""
 
     name = "spark"
 
@@ -83,14 +83,14 @@ def test_thresholds_are_a_size_and_perhaps_a_number_of_files(text: str, expected
 
 @pytest.mark.parametrize("text", ["much", "1 gb,", "1 gb,-1", "1 gb,²", ",5"])
 def test_other_thresholds_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="--spark-threshold"):
+    with pytest.raises(UsageError, match="spark_threshold"):
         Threshold.parse(text, "--spark-threshold")
 
 
 def test_local_takes_no_settings_of_spark() -> None:
     for more in ({"master": "local[2]"}, {"spark_conf": {"spark.x": "1"}}):
         settings: dict[str, Any] = more
-        with pytest.raises(UsageError, match="--engine local takes no"):
+        with pytest.raises(UsageError, match="engine local takes no"):
             open_engine(EngineRequest("local", **settings))
     with pytest.raises(UsageError, match="unknown engine 'flink'"):
         open_engine(EngineRequest("flink"))

@@ -1,4 +1,4 @@
-"""Another number of buckets: the same rows, nobody's commit lost, and a table that goes on being written."""
+"""Another number of buckets: the same rows, no commit lost, and a table that can still be written."""
 
 from __future__ import annotations
 

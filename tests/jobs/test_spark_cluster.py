@@ -1,4 +1,4 @@
-"""A real standalone cluster: the package ships itself, writes agree, faults are told, attempts leave nothing."""
+"""A real standalone cluster: the package ships itself, writes agree, faults are reported, attempts leave nothing."""
 
 from __future__ import annotations
 

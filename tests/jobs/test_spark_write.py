@@ -48,7 +48,7 @@ STARTING_SPARK = [None, 0]
 
 
 class Steps(NoProgress):
-    """Remembers what it was told."""
+    """Records the reported progress."""
 
     def __init__(self) -> None:
         self.phases: list[list[Any]] = []

@@ -1,4 +1,4 @@
-"""`update` and `delete` as jobs: which rows change and how, and that nobody's change is ever undone."""
+"""`update` and `delete` as jobs: which rows change and how, and that no change of another job is ever undone."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_change_follows_every_earlier_one(table: TableContext) -> None:
     assert [r["points"] for r in rows(table, ["dt", "id", "points"]) if r["id"] == 1] == [4, 200]
     for bucket in bucket_files(table, table.snapshots.latest()).values():
         spans = [(file.min_sequence_number, file.max_sequence_number) for file in bucket.files]
-        assert all(low > reach for (_, reach), (low, _) in pairwise(spans)), "one behind the other"
+        assert all(low > reach for (_, reach), (low, _) in pairwise(spans)), "one after the other"
 
 
 def test_one_task_for_each_bucket_that_can_match(table: TableContext) -> None:
@@ -161,7 +161,7 @@ def test_an_overtaken_update_reads_again(table: TableContext) -> None:
     summary = run(beside(table, add_one, add_one), "id = 1", "points = points + 1")
     assert (summary.rows, summary.attempts, summary.conflicts) == (2, 3, 2)
     assert [r["points"] for r in rows(table) if r["id"] == 1] == [4, 4]
-    assert data_files(table) == live_files(table), "what was written in vain is gone"
+    assert data_files(table) == live_files(table), "files of lost attempts are gone"
 
 
 def test_rows_that_begin_to_match_meanwhile_are_changed_too(table: TableContext) -> None:

@@ -103,7 +103,7 @@ def test_the_file_of_bad_cells_is_whole_or_as_it_was(table: TableContext, source
         load(table, (*sources, str(tmp_path / "c.csv")), on_error=str(file))
     assert file.read_text() == "of yesterday" and not data_files(table)
     for place in (sources[0], str(tmp_path), str(tmp_path / "no" / "where.csv"), "s3://bucket/bad.csv"):
-        with pytest.raises(UsageError, match="--on-error"):
+        with pytest.raises(UsageError, match="on_error"):
             load(table, sources, on_error=place)
     load(table, (sources[1],), on_error=str(file), format="json")
     assert len(file.read_text().splitlines()) == 1

@@ -80,7 +80,7 @@ def first_row(records: list[Record], ignore_delete: bool) -> Record | None:
 
 
 def aggregated(records: list[Record], functions: list[str], deaf: set[int], remove: bool) -> Record:
-    """`functions`: of each column behind the key."""
+    """`functions`: of each column after the key."""
     columns = [Column(function, number in deaf) for number, function in enumerate(functions)]
     for record in records:
         removed = remove and record["kind"] == "-D"

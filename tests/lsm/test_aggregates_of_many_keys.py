@@ -34,7 +34,7 @@ Fold = Callable[[list[Operation]], Any]
 
 
 def merged(function: Aggregator, column_type: pa.DataType, keys: list[list[Operation]]) -> list[Any]:
-    """The column stands behind a row of another table, and its operations are not in the order of the rows."""
+    """The column follows a row of another table, and its operations are not in the order of the rows."""
     values = [value for operations in keys for _, value in operations]
     codes = np.array([code for operations in keys for code, _ in operations], np.int8)
     turned = pa.array([values[0] if values else None, *reversed(values)], column_type)[1:]
@@ -226,7 +226,7 @@ def test_first_values(skip_nulls: bool, keys: list[list[Operation]]) -> None:
         for code, value in operations:
             if code == SET:
                 held = value
-            elif code == REVERSED:  # the older value is the first, and what is held comes behind it
+            elif code == REVERSED:  # the older value is the first, and what is held comes after it
                 if begun or (skip_nulls and held is None):
                     held = value
                 else:

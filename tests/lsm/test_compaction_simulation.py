@@ -39,7 +39,7 @@ def test_counted_by_hand() -> None:
 def test_without_compaction_writers_stall() -> None:
     result = simulated(WorkloadShape(commits=30, rows=50, update_ratio=0.9), every=1000)
     assert result.stalls > 0 and result.compactions == result.stalls
-    assert result.most_runs == 9  # stop trigger 8: nobody waits before there are more
+    assert result.most_runs == 9  # stop trigger 8: no writer waits before there are more
     assert simulated(WorkloadShape(commits=30, rows=50, update_ratio=0.9)).stalls == 0
 
 

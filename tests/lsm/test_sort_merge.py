@@ -87,7 +87,7 @@ def test_of_equal_sequence_numbers_the_addition_wins() -> None:
 
 
 def test_memory_is_one_batch_a_run_not_the_run() -> None:
-    """A run is read only as far as the frontier needs: while run `a` lies below, run `b` is asked for one batch."""
+    """A run is read only as far as the frontier needs: while run `a` lies below, one batch of run `b` is read."""
     schema = pa.schema([("_SEQUENCE_NUMBER", pa.int64()), ("_VALUE_KIND", pa.int8()), ("k", pa.int32())])
     asked: list[int] = []
 

@@ -65,7 +65,7 @@ def test_every_pick_of_the_main_branch() -> None:
 
 
 def test_every_pick_of_0_9_but_those_that_its_own_rules_explain() -> None:
-    """The slow strategy answers all lines of 0.9 by 0.9's rules; where the rules of main say otherwise, it is told by which."""
+    """The slow strategy answers all lines of 0.9 by 0.9's rules; where those of main differ, the line says which."""
     lines, reasons = load("universal_compaction"), Counter[str]()
     for line in lines:
         replay, old = Replay(line["in"]), SlowStrategy(line["in"], main=False)

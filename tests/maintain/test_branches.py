@@ -104,7 +104,7 @@ def test_main_that_rested_goes_forward(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("commits", [1, 2, 3])
 def test_what_main_did_alone_is_lost(tmp_path: Path, commits: int) -> None:
-    """The branch ends before, at and behind main's newest number."""
+    """The branch ends before, at and after main's newest number."""
     main, branch = branched(tmp_path)
     for tag, number in (("early", 2), ("shared", 3), ("lost", 4)):
         create_tag(main, tag, number)

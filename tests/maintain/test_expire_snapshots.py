@@ -1,4 +1,4 @@
-"""Expiry keeps what it must, deletes what nobody needs, and a crash at any call leaves a table without dangling names."""
+"""Expiry keeps what it must, deletes what is no longer needed, and a crash at any call leaves no dangling names."""
 
 from __future__ import annotations
 

@@ -416,7 +416,7 @@ def partitioned(folder: Path) -> TableContext:
 
 
 def acts_on_overwrite(context: TableContext, times: int) -> tuple[TableContext, Callable[[], int]]:
-    """Somebody writes to the oldest partition before each of our first publications."""
+    """Another writer adds to the oldest partition before each of our first publications."""
     meddler = Meddler("put_if_absent", "", lambda: write(context, [{"dt": "2024-01-01", "k": 7}]) and None, *range(1, times + 1))
     return met(context, meddler), lambda: meddler.count
 

@@ -1,4 +1,4 @@
-"""Orphans are found, told apart and deleted; what any version, or a running writer, may need never is."""
+"""Orphans are found, classified and deleted; what any version, or a running writer, may need never is."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class AheadClock:
         return SystemClock().now_millis() + 2 * DAY_MILLIS
 
     def sleep(self, seconds: float) -> None:
-        raise AssertionError("nobody waits")
+        raise AssertionError("the clock must not be slept on")
 
 
 def test_a_clock_that_is_ahead_makes_no_file_old(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Clean-ups of tables that other writers made, with indexes, deletion vectors and changelogs: exactly what nobody needs goes."""
+"""Clean-ups of tables that other writers made, with indexes, deletion vectors and changelogs: exactly the unneeded files go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reader gets its data, or learns that its version has gone; damage is told apart from that."""
+"""A reader gets its data, or an error that its version has gone, which differs from the error for damage."""
 
 from __future__ import annotations
 

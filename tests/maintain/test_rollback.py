@@ -75,7 +75,7 @@ def test_a_commit_in_between_puts_the_history_together_again(tmp_path: Path) -> 
     context = table_of_five(tmp_path)
 
     class Rival(LocalStorage):
-        """Somebody who has seen snapshot 5 commits while the snapshots go."""
+        """A writer that has seen snapshot 5 commits while the snapshots are removed."""
 
         def delete(self, path: str) -> None:
             if path.endswith("snapshot-5"):

@@ -100,7 +100,7 @@ def test_back_below_changelogs(tmp_path: Path) -> None:
 
 
 def test_a_manifest_of_another_size_stops_the_cleaning(tmp_path: Path) -> None:
-    """It can be decoded: only its size tells that it is not what the list names."""
+    """It can be decoded: only its size shows that it is not the file that the list names."""
     context = table_of_five(tmp_path)
     newest = context.snapshots.get(5)
     (one,) = context.manifests.manifest_list(newest.delta_manifest_list)

@@ -99,7 +99,7 @@ def test_a_snapshot_that_expires_meanwhile_is_not_tagged(tmp_path: Path) -> None
     context = table_of_five(tmp_path)
 
     class Expiring(LocalStorage):
-        """Somebody expires the table just before the tag is written."""
+        """Another job expires the table just before the tag is written."""
 
         def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
             expire_snapshots(context, KEEP_ONE)

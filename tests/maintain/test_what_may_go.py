@@ -1,4 +1,4 @@
-"""Which snapshots, changelogs, tags and consumers may go, against the rule said plainly for one of them at a time."""
+"""Which snapshots, changelogs, tags and consumers may go, compared with a plain rule for one of them at a time."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_no_changelogs_without_any() -> None:
     context = paper_table()
     assert plan_changelogs(context, Retention(1, 1, 0, None)) is None
     put(context, context.layout.changelog(1), paper_snapshot(1, 0))
-    assert plan_changelogs(context, Retention(1, 1, 0, None)) is None, "without a snapshot nobody knows how many are newer"
+    assert plan_changelogs(context, Retention(1, 1, 0, None)) is None, "without a snapshot the number of newer ones is unknown"
 
 
 def test_retention_of_changelogs_is_that_of_snapshots_unless_said() -> None:

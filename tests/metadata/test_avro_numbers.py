@@ -14,7 +14,7 @@ KIND_TEXTS, LONG = st.integers(-64, 63), st.integers(-(2**55), 2**55 - 1)
 
 
 def placed(values: list[int]) -> tuple[NumberBuffer, np.ndarray, np.ndarray]:
-    """Each number behind the one before, where each begins and where it ends."""
+    """Numbers one after the other: where each begins and where it ends."""
     encoded = [encode_value("long", value) for value in values]
     ends = np.cumsum([len(one) for one in encoded])
     data = np.frombuffer(b"".join(encoded) + bytes(LONGEST), dtype=np.uint8)

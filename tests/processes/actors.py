@@ -22,7 +22,7 @@ from tests.processes.place import Place
 from tests.tables import rows
 
 SNAPSHOTS_KEPT = 40
-"""Enough that nobody's snapshot expires while he reads it."""
+"""Enough that no snapshot expires while it is read."""
 PAUSE = 0.05
 
 

@@ -223,7 +223,7 @@ def call(arguments: list[str], leave: bool = False) -> int:
 
 
 def kill_commands(folder: Path, kills: int, seed: int, commands: tuple[Command, ...] = COMMANDS) -> CommandKills:
-    """So many kills, spread over the commands."""
+    """This many kills, spread over the commands."""
     figures, begun = CommandKills(seed), time.monotonic()
     for number, command in enumerate(commands):
         trial = CommandTrial(command, folder / str(number), figures)

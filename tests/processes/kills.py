@@ -197,7 +197,7 @@ class Killing:
                     self.figures.wrong.append(f"{actor} failed: {note['why']}")
 
     def _look_at_table(self) -> None:
-        """The invariants, the last rows, and the rows again when every file that nobody names is gone."""
+        """The invariants, the last rows, and the rows again when every unreferenced file is gone."""
         context = self._place.open()
         self.figures.wrong += map(str, check_table(context, rows=True))
         self.figures.wrong += wrong_in_a_read(self._place) or []

@@ -31,7 +31,7 @@ def changes(seed: int, writer: int, number: int) -> dict[int, int | None]:
 
 
 def state(seed: int, writer: int, number: int) -> Rows:
-    """All rows of the partition behind commit `number`; none before the first."""
+    """All rows of the partition after commit `number`; none before the first."""
     if number == 0:
         return {}
     keys = range(max(1, number - KEYS_KEPT + 1), number + 1)
@@ -68,7 +68,7 @@ _STEP = 200
 
 
 def complaints(seed: int, writer: int, rows: Rows, at_least: int, at_most: int) -> list[str]:
-    """What is wrong with the rows that a read saw of a writer who had so many commits acknowledged, and begun."""
+    """What is wrong with the rows that a read saw, given the commits that the writer had acknowledged and begun."""
     number = max((rows.get(register, 0) for register in REGISTERS), default=0)
     found = []
     if not at_least <= number <= at_most:

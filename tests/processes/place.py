@@ -54,7 +54,7 @@ class Place:
     # acknowledged commits
 
     def acknowledge(self, writer: int, number: int) -> None:
-        """Whoever reads this line may rely on the commit; it is on disk when this returns."""
+        """A reader of this line may rely on the commit; it is on disk when this returns."""
         self._append(self._acknowledged(writer), {"number": number, "at": time.time()})
 
     def acknowledged(self, writer: int) -> list[dict[str, Any]]:

@@ -199,7 +199,7 @@ def give_up_rights() -> None:
 
 
 def try_faults(folder: Path, library: Path, faults: int, seed: int, only: str = "") -> SystemFaults:
-    """So many faults, spread over the commands; `library` is loaded in this process already."""
+    """This many faults, spread over the commands; `library` is loaded in this process already."""
     figures, begun = SystemFaults(seed), time.monotonic()
     commands = [command for command in ALL if only in command.name]
     for number, command in enumerate(commands):

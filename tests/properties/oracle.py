@@ -1,4 +1,4 @@
-"""What a table must hold, told from the list of all changes ever made: a plain fold per key, no levels, no files, no Arrow."""
+"""What a table must hold, from the list of all changes ever made: a plain fold per key, no levels, no files, no Arrow."""
 
 from __future__ import annotations
 

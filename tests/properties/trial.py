@@ -35,7 +35,7 @@ PREDICATES_OF_N = (
 
 
 class Trial:
-    """`steps` tells what was really done, one text each.
+    """`steps`: what was really done, one text each.
 
     `states` holds the rows of each snapshot that must be there, `compacted` what the top level must show where that is known.
     """
@@ -85,7 +85,7 @@ class Trial:
         self.look(fully_compacted=strategy == "full")
 
     def update(self, key: int, value: int | None) -> None:
-        """SET n, or delete the rows where it is None; a look back where the engine would not do as told."""
+        """SET n, or delete the rows where it is None; a read of an old snapshot where the engine does not support the step."""
         if self.layout.shape.name != "plain" or self.layout.options["merge-engine"] != "deduplicate":
             return self.look_back(key)
         self.steps.append(f"update({key}, {value})")
@@ -169,7 +169,7 @@ class Trial:
         assert not violations, self.story(violations)
 
     def story(self, *figures: object) -> str:
-        """What happened, for a failure that nobody shrinks."""
+        """What happened, for a failure that is not shrunk."""
         return "\n".join([str(self.layout), *self.steps[-60:], *map(str, figures)])
 
     def random_step(self, dice: random.Random) -> None:

@@ -70,7 +70,7 @@ def test_two_tags_are_compared_even_when_their_snapshots_have_expired(tmp_path: 
 
 
 def test_engines_that_mix_versions_are_compared_merged(tmp_path: Path) -> None:
-    """Java merges the new files alone here, and so shows a row that nobody reads: v null."""
+    """Java merges the new files alone here, and so shows a row that no read gives: v null."""
     columns = {"k": "INT NOT NULL", "v": "STRING", "w": "STRING"}
     context = make_table(tmp_path / "t", columns, ["k"], options={"write-only": "true", "merge-engine": "partial-update"})
     write(context, [{"k": 1, "v": "a", "w": None}, {"k": 2, "v": "a", "w": None}])

@@ -1,4 +1,4 @@
-"""Which snapshot the user means, the schema it is read with, and what is said of those that are not there."""
+"""Which snapshot the user means, the schema it is read with, and the errors for snapshots that do not exist."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def exists_then_rename() -> Patch:
 
 @planted_in("writer-writer")
 def no_identity_check_after_exists() -> Patch:
-    """The answer of a put gets lost, the second put meets the first one's file and takes it for somebody else's."""
+    """The answer of a put gets lost, the second put meets the first one's file and takes it for another writer's."""
 
     def publish(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
         path, content = context.layout.snapshot(snapshot.id), snapshot.to_json().encode()

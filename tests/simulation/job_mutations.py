@@ -46,7 +46,7 @@ def tombstones_dropped_at_any_level() -> Patch:
 
 @planted_in("compactor-compactor")
 def compaction_commits_what_it_planned_before_the_conflict() -> Patch:
-    """After a conflict the old plan is tried again, with new files for dead ones, and nobody checks."""
+    """After a conflict the old plan is tried again, with new files for dead ones, and without a check."""
     plans: dict[int, tuple[TableContext, Any]] = {}  # the context is kept, so that no other gets its id
     real = compact_job.plan_compaction
 

@@ -12,7 +12,7 @@ Patch = AbstractContextManager[Any]
 
 @dataclass(frozen=True)
 class Mutation:
-    """`plant` puts the bug in; a search through `scenario` has to find it, with so many interruptions of actors at most."""
+    """`plant` puts the bug in; a search through `scenario` has to find it, with at most this many interruptions of actors."""
 
     name: str
     scenario: str

@@ -11,7 +11,7 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.update_job import UpdateRequest, run_update
 from paimon_cli.jobs.write_job import WriteRequest, run_write
-from paimon_cli.lab.simulation.actor import Actor, Job, end_of, settled
+from paimon_cli.lab.simulation.actor import Actor, Job, end_of, run_and_report
 from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED
 from paimon_cli.lab.simulation.paper_files import BucketRows
 from paimon_cli.storage.memory_storage import MemoryStorage
@@ -20,13 +20,13 @@ OPS = {0: "+I", 3: "-D"}
 
 
 def real_writer(user: str, *batches: BucketRows, numbers: bool = False) -> Job:
-    """One `write` of JSON rows after the other; which bucket a row is said to be in means nothing here."""
+    """One `write` of JSON rows after the other; the bucket that a row names means nothing here."""
 
     def run(actor: Actor) -> None:
         for number, batch in enumerate(batches, 1):
             request = WriteRequest(FileRows((_source(batch, numbers),), "json"), op_column="_op", commit_user=f"{user}-{number}")
             job = functools.partial(run_write, actor.context, request, LocalEngine(), NoProgress())
-            settled(actor, f"{user}-{number}", batch, job)
+            run_and_report(actor, f"{user}-{number}", batch, job)
 
     return run
 

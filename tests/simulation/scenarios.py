@@ -150,7 +150,7 @@ def _() -> Scenario:
 
 @_scenario("expiry-orphans")
 def _() -> Scenario:
-    """What only a tag holds is nobody's orphan."""
+    """What only a tag holds is not an orphan."""
     made = Scenario("expiry-orphans", (expirer(), orphan_remover()), faults=CRASHES, most_faults=1, files_vanish=True)
     return after(made, (in_turn(*TWO_LEVEL_0_FILES, tagger("old", 1), compactor(), litterer()),))
 
@@ -315,7 +315,7 @@ def _() -> Scenario:
 
 @_scenario("real-inline-writers")
 def _() -> Scenario:
-    """Both writers compact behind each flush, and so does a dedicated job: whoever comes late keeps its rows."""
+    """Both writers compact after each flush, and so does a dedicated job: the late writer keeps its rows."""
     jobs = (
         real_writer("a", rows(0, 1, 2, value="a"), rows(0, 1, kind=DELETE)),
         real_writer("b", rows(0, 11, 12, value="b")),

@@ -1,4 +1,4 @@
-"""A private PostgreSQL of the machine's own binaries, where there are some and somebody else than root may run them."""
+"""A private PostgreSQL of the machine's own binaries, if there are any and a user other than root may run them."""
 
 from __future__ import annotations
 

@@ -160,13 +160,13 @@ def test_a_holder_written_in_java(database: dict[str, str]) -> None:
     with CommitLock(settings(database), TABLE).held() as lease:
         assert 0.8 < time.monotonic() - begun < 3
         lease.confirm()
-        # Java before it had owners releases by name, whoever holds the lock.
+        # Java before it had owners releases by name, without regard to the holder.
         sql(database, "DELETE FROM paimon_distributed_locks WHERE lock_id = 'jdbc.shop.orders'")
         with pytest.raises(StorageUnavailable):
             lease.confirm()
         sql(database, insert, seconds=100)
         assert lease.release() is False
-    assert len(rows(database)) == 1, "a lock of somebody else is not given back"
+    assert len(rows(database)) == 1, "a lock of another holder is not released"
 
 
 def test_a_table_of_newer_java_is_used_as_it_is(database: dict[str, str]) -> None:
@@ -255,7 +255,7 @@ def lock_table(tmp_path: Path) -> LockTable:
 
 
 def aged(table: LockTable, **seconds: int) -> None:
-    """Locks of one owner by name, taken so many seconds ago, with a life of 10 s."""
+    """Locks of one owner by name, taken this many seconds ago, with a life of 10 s."""
     with table.connect() as connection:
         for name, age in seconds.items():
             assert table.insert(connection, name, "me", 10)
@@ -278,7 +278,7 @@ def test_only_locks_past_their_life_are_removed_and_only_the_one_asked_for(lock_
 
 
 def test_locks_are_listed_from_the_oldest_on_with_their_ages(lock_table: LockTable) -> None:
-    assert lock_table.held() is None, "nobody has made the table"
+    assert lock_table.held() is None, "the table does not exist"
     aged(lock_table, b=20, a=20, c=40, d=3)
     held = lock_table.held() or []
     assert [(lock.lock_id, lock.owner, lock.life_seconds) for lock in held] == [(name, "me", 10.0) for name in "cabd"]
@@ -374,7 +374,7 @@ class FixedRandom:
 
 
 def waiting(tmp_path: Path, timeout: str, most: str, life: str = "1 h") -> tuple[CommitLock, SteppingClock, LockSettings]:
-    """A lock that somebody else has for as long as that, and who waits for it on a clock of its own."""
+    """A lock that another holder has for this long, and a waiter with a clock of its own."""
     options = {"lock.enabled": "true", "uri": f"jdbc:sqlite:{tmp_path}/locks.db", "lock-check-max-sleep": most}
     held, mine = (lock_settings({**options, "lock-acquire-timeout": text}) for text in (life, timeout))
     assert held is not None and mine is not None

@@ -1,4 +1,4 @@
-"""Storages behind fsspec: whole files, an honest refusal of exclusive creation, never a secret in a message."""
+"""Storages of fsspec: whole files, a refusal of exclusive creation, never a secret in a message."""
 
 from __future__ import annotations
 

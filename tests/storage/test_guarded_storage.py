@@ -41,7 +41,7 @@ def settings(tmp_path: Path) -> LockSettings:
 
 
 def lose_lock(settings: LockSettings, to_somebody: bool = True) -> None:
-    """The lock expires behind its holder's back, and perhaps somebody takes it."""
+    """The lock expires unnoticed, and perhaps another writer takes it."""
     with open_database(settings).connect() as connection:
         connection.execute(text("DELETE FROM paimon_distributed_locks"))
         if to_somebody:
@@ -188,7 +188,7 @@ def message(name: str) -> CommitMessage:
 
 
 class TestCommits:
-    """The commit knows nothing of all this: it asks for one put."""
+    """The commit does not see any of this: it calls put once."""
 
     def test_under_the_lock(self, tmp_path: Path, space: str, settings: LockSettings) -> None:
         context = open_table(tmp_path, GuardedStorage(NoPrimitive(space), ROOT, CommitLock(settings, ROOT)))

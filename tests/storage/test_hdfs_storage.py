@@ -141,7 +141,7 @@ def test_without_libhdfs_the_message_says_what_is_missing(monkeypatch: pytest.Mo
 
 
 class WebHdfs(BaseHTTPRequestHandler):
-    """As much of Hadoop's REST interface as a commit asks for."""
+    """As much of Hadoop's REST interface as a commit needs."""
 
     files: dict[str, bytes]
 

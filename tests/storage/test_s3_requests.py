@@ -1,4 +1,4 @@
-"""What is asked of S3, request by request, and what becomes of each answer. No server: a client that answers from a list."""
+"""The requests to S3 one by one, and what becomes of each answer. No server: a client that answers from a list."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def puts(proxy: S3Proxy) -> int:
 
 
 class TestPutIfAbsent:
-    """Each put is sent once: a client that repeats it by itself meets its own object and takes it for somebody else's."""
+    """Each put is sent once: a client that repeats it by itself meets its own object and takes it for another writer's."""
 
     def test_created_then_exists(self, storage: S3Storage, proxy: S3Proxy, bucket: str) -> None:
         assert storage.put_if_absent(f"{bucket}/a", b"mine") is CREATED

@@ -111,7 +111,7 @@ def test_first_entries_and_empty_directories(tmp_path: Path) -> None:
     keep_deleted(storage, f"{tmp_path}/d")
     keep_deleted(storage, f"{tmp_path}/none")
     assert remove_empty_directory(storage, f"{tmp_path}/d") and not (tmp_path / "d").exists()
-    assert remove_empty_directory(storage, f"{tmp_path}/d"), "it is gone, whoever did it"
+    assert remove_empty_directory(storage, f"{tmp_path}/d"), "it is gone, whichever process removed it"
     memory = MemoryStorage(str(uuid.uuid4()))
     keep_deleted(memory, "t")
     assert remove_empty_directory(memory, "t") is False

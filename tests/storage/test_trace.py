@@ -1,4 +1,4 @@
-"""Steps are told as they end, kept in the copies that tasks have, and cost nothing where nobody watches."""
+"""Steps are reported as they end, kept in the copies that tasks have, and cost nothing where tracing is off."""
 
 from __future__ import annotations
 

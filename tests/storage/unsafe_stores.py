@@ -39,7 +39,7 @@ class CheckThenWrite(NoPrimitive):
 
 
 class LastWins(NoPrimitive):
-    """One is told that it won, another's content stays."""
+    """One writer gets the answer that it won, and another's content stays."""
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         outcome = PutOutcome.EXISTS if MemoryStorage.exists(self, path) else PutOutcome.CREATED

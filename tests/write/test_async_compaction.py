@@ -1,4 +1,4 @@
-"""Compactions beside the writing: the same rows whenever they end, waits only where there must be some, nothing left behind."""
+"""Compactions beside the writing: the same rows whenever they end, waits only where they are needed, no files left over."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_rows_are_right_whenever_a_compaction_ends(engine: str, tmp_path: Path) 
 
 
 def test_waits_only_at_the_stop_trigger(tmp_path: Path) -> None:
-    """A compaction that never ends by itself: without pressure nobody waits for it before the end."""
+    """A compaction that never ends by itself: without pressure the writer does not wait for it before the end."""
 
     class Never(random.Random):
         def random(self) -> float:
@@ -212,7 +212,7 @@ def test_a_bad_row_gives_up_what_is_at_work(tmp_path: Path, monkeypatch: pytest.
 
 
 class EndsBadly(LocalEngine):
-    """A bad row behind all that the sources hold."""
+    """A bad row after all rows of the sources."""
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         with TableWriter(plan) as writer:

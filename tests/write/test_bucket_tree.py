@@ -22,7 +22,7 @@ from tests.commit.commit_tables import data_file, make_table
 
 
 class Later(Executor):
-    """Does what was submitted when it is told to."""
+    """Runs what was submitted when the test says so."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []

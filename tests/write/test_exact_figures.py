@@ -203,7 +203,7 @@ def test_spills_and_preemptions_are_counted_and_told(tmp_path: Path) -> None:
 
 @dataclass(eq=False)
 class Owner:
-    """Holds rows of a buffer without any table behind it."""
+    """Holds rows of a buffer without a table."""
 
     pool: WriteBuffer
     sizes: list[int] = field(default_factory=list)
@@ -246,11 +246,11 @@ def test_room_is_made_by_the_biggest(tmp_path: Path) -> None:
     pool.join(other)
     pool.add(one, numbers(4))
     pool.add(other, numbers(6))
-    assert (one.size, other.size, pool.use.buffer_peak) == (32, 48, 80), "what fits exactly takes nobody's room"
+    assert (one.size, other.size, pool.use.buffer_peak) == (32, 48, 80), "what fits exactly takes no room from others"
     pool.add(one, numbers(1))
     assert (one.sizes, other.sizes, other.flushes, pool.use.preemptions) == ([32, 8], [], 1, 1)
     pool.add(one, numbers(6))
-    assert (one.sizes, one.flushes, pool.use.preemptions) == ([48], 1, 1), "its own rows are nobody else's"
+    assert (one.sizes, one.flushes, pool.use.preemptions) == ([48], 1, 1), "its own rows are its own"
     pool.add(other, numbers(23))
     assert other.sizes == [48] and other.flushes == 4 and one.flushes == 2, "in halves: 5 and 6, 6 and 6 rows"
     assert pool.use == BufferUse(80, 80, 6, 0, 0, 2)
@@ -365,7 +365,7 @@ def test_batches_are_taken_in_pieces_that_the_buffer_has_room_for(
 
 
 def test_a_flush_that_fails_waits_for_those_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody may write any more when the files are removed."""
+    """No thread may write any more when the files are removed."""
     context, _ = table(tmp_path, bucket=2)
     both, ended = threading.Barrier(2, timeout=30), list[str]()
 

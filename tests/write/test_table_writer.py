@@ -143,7 +143,7 @@ def test_static_overwrite_with_nothing_empties_the_partition(tmp_path: Path) -> 
     context = make_table(tmp_path / "t", {"p": "STRING NOT NULL", **COLUMNS}, ["p", "k"], ["p"])
     write(context, [{"p": p, "k": 1, "v": ""} for p in "ab"])
     for partition in (None, {"p": "a"}):
-        with pytest.raises(BadInput, match=r"the input is empty, (and|so that) --overwrite"):
+        with pytest.raises(BadInput, match=r"the input is empty, (and|so that) overwrite"):
             write(context, [], overwrite=True, static_partition=partition)
     write(context, [], overwrite=True, allow_empty=True)
     assert len(rows(context)) == 2

@@ -1,4 +1,4 @@
-"""The write buffer that the buckets of a task share: never more than its size, given to whoever needs it, and counted."""
+"""The write buffer that the buckets of a task share: never more than its size, given to the buckets that need it, and counted."""
 
 from __future__ import annotations
 

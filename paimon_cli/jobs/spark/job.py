@@ -1,4 +1,4 @@
-"""One Spark job that can be interrupted, and its failures as clear errors: a `PaimonError` of a task comes out unchanged."""
+"""One Spark job that can be interrupted, and its failures as clear errors: a `PaimonError` of a task is raised unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOST = re.compile(
 
 
 class TaskError(Exception):
-    """Carries a `PaimonError` from a task to the driver inside its message: Spark hands on nothing but text."""
+    """Carries a `PaimonError` from a task to the driver inside its message, because Spark passes on only text."""
 
     def __init__(self, error: PaimonError) -> None:
         super().__init__(f"paimon-cli-error<{base64.b64encode(pickle.dumps(error)).decode()}>")
@@ -37,7 +37,7 @@ class TaskError(Exception):
 
 @contextmanager
 def carrying_errors() -> Iterator[None]:
-    """In a task: lets a `PaimonError` reach `explained` on the driver."""
+    """In a task: wraps a `PaimonError`, so that it reaches `explained` on the driver."""
     try:
         yield
     except PaimonError as error:
@@ -57,7 +57,7 @@ def explained(failure: Exception) -> PaimonError:
 
 
 def _environment_error(text: str) -> PaimonError | None:
-    """Faults of the executors or the JVM that have nothing to do with the table."""
+    """The error for failures of executors or the JVM that have nothing to do with the table."""
     if missing := _MISSING_MODULE.search(text):
         return UsageError(
             f"the Spark executors lack the Python module '{missing[1]}'",
@@ -190,7 +190,7 @@ class SparkJob(threading.Thread, Generic[T]):
         return is_running or any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
     def _warn_without_executors(self) -> None:
-        """A cluster without room accepts a job and lets it wait for ever."""
+        """Warn if the job does not start: a cluster without free resources accepts a job and lets it wait forever."""
         try:
             executors = self._context._jsc.sc().getExecutorMemoryStatus().size()
         except (Py4JError, OSError):

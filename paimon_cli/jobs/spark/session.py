@@ -36,11 +36,11 @@ PREFIX, SUFFIX = "spark-classes-", ".jsa"
 MOST_ARCHIVES = 3
 """About 70 MB each; one is needed per pair of Java and PySpark."""
 NOT_YET = b"\0\0\0\0"
-"""What stands at the beginning of an archive until all the rest is written."""
+"""The first bytes of an archive until the rest of it is written."""
 
 
 def archive_options(java: JavaRuntime, cache: Path | None, only_use: bool = False) -> list[str]:
-    """What to tell the JVM: to use the archive in `cache`, or else (unless `only_use`) to write it.
+    """The JVM options to use the archive in `cache`, or else (unless `only_use`) to write it.
 
     Nothing where there is no cache. Writing has a JVM say a few words on its output.
     """
@@ -63,7 +63,7 @@ def archive_options(java: JavaRuntime, cache: Path | None, only_use: bool = Fals
 
 
 def _written(path: Path) -> int:
-    """When, in nanoseconds; long ago for one that is gone."""
+    """The time of the last change in nanoseconds; 0 if the file is gone."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -99,7 +99,7 @@ def archive_bytes(root: Path) -> bytes:
 
 
 def write_package_archive(directory: Path) -> Path:
-    """Write the archive of the running paimon_cli into `directory`; its name tells its content."""
+    """Write the archive of the running paimon_cli into `directory`; its name is derived from its content."""
     content = archive_bytes(Path(paimon_cli.__file__).parent)
     path = directory / f"paimon_cli-{hashlib.sha256(content).hexdigest()[:16]}.zip"
     path.write_bytes(content)
@@ -116,7 +116,7 @@ FIXED_CONFS = {
     "spark.app.name": "paimon-cli",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.python.task.killTimeout": "100ms",  # nobody asks a cancelled Python task to end, so it need not be given time
+    "spark.python.task.killTimeout": "100ms",  # a cancelled Python task is not asked to end, so waiting for it is useless
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -125,7 +125,7 @@ FIXED_CONFS = {
 }
 
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1",)
-"""Of a local Spark, whose JVM only hands out tasks: better compiled code comes too late."""
+"""Options of a local Spark, whose JVM only distributes tasks and ends before better compiled code would pay off."""
 LOCAL_CONFS = {
     "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task waits some 40 ms for a delayed acknowledgement
 }
@@ -158,13 +158,13 @@ class RunningSpark:
 
     @property
     def session(self) -> SparkSession:
-        """Made when it is first asked for: it costs the JVM half as much as the context, and plain tasks need none."""
+        """Created on first use: it costs the JVM half as much as the context, and plain tasks do not need it."""
         if self._session is None:
             self._session = SparkSession.getActiveSession() or SparkSession(self.context)
         return self._session
 
     def stop(self) -> None:
-        """Stop our session; a session that was there before goes on."""
+        """Stop our session; a session that existed before keeps running."""
         if self._directory is None:
             return
         try:
@@ -202,7 +202,7 @@ def start_spark(request: SparkRequest) -> RunningSpark:
 
 
 def spark_confs(request: SparkRequest, directory: Path, jvm_options: Sequence[str] = ()) -> dict[str, str]:
-    """All settings; what the user gave wins. `jvm_options`: further ones of a JVM on this machine."""
+    """All settings; those of the user take precedence. `jvm_options`: additional ones for a JVM on this machine."""
     confs = {
         **FIXED_CONFS,
         "spark.master": request.master,
@@ -217,7 +217,7 @@ def spark_confs(request: SparkRequest, directory: Path, jvm_options: Sequence[st
 
 
 def _quoted(option: str) -> str:
-    """As Spark's launcher takes options apart."""
+    """Split options as Spark's launcher does."""
     return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -241,7 +241,7 @@ def _spark_context(request: SparkRequest, confs: Mapping[str, str], jvm_log: Pat
 
 
 def _spark_environment(request: SparkRequest, java: JavaRuntime) -> dict[str, str]:
-    """Variables that Spark reads while it starts."""
+    """The environment variables that Spark reads while it starts."""
     values = {"JAVA_HOME": str(java.home)}
     python = request.confs.get("spark.pyspark.python")
     if request.is_local:
@@ -259,7 +259,7 @@ def _spark_environment(request: SparkRequest, java: JavaRuntime) -> dict[str, st
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for a while; others that are set meanwhile stay."""
+    """Set variables during the block; other variables that are set meanwhile are kept."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -273,7 +273,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _told_in(jvm_log: Path) -> str:
-    """What the JVM's log gives as its errors, else its last line."""
+    """The errors in the JVM's log, or its last line."""
     lines = jvm_log.read_text(errors="replace").splitlines() if jvm_log.exists() else []
     lines = [LOG_PREFIX.sub("", line).strip() for line in lines if line.strip() and not line.startswith("\t")]
     errors = [line for line in lines if ERROR_WORD.search(line)]
@@ -281,7 +281,7 @@ def _told_in(jvm_log: Path) -> str:
 
 
 def _report_broke_off(request: object, client_address: object) -> None:
-    """Instead of a traceback on stderr: the JVM died while it sent what tasks report, and the job's own error tells so."""
+    """Suppress the traceback on stderr when the JVM dies while it sends reports of tasks; the job's own error says so."""
     log.debug("the JVM at %s broke off", client_address, exc_info=True)
 
 

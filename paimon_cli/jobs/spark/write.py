@@ -36,7 +36,7 @@ from paimon_cli.write.write_plan import Routed, Router, Tallies, WritePlan
 
 WRITTEN = None
 Report = tuple[int, Tally] | None
-"""What tasks report: what was found in a split that was read (again where a task is repeated), or a writer task that is done."""
+"""What a task reports: the findings in a split that it has read (once more if it is repeated), or that a writer task is done."""
 
 CHUNKS = pa.schema([pa.field("writer", pa.int32()), pa.field("arrival", pa.int64()), pa.field("rows", pa.binary())])
 CHUNKS_SQL = "writer int, arrival long, rows binary"
@@ -51,7 +51,7 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class Shuffle:
-    """Over how many tasks the rows of one write go."""
+    """How the rows of one write are distributed among tasks."""
 
     plan: WritePlan
     reader_tasks: int
@@ -64,7 +64,7 @@ class Shuffle:
         return (offsets[routed.codes] + routed.buckets) % self.writer_tasks
 
     def pieces(self, rows: pa.RecordBatch, router: Router) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-        """Number of a writer, first arrival and rows of each writer that gets some, rows in the order of arrival."""
+        """For each writer that gets rows: its number, the first arrival, and its rows in the order of arrival."""
         writers = self.writer_of(router.route(rows))
         order = stable_order([writers])
         grouped, writers = rows.take(pa.array(order)), writers[order]
@@ -75,7 +75,7 @@ class Shuffle:
             yield int(writers[start]), piece.column(SEQUENCE_NUMBER)[0].as_py(), piece
 
     def chunks(self, rows: pa.RecordBatch, router: Router) -> pa.RecordBatch:
-        """The pieces as rows of Spark."""
+        """The chunks as Spark rows."""
         numbers, arrivals, pieces = zip(*self.pieces(rows, router), strict=True)
         return pa.record_batch([numbers, arrivals, [_packed(piece) for piece in pieces]], schema=CHUNKS)
 
@@ -143,7 +143,7 @@ def writer_task(plan: WritePlan, reports: Accumulator[list[Report]]) -> Task:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of at least `ROUTED_BYTES`, the last one aside: small chunks would cost more than their rows."""
+    """The rows in batches of at least `ROUTED_BYTES`, except the last: small chunks would cost more than their rows."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)

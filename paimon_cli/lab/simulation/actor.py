@@ -30,7 +30,7 @@ from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
 from paimon_cli.storage.storage import FileStatus, Storage
 
 Job = Callable[["Actor"], None]
-"""What an actor does from its start to its end, with `actor.context`; it tells `actor.oracle` how its commits ended."""
+"""What an actor does from its start to its end, with `actor.context`; it reports to `actor.oracle` how its commits ended."""
 
 BEGIN_MILLIS = 1_700_000_000_000
 SKEW_MILLIS = 5_000
@@ -217,10 +217,10 @@ def write(actor: Actor, batch: BucketRows, request: WriteRequest) -> str:
     def job() -> None:
         run_write(actor.context, request, PaperEngine(batch), NoProgress())
 
-    return settled(actor, user, batch, job, identifier=identifier, overwrites=request.overwrite)
+    return run_and_report(actor, user, batch, job, identifier=identifier, overwrites=request.overwrite)
 
 
-def settled(
+def run_and_report(
     actor: Actor,
     user: str,
     batch: BucketRows,

@@ -17,7 +17,7 @@ from paimon_cli.options.table_options import TableOptions
 
 ROOT = "/warehouse/db.db/t"
 PUT_IF_ABSENT, LOCK, UNSAFE = "put-if-absent", "lock", "unsafe"
-"""What keeps two commits apart: the store's primitive, Paimon's lock in a database, or nothing but a look before the write."""
+"""What keeps two commits apart: the store's primitive, Paimon's lock in a database, or nothing but a check before the write."""
 
 Rows = Mapping[int, str]
 """Key -> value of the live rows."""

@@ -1,4 +1,4 @@
-"""The loop of one side: a program that does what it is told, one JSON line in, one out with wall and CPU seconds.
+"""The loop of one side: a program that carries out requests, one JSON line in, one out with wall and CPU seconds.
 
 It runs under any interpreter, beside whatever packages its engine needs.
 """
