@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from paimon_cli.api.opened_table import check_positive
 from paimon_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from paimon_cli.api.opened_table import OpenedTable
     from paimon_cli.jobs.export_job import ExportSummary, FileForm
-    from paimon_cli.jobs.row_scan import Increment, RowScan
+    from paimon_cli.jobs.row_scan import FollowedChanges, Increment, ReadRequest, RowScan
 
 FILE_SIZE = "128 mb"
 
@@ -167,6 +168,65 @@ def plan_scan(
     for warning in scan.warnings:
         table.runtime.warn(warning)
     return scan
+
+
+def plan_changes(
+    table: OpenedTable,
+    begin: int,
+    end: int | None,
+    columns: str | Sequence[str] | None,
+    where: str | None,
+    limit: int | None,
+) -> Scan:
+    """The changes of the snapshots `begin` to `end`, None for the latest."""
+    from paimon_cli.jobs.row_scan import Increment, plan_rows
+    from paimon_cli.read.increments import CHANGES
+
+    request = _request_of_changes(begin, end, columns, where, limit)
+    increment = Increment(str(begin - 1), "" if end is None else str(end), CHANGES)
+    scan = Scan(table, plan_rows(table.catalog_table, replace(request, increment=increment)))
+    for warning in scan.warnings:
+        table.runtime.warn(warning)
+    return scan
+
+
+def follow_changes(
+    table: OpenedTable,
+    begin: int,
+    end: int | None,
+    columns: str | Sequence[str] | None,
+    where: str | None,
+    limit: int | None,
+    wait_seconds: float,
+) -> Changes:
+    """The changes of the snapshots from `begin` on, also of those that are still to come."""
+    from paimon_cli.jobs.row_scan import FollowedChanges
+
+    request = _request_of_changes(begin, end, columns, where, limit)
+    return Changes(FollowedChanges(table.catalog_table, request, begin, end, wait_seconds))
+
+
+def _request_of_changes(
+    begin: int, end: int | None, columns: str | Sequence[str] | None, where: str | None, limit: int | None
+) -> ReadRequest:
+    from paimon_cli.jobs.row_scan import ReadRequest
+
+    check_positive(begin=begin, end=end)
+    if limit is not None and limit < 0:
+        raise UsageError(f"--limit {limit}", "a number of rows is not negative")
+    select = columns if columns is None or isinstance(columns, str) else ",".join(map(_selected, columns))
+    return ReadRequest(select, where, limit, keep_kinds=True)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of a table, as `Table.follow_changelog` finds them."""
+
+    rows: FollowedChanges
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Batches of changes, the first column `rowkind`, as they are found."""
+        return self.rows.rows()
 
 
 def _selected(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from paimon_cli.api.inspection import Inspection
 from paimon_cli.api.maintenance import Maintenance, Planned
-from paimon_cli.api.opened_table import Runtime, check_choice, check_positive
+from paimon_cli.api.opened_table import Runtime, check_choice
 from paimon_cli.api.writing import Writing
 from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_location import TableLocation, locate_table
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from paimon_cli.api.definition import Alter, Names
-    from paimon_cli.api.scan import Scan
+    from paimon_cli.api.scan import Changes, Scan
     from paimon_cli.api.versions import Branches, Consumers, Tags
     from paimon_cli.ingest.text_form import TextForm
 
@@ -195,11 +195,27 @@ class Table(Writing, Maintenance, Inspection):
     ) -> Scan:
         """The row changes of the snapshots `begin` to `end` (default the latest), with a first column `rowkind`.
 
-        They come from changelog files if the table has a changelog producer, otherwise from the rows that each commit added.
+        If the table has a changelog producer they come from changelog files, and for overwrites from a comparison with the
+        snapshot before; otherwise from the rows that each commit added.
         """
-        check_positive(begin=begin, end=end)
-        until = "" if end is None else str(end)
-        return self.scan(columns, where, incremental=f"{begin - 1}..{until}", limit=limit, row_kind=True)
+        from paimon_cli.api.scan import plan_changes
+
+        return plan_changes(self, begin, end, columns, where, limit)
+
+    def follow_changelog(
+        self,
+        begin: int,
+        end: int | None = None,
+        *,
+        columns: str | Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int | None = None,
+        wait_seconds: float = 1.0,
+    ) -> Changes:
+        """Like `changelog`, but waits for further snapshots: looks for them every `wait_seconds`, without `end` for ever."""
+        from paimon_cli.api.scan import follow_changes
+
+        return follow_changes(self, begin, end, columns, where, limit, wait_seconds)
 
     @property
     def tags(self) -> Tags:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from paimon_cli.read.row_text import CsvRows, JsonRows, bounded, text_bytes
 if TYPE_CHECKING:
     from paimon_cli.cli.text_view import Header, Layout
     from paimon_cli.datatypes.data_type import DataField
-    from paimon_cli.jobs.row_scan import RowScan
+    from paimon_cli.jobs.row_scan import FollowedChanges, RowScan
 
 NULL = "NULL"
 LIKE_NULL = '^"*NULL"*$'
@@ -29,10 +30,10 @@ UNLIKE_LATIN = r"[^ -~\x{a1}-\x{2ff}]"
 """Characters that may be wider or narrower than one column."""
 
 
-def print_rows(scan: RowScan, table: str, output: OutputFormat, view: View) -> None:
-    """Print all rows of the scan; text output ends with the number of rows."""
+def print_rows(scan: RowScan | FollowedChanges, table: str, output: OutputFormat, view: View) -> None:
+    """Print all rows of the scan, each batch as soon as it is there; text output ends with the number of rows."""
     fields = scan.fields
-    batches = (piece for batch in scan.rows() for piece in bounded(batch))
+    batches = (piece for batch in _shown_at_once(scan.rows()) for piece in bounded(batch))
     if output is OutputFormat.TABLE:
         count = _print_text(fields, batches, view)
         say(counted(count, "row"))
@@ -43,6 +44,12 @@ def print_rows(scan: RowScan, table: str, output: OutputFormat, view: View) -> N
         write_bytes(rows.head())
         for batch in batches:
             write_bytes(rows.rows(batch))
+
+
+def _shown_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+        sys.stdout.flush()
 
 
 def _print_json(table: str, rows: JsonRows, batches: Iterator[pa.RecordBatch]) -> None:

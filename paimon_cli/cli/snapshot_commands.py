@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,6 +11,9 @@ from paimon_cli.cli.command import Call, command, group, top_level
 from paimon_cli.cli.parameters import TableName, addressable, split_partitions
 from paimon_cli.cli.results import counted
 from paimon_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from paimon_cli.api.scan import Changes, Scan
 
 commands = top_level()
 snapshots = group("Versions of a table: what each commit did.")
@@ -116,18 +119,28 @@ def read_changelog(
     limit: Annotated[
         int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=0, help="At most N changes.")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for further snapshots, up to --to or until it is interrupted.")
+    ] = False,
 ) -> None:
     """Print the row changes of a range of snapshots, with their row kinds.
 
-    Changes come from changelog files if the table has a changelog producer, otherwise from the rows that each commit added.
+    If the table has a changelog producer, changes come from changelog files, and those of overwrites from a comparison with the
+    snapshot before. Without a producer they are the rows that each commit added.
 
     paimon-cli changelog read ./wh/shop.db/orders --from 3
     """
     from paimon_cli.cli.row_output import print_rows
 
+    if follow and call.output is OutputFormat.JSON:
+        raise UsageError("--follow with --output json", "the JSON document would never end", "use --output ndjson")
     opened = call.open(table)
-    scan = opened.changelog(begin, end, columns=select, where=where, limit=limit)
-    print_rows(scan.rows, opened.name, call.output, call.view)
+    changes: Changes | Scan
+    if follow:
+        changes = opened.follow_changelog(begin, end, columns=select, where=where, limit=limit)
+    else:
+        changes = opened.changelog(begin, end, columns=select, where=where, limit=limit)
+    print_rows(changes.rows, opened.name, call.output, call.view)
 
 
 @command(commands, "blame")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from paimon_cli.datatypes.data_type import STRING, DataField
 from paimon_cli.errors import DamagedFile, UsageError
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.options.option_catalog import SCAN
-from paimon_cli.read.increments import AUTO, IncrementRange, asked_increment, increment_context, plan_increment
+from paimon_cli.read.increments import AUTO, CHANGES, IncrementRange, asked_increment, increment_context, plan_increment
 from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
 from paimon_cli.read.selection import RowOrder, Selection, in_order, parse_order, selected
 from paimon_cli.read.split_reader import count_split, read_side_by_side, read_split
@@ -122,6 +122,36 @@ class RowScan:
             if self.request.limit is not None and count >= self.request.limit:
                 return self.request.limit
         return count
+
+
+@dataclass(frozen=True)
+class FollowedChanges:
+    """The changes of the snapshots from `first` on, as they are committed; ends after snapshot `last`, or never."""
+
+    table: CatalogTable
+    request: ReadRequest
+    first: int
+    last: int | None = None
+    wait_seconds: float = 1.0
+
+    @property
+    def fields(self) -> tuple[DataField, ...]:
+        return (KIND_FIELD, *selected(self.table.context.schema, self.request.select).fields)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Row kinds as texts. NotFound if snapshots expire before they are read."""
+        context, number, left = self.table.context, self.first, self.request.limit
+        while (self.last is None or number <= self.last) and left != 0:
+            latest = context.snapshots.latest_id() or 0
+            if latest < number:
+                context.clock.sleep(self.wait_seconds)
+                continue
+            end = latest if self.last is None else min(latest, self.last)
+            request = replace(self.request, increment=Increment(str(number - 1), str(end), CHANGES), limit=left)
+            for batch in plan_rows(self.table, request).rows():
+                left = None if left is None else left - batch.num_rows
+                yield batch
+            number = end + 1
 
 
 def plan_rows(table: CatalogTable, request: ReadRequest) -> RowScan:

@@ -31,14 +31,21 @@ Sides = tuple[Buckets, Buckets]
 
 
 def plan_difference(
-    context: TableContext, before: Snapshot | None, after: Snapshot | None, predicate: Predicate | None = None
+    context: TableContext,
+    before: Snapshot | None,
+    after: Snapshot | None,
+    predicate: Predicate | None = None,
+    *,
+    least_level: int = 0,
+    both_sides: bool = False,
 ) -> ScanPlan:
     """A split for all files of both snapshots that may share keys, unless they are the same ones; None is the empty table.
 
     Java merges only what the other side does not have, so it shows partial rows for engines that mix versions; here
     each side is merged as its readers see it. Where rows may have moved between buckets, a partition's buckets go together.
+    `least_level`: files of lower levels do not count. `both_sides`: of a changed key both rows are wanted.
     """
-    planner = _Planner(context, predicate)
+    planner = _Planner(context, predicate, max(least_level, int(context.mode.hides_level_0)), both_sides)
     old, new = (dict(bucket_files(context, snapshot, planner)) for snapshot in (before, after))
     splits: list[Split] = []
     for sides in _sides(context, old, new):
@@ -75,9 +82,11 @@ def _rows_may_move(context: TableContext, old: Sequence[BucketFiles], new: Seque
 class _Planner(FileFilter):
     """Leaves out what cannot differ or cannot match, and keeps count."""
 
-    def __init__(self, context: TableContext, predicate: Predicate | None) -> None:
+    def __init__(self, context: TableContext, predicate: Predicate | None, least_level: int, both_sides: bool) -> None:
         super().__init__()
         self.counts = ScanCounts()
+        self._least_level = least_level
+        self._both_sides = both_sides
         self._context = context
         self._predicate = predicate
         self._bounds = TableBounds(context)
@@ -107,7 +116,7 @@ class _Planner(FileFilter):
                 self.counts.files_skipped_by_key += len(members)
             else:
                 earlier, later = _only(old, names & before.keys()), _only(new, names & after.keys())
-                yield Split(later[0], True, earlier, later[1:])
+                yield Split(later[0], True, earlier, later[1:], self._both_sides)
 
     def _shows_partition(self, partition: bytes) -> bool:
         kept = self._kept_partitions.get(partition)
@@ -119,10 +128,9 @@ class _Planner(FileFilter):
         return kept
 
     def _visible(self, side: Buckets) -> dict[str, DataFileMeta]:
-        """Files that plain reads show."""
-        hides = self._context.mode.hides_level_0
+        """Files of the levels that are compared."""
         files = [file for bucket in side for file in bucket.files]
-        shown = {file.file_name: file for file in files if not hides or file.level > 0}
+        shown = {file.file_name: file for file in files if file.level >= self._least_level}
         self.counts.files_skipped_by_level += len(files) - len(shown)
         self.counts.rows_skipped_by_level += sum(file.row_count for file in files if file.file_name not in shown)
         return shown

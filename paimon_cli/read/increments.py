@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from paimon_cli.errors import NotFound, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.history.tags_and_branches import ChangelogHistory
 from paimon_cli.metadata.data_file import ADD, BucketId, ManifestEntry
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot, Tag
+from paimon_cli.metadata.table_mode import FULL_COMPACTION, INPUT, LOOKUP
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_text import plain_number, read_option
 from paimon_cli.read.difference import plan_difference
@@ -28,6 +30,8 @@ from paimon_cli.sql.predicate import Predicate
 
 AUTO, DELTA, CHANGELOG, DIFF = "auto", "delta", "changelog", "diff"
 MODES = (AUTO, DELTA, CHANGELOG, DIFF)
+CHANGES = "changes"
+"""All changes that a stream of the table is to see: CHANGELOG, and what overwrites have changed; DELTA without a producer."""
 LEAST_MILLIS = 10**11
 """A smaller number is an id."""
 
@@ -69,17 +73,25 @@ class IncrementRange:
 
     def mode(self, context: TableContext, asked: str) -> str:
         """`asked`, or for auto what Java does: diff between two tags, else the changelog if the table's producer writes one."""
+        producer = context.options.changelog_producer
+        if asked == CHANGES:
+            return DELTA if producer == "none" else CHANGES
         if asked not in MODES:
             raise UsageError(f"there is no increment in mode '{asked}'", f"the modes are {', '.join(MODES)}")
         if asked != AUTO:
             return asked
         if self.begin.tag is not None and self.end.tag is not None and not tags_stand_for_snapshots(context):
             return DIFF
-        return DELTA if context.options.changelog_producer == "none" else CHANGELOG
+        return DELTA if producer == "none" else CHANGELOG
 
-    def snapshots(self, context: TableContext) -> list[Snapshot]:
-        """All of the range, oldest first. NotFound when one has expired."""
-        return [_there(context, number) for number in range(self.begin.id + 1, self.end.id + 1)]
+    def snapshots(self, context: TableContext, mode: str) -> list[Snapshot]:
+        """All of the range, oldest first. NotFound when one has expired; its changes may have outlived it."""
+        changelogs = ChangelogHistory(context.storage, context.layout)
+        may_be_expired = mode != DELTA or context.options.changelog_producer == "none"
+        return [
+            (may_be_expired and changelogs.find(number)) or _there(context, number)
+            for number in range(self.begin.id + 1, self.end.id + 1)
+        ]
 
 
 def asked_increment(context: TableContext) -> tuple[str, str, str] | None:
@@ -137,25 +149,30 @@ def _there(context: TableContext, number: int) -> Snapshot:
 
 
 def increment_context(context: TableContext, mode: str) -> TableContext:
-    """Sees level 0 and no deletion vectors: what came in, not what is left of it. Only DIFF compares what readers see."""
-    if mode == DIFF:
-        return context
-    return replace(context, options=context.options.with_overrides({"deletion-vectors.enabled": "false"}))
+    """For DELTA one that sees level 0 and no deletion vectors: what came in, not what is left of it. For CHANGES one that sees
+    what changelogs have told, which is level 0, too, if they tell the input.
+    """
+    if mode == DELTA:
+        return replace(context, options=context.options.with_overrides({"deletion-vectors.enabled": "false"}))
+    if mode == CHANGES and context.options.changelog_producer == INPUT:
+        return replace(context, options=context.options.with_overrides({"deletion-vectors.merge-on-read": "true"}))
+    return context
 
 
 def plan_increment(context: TableContext, chosen: IncrementRange, mode: str, predicate: Predicate | None) -> ScanPlan:
     """Rows that the range brought: DELTA reads the files that its APPENDs added, CHANGELOG its changelog files.
 
     Both show every version of a key, snapshot by snapshot, as a stream sees them; nothing is merged. DIFF compares both ends
-    instead. COMPACT snapshots bring no rows of their own, OVERWRITEs are left out as Paimon does. `mode` comes from
-    `IncrementRange.mode`, `context` from `increment_context`.
+    instead. COMPACT snapshots bring no rows of their own, OVERWRITEs are left out as Paimon does; CHANGES shows what they have
+    changed. `mode` comes from `IncrementRange.mode`, `context` from `increment_context`.
     """
     if mode == DIFF:
         return plan_difference(context, chosen.begin.snapshot(context), chosen.end.snapshot(context), predicate)
-    snapshots = chosen.snapshots(context)
+    snapshots = chosen.snapshots(context, mode)
     newest = snapshots[-1] if snapshots else None
-    if mode == CHANGELOG:
-        return ScanPlan(newest, tuple(_changelog_splits(context, snapshots)), ScanCounts())
+    if mode in (CHANGELOG, CHANGES):
+        shown = (_changes_of(context, snapshot, predicate, mode == CHANGES) for snapshot in snapshots)
+        return ScanPlan(newest, tuple(split for splits in shown for split in splits), ScanCounts())
     appends = (context.manifests.delta_entries(snapshot) for snapshot in snapshots if snapshot.commit_kind == APPEND)
     added = [[entry for entry in entries if entry.kind == ADD] for entries in appends]
     return plan_added(context, newest, added, predicate)
@@ -171,13 +188,30 @@ def _grouped(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
     return list(buckets.values())
 
 
-def _changelog_splits(context: TableContext, snapshots: Iterable[Snapshot]) -> Iterator[Split]:
-    """A split per changelog file: a lone file passes unmerged, so that every change of a key is seen."""
-    for snapshot in snapshots:
-        if snapshot.changelog_manifest_list is None or snapshot.commit_kind == OVERWRITE:
-            continue
-        manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list)
-        entries = [entry for batch in context.manifests.entries(manifests) for entry in batch]
-        for bucket in sorted(_grouped(entries), key=lambda b: (context.partition_path_of(b.partition), b.bucket)):
-            for file in bucket.files:
-                yield Split(replace(bucket, files=(file,)), False)
+def _changes_of(context: TableContext, snapshot: Snapshot, predicate: Predicate | None, with_overwrites: bool) -> Iterator[Split]:
+    """A split per changelog file, which is read as it is, so that every change of a key is seen."""
+    if snapshot.commit_kind == OVERWRITE and not with_overwrites:
+        return
+    if snapshot.changelog_manifest_list is None:
+        if snapshot.commit_kind == OVERWRITE:
+            yield from _overwritten(context, snapshot, predicate)
+        return
+    manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list)
+    entries = [entry for batch in context.manifests.entries(manifests) for entry in batch]
+    for bucket in sorted(_grouped(entries), key=lambda b: (context.partition_path_of(b.partition), b.bucket)):
+        for file in bucket.files:
+            yield Split(replace(bucket, files=(file,)), False, is_changelog=True)
+
+
+def _overwritten(context: TableContext, snapshot: Snapshot, predicate: Predicate | None) -> Iterable[Split]:
+    """What an OVERWRITE changed among the rows that changelogs have told; what the producer is still to tell is left to it."""
+    before = None if snapshot.id == 1 else context.snapshots.in_history(snapshot.id - 1)
+    if before is None and snapshot.id > 1:
+        raise NotFound(
+            f"what snapshot {snapshot.id} overwrote has expired",
+            f"its changes are found by comparing it with snapshot {snapshot.id - 1}",
+            f"start at {snapshot.id + 1}, from the rows of snapshot {snapshot.id}",
+        )
+    options = context.options
+    told = {INPUT: 0, LOOKUP: 1, FULL_COMPACTION: options.num_levels - 1}[options.changelog_producer]
+    return plan_difference(context, before, snapshot, predicate, least_level=told, both_sides=True).splits

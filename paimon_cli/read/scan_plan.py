@@ -32,13 +32,15 @@ class Split:
     """Files of one bucket that hold whole keys: no version of their keys is in another split. Picklable.
 
     With `before` its rows are what leads from those files to these, which are in `beside` too where rows have moved
-    between buckets.
+    between buckets; `both_sides`: changed keys come as -U and +U. `is_changelog`: its rows are changes, each of which counts.
     """
 
     bucket: BucketFiles
     needs_merge: bool
     before: tuple[BucketFiles, ...] | None = None
     beside: tuple[BucketFiles, ...] = ()
+    both_sides: bool = False
+    is_changelog: bool = False
 
     @property
     def files(self) -> tuple[DataFileMeta, ...]:

@@ -10,7 +10,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from paimon_cli.bucket.merged_rows import read_bucket, without_retractions
+from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.merged_rows import LARGEST_BATCH, read_bucket, without_retractions
+from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.read.difference import read_difference
@@ -32,8 +34,9 @@ def read_split(
     """
     needed = list(dict.fromkeys([*columns, *(predicate.columns if predicate else ())]))
     row_filter = predicate.filtered if predicate else None
-    if split.before is not None:
-        for batch in read_difference(context, split.before, (split.bucket, *split.beside)):
+    if split.before is not None or split.is_changelog:
+        changes = _changelog(context, split, needed) if split.before is None else _difference(context, split, split.before)
+        for batch in changes:
             kept = batch if keep_kinds else without_retractions(batch)
             matching = kept if row_filter is None else row_filter(kept)
             if matching.num_rows:
@@ -41,6 +44,17 @@ def read_split(
         return
     for batch in read_bucket(context, split.bucket, needed, row_filter=row_filter, keep_kinds=keep_kinds):
         yield batch.select(list(columns))
+
+
+def _changelog(context: TableContext, split: Split, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for file in split.files:
+        yield from read_data_file(
+            context, split.bucket.bucket_id, file, list(dict.fromkeys([VALUE_KIND, *columns])), LARGEST_BATCH
+        )
+
+
+def _difference(context: TableContext, split: Split, before: tuple[BucketFiles, ...]) -> Iterator[pa.RecordBatch]:
+    return read_difference(context, before, (split.bucket, *split.beside), both_sides=split.both_sides)
 
 
 def count_split(context: TableContext, split: Split, predicate: Predicate | None = None) -> int:
