@@ -16,7 +16,7 @@ import pytest
 from paimon_cli.bucket.file_encoders import CODECS
 from paimon_cli.commit.deduplication import MOST_USERS, PROPERTY, CommitUsers
 from paimon_cli.datatypes.arrow_types import NESTED_ID_BASE
-from paimon_cli.datatypes.binary_row import encode_row, row_hash
+from paimon_cli.datatypes.binary_row import encode_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import field_to_json, parse_type
 from paimon_cli.datatypes.internal_values import Timestamp, decimal_of
@@ -33,6 +33,7 @@ from paimon_cli.options.option_catalog import HONOURED, IN_PART, OPTIONS, find_o
 from paimon_cli.options.option_text import parse_duration, parse_size
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
 from paimon_cli.storage.lock_table import LockTable
+from tests.datatypes.one_row_hash import row_hash
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "FORMAT.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.datatypes.arrow_types import arrow_type
+from paimon_cli.datatypes.arrow_types import arrow_type, low_words
 from paimon_cli.datatypes.data_type import DataType, DecimalType, TimestampType
 from paimon_cli.datatypes.field_types import type_to_sql
 from paimon_cli.datatypes.internal_values import MILLIS_OF_DAY
@@ -89,21 +89,13 @@ def decimal_to_primitive(array: pa.Array, target: DataType) -> pa.Array:
         return between_primitives(_doubles(array), target)
     whole = pc.round(array.cast(pa.decimal256(_WIDE, array.type.scale)), ndigits=0, round_mode="towards_zero")
     whole = whole.cast(pa.decimal128(38, 0))
-    return _masked(_low_words(whole).astype(_NUMPY[target.root]), array, arrow_type(target))
-
-
-def _low_words(array: pa.Array) -> npt.NDArray[np.int64]:
-    """The low 64 bits of unscaled values; anything below nulls."""
-    data = array.buffers()[1]
-    if data is None:
-        return np.zeros(len(array), dtype=np.int64)
-    return np.frombuffer(data, dtype=np.int64)[2 * array.offset : 2 * (array.offset + len(array)) : 2].copy()
+    return _masked(low_words(whole).astype(_NUMPY[target.root]), array, arrow_type(target))
 
 
 def _doubles(array: pa.Array) -> pa.Array:
     if array.type.precision > _LONG_DIGITS:
         return per_distinct_value(array, float, pa.float64())
-    quotients = _low_words(array).astype(np.float64) / float(10**array.type.scale)
+    quotients = low_words(array).astype(np.float64) / float(10**array.type.scale)
     return _masked(quotients, array, pa.float64())
 
 

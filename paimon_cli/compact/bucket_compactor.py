@@ -24,14 +24,7 @@ from paimon_cli.lsm.changelog import Changes, FullCompactionChanges, inserts
 from paimon_cli.lsm.compaction_picker import Rewrite, Upgrade
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun
-from paimon_cli.metadata.data_file import (
-    SOURCE_COMPACT,
-    CommitMessage,
-    DataFileMeta,
-    FileFilter,
-    file_facts,
-    vector_file_names,
-)
+from paimon_cli.metadata.data_file import SOURCE_COMPACT, CommitMessage, DataFileMeta, FileFilter, file_facts, vector_file_names
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.metadata.table_mode import FULL_COMPACTION, LOOKUP
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -286,6 +287,13 @@ def values_from_arrow(array: pa.Array, t: DataType) -> list[Any]:
         rows: Sequence[Any] = list(zip(*columns, strict=True)) if columns else [()] * len(array)
         return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
     return list(array.to_pylist())
+
+
+def low_words(decimals: pa.Array) -> np.ndarray:
+    """The low 64 bits (int64) of the unscaled value of each DECIMAL; anything below nulls."""
+    data = decimals.buffers()[1]
+    words = np.frombuffer(b"" if data is None else data, dtype=np.int64)
+    return words[2 * decimals.offset : 2 * (decimals.offset + len(decimals)) : 2]
 
 
 def values_to_arrow(values: Sequence[Any], t: DataType) -> pa.Array:

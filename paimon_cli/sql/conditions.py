@@ -21,7 +21,7 @@ from paimon_cli.sql.expressions import ColumnValue, Expression, Function, alike
 class ColumnBounds:
     """Bounds of a column: of `rows` values `nulls` are null (None: unknown), the others lie in [`low`, `high`] (None: unknown).
 
-    Bounds are internal values of `datatypes.values`. `exact`: low and high occur and are no truncated texts.
+    Bounds are internal values (`datatypes.arrow_types`). `exact`: low and high occur and are no truncated texts.
     """
 
     rows: int

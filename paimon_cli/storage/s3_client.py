@@ -22,13 +22,7 @@ from paimon_cli.storage.catalog_options import redact, without_user_info
 try:
     import boto3
     from botocore.config import Config
-    from botocore.exceptions import (
-        BotoCoreError,
-        ClientError,
-        IncompleteReadError,
-        ReadTimeoutError,
-        ResponseStreamingError,
-    )
+    from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError, ReadTimeoutError, ResponseStreamingError
     from botocore.parsers import ResponseParserError
 except ImportError as error:
     raise UsageError("S3 needs the package boto3", str(error), "pip install 'paimon-cli[s3]'") from None

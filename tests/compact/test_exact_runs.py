@@ -11,13 +11,7 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction, run_compaction
-from paimon_cli.compact.compaction_plan import (
-    CompactionTask,
-    SkippedBucket,
-    check_compactable,
-    plan_bucket,
-    task_steps,
-)
+from paimon_cli.compact.compaction_plan import CompactionTask, SkippedBucket, check_compactable, plan_bucket, task_steps
 from paimon_cli.errors import DamagedFile, FilesConflict, NotSupported
 from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext

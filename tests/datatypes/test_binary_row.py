@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from paimon_cli.datatypes.binary_row import deserialize_row, encode_row, row_hash, serialize_row
+from paimon_cli.datatypes.binary_row import deserialize_row, encode_row, serialize_row
 from paimon_cli.datatypes.canonical_form import canonical_json, from_canonical
 from paimon_cli.datatypes.data_type import ArrayType, DataType, MapType, MultisetType, RowType
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.metadata.data_file_schema import KIND_TEXTS
+from tests.datatypes.one_row_hash import row_hash
 from tests.vectors import load
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_cli.datatypes.arrow_types import values_to_arrow
-from paimon_cli.datatypes.binary_row import encode_row, row_hash, serialize_row
+from paimon_cli.datatypes.binary_row import encode_row, serialize_row
 from paimon_cli.datatypes.bucket_hash import bucket_of, encode_rows, hash_rows
 from paimon_cli.datatypes.canonical_form import from_canonical
 from paimon_cli.datatypes.data_type import BinaryType, DataType, DecimalType, StringType, TimestampType, TimeType
@@ -19,6 +19,7 @@ from paimon_cli.datatypes.internal_values import Timestamp
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.snapshot import dump_java_json
 from paimon_cli.metadata.table_schema import TableSchema
+from tests.datatypes.one_row_hash import row_hash
 from tests.vectors import load
 
 TYPES = (

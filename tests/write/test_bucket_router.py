@@ -6,12 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_cli.datatypes.binary_row import deserialize_row, encode_row, row_hash
+from paimon_cli.datatypes.binary_row import deserialize_row, encode_row
 from paimon_cli.errors import NotSupported
 from paimon_cli.metadata.data_file import EMPTY_ROW
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 from paimon_cli.write.write_plan import FixedRouter
+from tests.datatypes.one_row_hash import row_hash
 from tests.ingest.input_files import schema_of
 
 COLUMNS = {"dt": "STRING NOT NULL", "h": "INT NOT NULL", "k": "STRING NOT NULL", "v": "INT"}

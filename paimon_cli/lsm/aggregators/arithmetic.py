@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from paimon_cli.datatypes.arrow_types import low_words
 from paimon_cli.errors import BadInput
 from paimon_cli.lsm.aggregators.aggregator import RETRACT, SET, ColumnHistory, overflow, validity
 from paimon_cli.lsm.aggregators.chosen_values import steps
@@ -91,12 +92,6 @@ def _float_sums(column: pa.Array, history: ColumnHistory) -> np.ndarray:
     return totals
 
 
-def unscaled(column: pa.Array) -> np.ndarray:
-    """The low 64 bits of each decimal's integer."""
-    words = np.frombuffer(column.buffers()[1], dtype=np.int64)
-    return words[2 * column.offset : 2 * (column.offset + len(column)) : 2]
-
-
 def from_unscaled(values: np.ndarray, absent: np.ndarray, t: pa.DataType) -> pa.Array:
     """Decimals from 64-bit integers, whatever their number of digits."""
     words = np.empty(2 * len(values), dtype=np.int64)
@@ -109,7 +104,7 @@ def _decimal_sums(column: pa.Array, history: ColumnHistory) -> pa.Array:
     t = column.type
     absent = history.sizes == 0
     if t.precision <= COMPACT_DIGITS:
-        return from_unscaled(_totals(unscaled(column)[history.rows], history), absent, t)
+        return from_unscaled(_totals(low_words(column)[history.rows], history), absent, t)
     taken = column.take(pa.array(history.rows))
     words = np.frombuffer(taken.buffers()[1], dtype=np.int64)[2 * taken.offset :]
     low, high = words[::2], words[1::2]
