@@ -80,15 +80,6 @@ class Unpublished(KeyboardInterrupt):
     """An interrupt at a time when this commit was certainly not published."""
 
 
-@contextlib.contextmanager
-def unpublished() -> Iterator[None]:
-    """Around what precedes a publication: an interrupt in it is `Unpublished`, so that the files of the commit can go."""
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        raise Unpublished from interrupt
-
-
 class UsageError(PaimonError):
     """A bad option or argument, or something that exists already."""
 

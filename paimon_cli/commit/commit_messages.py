@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from paimon_cli.errors import CommitUnknown, FilesConflict, PaimonError, Unpublished, UsageError, cleaning_up
 from paimon_cli.history.table_context import TableContext
@@ -48,7 +49,7 @@ class SnapshotChanges:
     read_snapshot_id: int | None = None
     read_vectors: tuple[tuple[BucketId, tuple[str, ...]], ...] = ()
 
-    @property
+    @cached_property
     def is_empty(self) -> bool:
         return not (self.entries or self.changelog or self.new_indexes or self.deleted_indexes)
 

@@ -6,7 +6,8 @@ storage. So a commit happens as a whole or not at all, wherever it stops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paimon_cli.commit.commit_messages import (
@@ -17,12 +18,12 @@ from paimon_cli.commit.commit_messages import (
     oldest_read,
     overwrite_changes,
 )
-from paimon_cli.commit.data_conflict import OFF, CheckData, check_of_messages, check_of_partitions, unchecked
+from paimon_cli.commit.data_conflict import OFF, CheckData, check_of_messages, check_of_partitions
 from paimon_cli.commit.deduplication import CommitIdentity, Deduplication
-from paimon_cli.commit.files_conflict import check_files
-from paimon_cli.commit.prepared_snapshot import DeltaManifests, MetadataWriter, discard, discarded_on, prepare_snapshot
-from paimon_cli.commit.snapshot_publish import RetryPolicy, announce, publish
-from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable, Unpublished, unpublished
+from paimon_cli.commit.files_conflict import check_files, check_newest_bucket_counts
+from paimon_cli.commit.prepared_snapshot import CommitFacts, DeltaManifests, MetadataWriter, prepare_snapshot
+from paimon_cli.commit.snapshot_publish import announce, publish
+from paimon_cli.errors import Conflict, PaimonError, Refused, StorageUnavailable, Unpublished
 from paimon_cli.history.manifest_reader import SnapshotGone
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, CommitMessage
@@ -49,10 +50,10 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class _Step:
-    """One snapshot to make."""
+    """One snapshot to make; `check_data` is None without a data conflict check."""
 
     changes_on: ChangesOn
-    check_data: CheckData = unchecked
+    check_data: CheckData | None = None
 
 
 class Committer:
@@ -73,12 +74,13 @@ class Committer:
         """Publish an APPEND snapshot for the append halves, then a COMPACT snapshot for the compact halves.
 
         Raises `FilesConflict` or `DataConflict` if other commits contradict this one (its data files are the caller's to delete,
-        see `commit.abort`), `StorageUnavailable` if all retries lost the race, `CommitUnknown` if the outcome is unknown.
+        see `commit_messages`), `StorageUnavailable` if all retries lost the race, `CommitUnknown` if the outcome is unknown.
         """
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
         steps: list[_Step] = []
         if not append.is_empty or (compact.is_empty and self._context.options.commit_force_create_snapshot):
-            check = check_of_messages(self._context, identity, messages, append.read_snapshot_id)
+            is_checked = self._checks_data and not append.is_empty
+            check = check_of_messages(self._context, identity, messages, append.read_snapshot_id) if is_checked else None
             steps.append(_Step(lambda latest: append, check))
         return self._commit([*steps, *_compaction(compact)], identity, watermark)
 
@@ -98,12 +100,16 @@ class Committer:
         a COMPACT snapshot. Errors as `commit`.
         """
         read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
-        check = check_of_partitions(self._context, identity, replaced_partitions, read)
+        check = check_of_partitions(self._context, identity, replaced_partitions, read) if self._checks_data else None
         step = _Step(lambda latest: overwrite_changes(self._context, messages, replaced_partitions, latest), check)
         return self._commit([step, *_compaction(compact_changes(messages))], identity, watermark)
 
+    def is_committed(self, identity: CommitIdentity) -> bool:
+        """Whether an earlier run made this commit (Java filterCommitted); always False for identities that are never repeated."""
+        return Deduplication(self._context, identity).already_committed()
+
     def _commit(self, steps: Sequence[_Step], identity: CommitIdentity, watermark: int | None) -> CommitResult:
-        with unpublished():
+        with _unpublished():
             own = Deduplication(self._context, identity)
             is_made = own.already_committed()
         if is_made:
@@ -111,7 +117,7 @@ class Committer:
         done = CommitResult()
         for step in steps:
             try:
-                done = done.followed_by(self._publish(step, identity, own, watermark))
+                done = done.followed_by(self._publish(step, own, watermark))
             except (Conflict, StorageUnavailable) as refusal:
                 refusal.details["published_snapshots"] = [snapshot.id for snapshot in done.snapshots]
                 raise
@@ -119,34 +125,35 @@ class Committer:
                 break
         return done
 
-    def _publish(self, step: _Step, identity: CommitIdentity, own: Deduplication, watermark: int | None) -> CommitResult:
-        context, writer = self._context, MetadataWriter(self._context)
+    def _publish(self, step: _Step, own: Deduplication, watermark: int | None) -> CommitResult:
+        """Make one snapshot; after a lost race again, on top of the snapshot that won it."""
+        context, writer, attempts = self._context, MetadataWriter(self._context), RetryPolicy(self._context)
         delta: DeltaManifests | None = None
-        attempts = RetryPolicy(context)
         for attempt in attempts:
             try:
-                with discarded_on(context, writer, PaimonError, Unpublished), unpublished():
+                with discarded_on(writer, PaimonError, Unpublished), _unpublished():
                     latest = context.snapshots.latest()
                     changes = step.changes_on(latest)
                     is_made = own.committed_since_begin(latest, changes.kind)
                     if is_made or self._is_needless(changes):
-                        discard(context, writer.written)
+                        writer.discard(writer.written)
                         return CommitResult(attempts=attempt, already_committed=is_made)
                     self._check(step, changes, latest, attempt)
                     if delta is None or delta.changes is not changes:
-                        discard(context, delta.files if delta else ())
+                        writer.discard(delta.files if delta else ())
                         delta = DeltaManifests.write(changes, writer)
-                    prepared = prepare_snapshot(context, latest, delta, identity, watermark, writer, attempts)
+                    facts = CommitFacts(own.identity, watermark, attempt, attempts.begin_millis)
+                    prepared = prepare_snapshot(context, latest, delta, facts, writer)
             except SnapshotGone:
                 writer, delta = MetadataWriter(context), None
                 continue
-            with discarded_on(context, writer, Refused, StorageUnavailable):
+            with discarded_on(writer, Refused, StorageUnavailable):
                 published = publish(context, prepared.snapshot, latest)
             if published:
                 announce(context, prepared.snapshot)
                 return CommitResult((prepared.snapshot,), attempt)
-            discard(context, prepared.files)
-        discard(context, writer.written)
+            writer.discard(prepared.files)
+        writer.discard(writer.written)
         raise attempts.exhausted()
 
     def _check(self, step: _Step, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:
@@ -158,18 +165,91 @@ class Committer:
             latest=None if latest is None else latest.id,
             added=added,
             deleted=len(changes.entries) - added,
-            data_conflict_check=OFF if step.check_data is unchecked else self._context.options.commit_data_conflict_check,
+            data_conflict_check=self._context.options.commit_data_conflict_check if step.check_data else OFF,
         ):
-            step.check_data(latest)
-            check_files(self._context, latest, changes)
+            if step.check_data:
+                step.check_data(latest)
+            if changes.check_files:
+                check_files(self._context, latest, changes)
+            elif latest is not None and latest.id != changes.read_snapshot_id:
+                # The writer checked the bucket counts of the snapshot that it began with; only what came later can differ.
+                check_newest_bucket_counts(self._context, latest, changes.entries)
+
+    @property
+    def _checks_data(self) -> bool:
+        return self._context.options.commit_data_conflict_check != OFF
 
     def _is_needless(self, changes: SnapshotChanges) -> bool:
         return changes.is_empty and not self._context.options.commit_force_create_snapshot
 
-    def is_committed(self, identity: CommitIdentity) -> bool:
-        """Whether an earlier run made this commit (Java filterCommitted); always False for identities that are never repeated."""
-        return Deduplication(self._context, identity).already_committed()
-
 
 def _compaction(compact: SnapshotChanges) -> list[_Step]:
     return [] if compact.is_empty else [_Step(lambda latest: compact)]
+
+
+@contextlib.contextmanager
+def discarded_on(writer: MetadataWriter, *failures: type[BaseException]) -> Iterator[None]:
+    """Delete all metadata of this commit if the block raises one of these errors, which mean that no snapshot was published."""
+    try:
+        yield
+    except failures:
+        writer.discard(writer.written)
+        raise
+
+
+@contextlib.contextmanager
+def _unpublished() -> Iterator[None]:
+    """Around what precedes the publication: an interrupt in it is `Unpublished`, so that the files of the commit can go."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise Unpublished from interrupt
+
+
+_JITTER = 0.2
+
+
+class RetryPolicy:
+    """1, 2, ... with a growing wait in between, until `commit.max-retries` or `commit.timeout` is spent.
+
+    As in Java there is one attempt more than retries, and the timeout is checked before a wait, not after it.
+    """
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self.begin_millis = context.clock.now_millis()
+        self.made = 0
+
+    def __iter__(self) -> Iterator[int]:
+        options, context = self._context.options, self._context
+        for retry in range(options.commit_max_retries + 1):
+            self.made = retry + 1
+            yield self.made
+            if options.commit_timeout is not None and self.elapsed_millis > options.commit_timeout:
+                return
+            if retry < options.commit_max_retries:
+                wait = min(options.commit_min_retry_wait * 2**retry, options.commit_max_retry_wait)
+                with context.trace.timed("wait", before_attempt=self.made + 1):
+                    context.clock.sleep(wait * (1 + _JITTER * context.random.jitter()) / 1000)
+
+    @property
+    def elapsed_millis(self) -> int:
+        """Since the first attempt began."""
+
+        return self._context.clock.now_millis() - self.begin_millis
+
+    def exhausted(self) -> StorageUnavailable:
+        """The error after the last attempt, with all figures."""
+        options = self._context.options
+        limits = f"commit.max-retries={options.commit_max_retries}"
+        if options.commit_timeout is not None:
+            limits += f", commit.timeout={options.commit_timeout} ms"
+        return StorageUnavailable(
+            f"nothing was committed to {self._context.url}",
+            f"other commits were faster in all {self.made} attempts, {self.elapsed_millis / 1000:.1f} s ({limits})",
+            "run the job again, or raise commit.max-retries and commit.timeout",
+            attempts=self.made,
+            elapsed_millis=self.elapsed_millis,
+            max_retries=options.commit_max_retries,
+            timeout_millis=options.commit_timeout,
+        )

@@ -51,10 +51,6 @@ class Written(Protocol):
         ...
 
 
-def unchecked(latest: Snapshot | None) -> None:
-    """Lets everything pass."""
-
-
 def check_of_messages(
     context: TableContext, identity: CommitIdentity, messages: Sequence[CommitMessage], read_snapshot_id: int | None
 ) -> CheckData:
@@ -64,8 +60,6 @@ def check_of_messages(
     """
     granularity = context.options.commit_data_conflict_check
     written = [message for message in messages if message.has_append]
-    if granularity == OFF or not written:
-        return unchecked
     if granularity == PARTITION:
         return check_of_partitions(context, identity, {message.partition for message in written}.__contains__, read_snapshot_id)
     return DataConflictCheck(context, identity, _written_by(context, written, granularity), read_snapshot_id).check
@@ -88,8 +82,6 @@ def check_of_partitions(
     context: TableContext, identity: CommitIdentity, written: Callable[[bytes], bool], read_snapshot_id: int | None
 ) -> CheckData:
     """For whole partitions, as an overwrite replaces them whatever the granularity."""
-    if context.options.commit_data_conflict_check == OFF:
-        return unchecked
     return DataConflictCheck(context, identity, WholePlaces(lambda e: written(e.partition)), read_snapshot_id).check
 
 

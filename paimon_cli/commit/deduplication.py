@@ -147,7 +147,7 @@ class Deduplication:
 
     def __init__(self, context: TableContext, identity: CommitIdentity) -> None:
         self._context = context
-        self._identity = identity
+        self.identity = identity
         self._seen = 0
 
     def already_committed(self) -> bool:
@@ -160,7 +160,7 @@ class Deduplication:
         A commit whose APPEND was published counts as made even if its COMPACT was not: the rows are there, and what the
         compaction would have merged can be merged again. Snapshots with the identifier of batch commits do not count.
         """
-        identity = self._identity
+        identity = self.identity
         if not identity.is_repeatable:
             return False
         oldest = 1
@@ -181,25 +181,25 @@ class Deduplication:
         return False
 
     def _was_remembered(self, users: CommitUsers) -> bool:
-        highest = users.identifier_of(self._identity.user)
+        highest = users.identifier_of(self.identity.user)
         if highest is not None:
-            return highest >= self._identity.identifier
-        if users.may_know(self._identity.user):
+            return highest >= self.identity.identifier
+        if users.may_know(self.identity.user):
             self._assume_new(f"the table records its last {MOST_USERS} users by name, and this is probably an older one")
-        elif users.since > self._identity.newer_than + 1:
+        elif users.since > self.identity.newer_than + 1:
             self._assume_new(
                 f"the users who committed before snapshot {users.since} had already expired when users were first recorded"
             )
         return False
 
     def _assume_new(self, why: str) -> None:
-        if not self._identity.assume_new:
+        if not self.identity.assume_new:
             raise Refused(
-                f"cannot determine whether commit {self._identity.identifier} of user {self._identity.user} was made before",
+                f"cannot determine whether commit {self.identity.identifier} of user {self.identity.user} was made before",
                 why,
                 "look for its rows; if they are not there, run it again with --assume-new",
-                commit_user=self._identity.user,
-                commit_identifier=str(self._identity.identifier),
+                commit_user=self.identity.user,
+                commit_identifier=str(self.identity.identifier),
             )
 
     def committed_since_begin(self, latest: Snapshot | None, kind: str) -> bool:
@@ -208,7 +208,7 @@ class Deduplication:
         Raises `Conflict` if that cannot be known, or if the user has committed a higher identifier: a repetition of that commit
         would not be recognised after ours.
         """
-        if latest is None or not self._identity.is_repeatable:
+        if latest is None or not self.identity.is_repeatable:
             return False
         for number in range(self._seen + 1, latest.id + 1):
             snapshot = latest if number == latest.id else self._context.snapshots.find(number)
@@ -217,17 +217,17 @@ class Deduplication:
                 raise self._undecided(number)
             if not self._is_of_user(snapshot):
                 continue
-            if snapshot.commit_identifier > self._identity.identifier:
+            if snapshot.commit_identifier > self.identity.identifier:
                 raise self._later_one_committed(snapshot)
-            if (snapshot.commit_identifier, snapshot.commit_kind) == (self._identity.identifier, kind):
+            if (snapshot.commit_identifier, snapshot.commit_kind) == (self.identity.identifier, kind):
                 return True
         return False
 
     def _is_of_user(self, snapshot: Snapshot) -> bool:
-        return snapshot.commit_user == self._identity.user and snapshot.commit_identifier != BATCH_IDENTIFIER
+        return snapshot.commit_user == self.identity.user and snapshot.commit_identifier != BATCH_IDENTIFIER
 
     def _undecided(self, number: int) -> Conflict:
-        user, identifier = self._identity.user, self._identity.identifier
+        user, identifier = self.identity.user, self.identity.identifier
         return Conflict(
             f"cannot determine whether commit {identifier} of user {user} was made meanwhile",
             f"snapshot {number} has expired since this commit began",
@@ -237,7 +237,7 @@ class Deduplication:
         )
 
     def _later_one_committed(self, snapshot: Snapshot) -> Conflict:
-        user, identifier = self._identity.user, self._identity.identifier
+        user, identifier = self.identity.user, self.identity.identifier
         return Conflict(
             f"commit {identifier} of user {user} was overtaken by commit {snapshot.commit_identifier}",
             f"snapshot {snapshot.id} has it, and identifiers of one user must rise",
@@ -248,7 +248,7 @@ class Deduplication:
         )
 
 
-def users_behind(context: TableContext, latest: Snapshot | None, identity: CommitIdentity) -> CommitUsers | None:
+def recorded_users(context: TableContext, latest: Snapshot | None, identity: CommitIdentity) -> CommitUsers | None:
     """The users that a snapshot of this identity on top of `latest` records; None if no users have been recorded so far.
 
     Commits that are never repeated only carry on what they find nearby; the first repeatable commit reads all snapshots.
@@ -260,6 +260,12 @@ def users_behind(context: TableContext, latest: Snapshot | None, identity: Commi
         if snapshot.commit_identifier != BATCH_IDENTIFIER:
             users = users.with_commit(snapshot.commit_user, snapshot.commit_identifier)
     return users.with_commit(identity.user, identity.identifier) if identity.is_repeatable else users
+
+
+def user_properties(context: TableContext, latest: Snapshot | None, identity: CommitIdentity) -> dict[str, str]:
+    """`recorded_users` as properties of a snapshot."""
+    users = recorded_users(context, latest, identity)
+    return {} if users is None else {PROPERTY: users.to_text()}
 
 
 def _remembered(context: TableContext, latest: Snapshot | None, most: int | None) -> tuple[CommitUsers | None, list[Snapshot]]:

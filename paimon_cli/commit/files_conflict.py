@@ -69,7 +69,7 @@ def check_remaining_bucket_counts(
 
 
 def check_newest_bucket_counts(context: TableContext, latest: Snapshot, added: Sequence[ManifestEntry]) -> None:
-    """Check the bucket counts of new files, mostly without reading the whole table.
+    """Check the bucket counts of new files: all that a plain append can contradict. Mostly the whole table is not read for it.
 
     From the newest manifest backwards, the first entries of a partition determine its count; only if they disagree with the
     new files are all live files of the partition read.
@@ -122,12 +122,7 @@ def who_removed(
 
 
 def check_files(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> None:
-    """Raise `FilesConflict` if the changes do not fit on top of `latest`. Plain appends get the cheap bucket count check only."""
-    if not changes.check_files:
-        # A writer checks the counts of the snapshot that it begins with; only what came later can differ.
-        if latest is not None and latest.id != changes.read_snapshot_id:
-            check_newest_bucket_counts(context, latest, changes.entries)
-        return
+    """Raise `FilesConflict` if the changes do not fit on top of `latest`."""
     if changes.kind == COMPACT:
         _check_vectors_switch(context)
     touched = _touched_files(context, latest, changes)
@@ -152,8 +147,9 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
 
 def _check_vectors_switch(context: TableContext) -> None:
     """A compaction that was planned before `deletion-vectors.enabled` changed would undo what the change relies on."""
-    newest = context.schemas.latest()
-    if newest.id != context.schema.id and newest.options.get(VECTORS_ENABLED) != context.schema.options.get(VECTORS_ENABLED):
+    newest_id = context.schemas.newest_id(context.schema.id)
+    newest = context.schema if newest_id == context.schema.id else context.schemas.get(newest_id)
+    if newest.options.get(VECTORS_ENABLED) != context.schema.options.get(VECTORS_ENABLED):
         raise FilesConflict(
             f"{VECTORS_ENABLED} of {context.address} was changed",
             "this compaction was planned before that",
@@ -190,11 +186,12 @@ def _check_levels(context: TableContext, delta: Sequence[ManifestEntry], survivo
     """Key ranges of one level above 0 must stay disjoint in each bucket that gets files there."""
     if not context.schema.primary_keys:
         return
+    known, key_of = context.manifest_cache.key, context.key_of
     filled = {_run(entry) for entry in delta if entry.kind == ADD and entry.file.level > 0}
     runs: dict[tuple[bytes, int, int], list[tuple[Any, Any, ManifestEntry]]] = {}
     for entry in survivors:
         if _run(entry) in filled:
-            item = (context.key_of(entry.file.min_key), context.key_of(entry.file.max_key), entry)
+            item = (known(entry.file.min_key, key_of), known(entry.file.max_key, key_of), entry)
             runs.setdefault(_run(entry), []).append(item)
     for run in runs.values():
         run.sort(key=lambda item: item[:2])

@@ -7,26 +7,16 @@ in Java's ManifestFileMerger this is a full compaction when much would change by
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from paimon_cli.commit.commit_messages import SnapshotChanges, apply_index_changes
-from paimon_cli.commit.deduplication import PROPERTY as USERS_PROPERTY
-from paimon_cli.commit.deduplication import CommitIdentity, CommitUsers, users_behind
-from paimon_cli.commit.snapshot_publish import RetryPolicy
+from paimon_cli.commit.deduplication import CommitIdentity, user_properties
 from paimon_cli.errors import StorageUnavailable
 from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
-from paimon_cli.metadata.manifest_table import ManifestTable
-from paimon_cli.metadata.manifests import (
-    copied_manifests,
-    encode_index_manifest,
-    encode_manifest_list,
-    encode_manifests,
-    may_hold_any,
-    partition_stats,
-)
+from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, may_hold_any
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot
 
 
@@ -43,37 +33,15 @@ class MetadataWriter:
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
         """Manifests of `manifest.target-file-size` with these entries; none for no entries."""
 
-        return self.manifests_of(FileTable.of([ManifestTable.of(entries)]))
+        return self.manifests_of(FileTable.of_entries(entries))
 
     def manifests_of(self, table: FileTable) -> list[ManifestFileMeta]:
         """Manifests with the entries of a table. Those of other manifests are copied if they have the form that we write."""
-        target = self._context.options.manifest_target_file_size
-        if all(piece.records.is_ours for piece in table.pieces):
-            files = copied_manifests([record for piece in table.pieces for record in piece.records.bytes], target)
-        else:
-            files = encode_manifests(table.entries(), target)
-        found, end = [], 0
-        for content, count in files:
-            rows, end = slice(end, end + count), end + count
-            found.append(self._manifest(content, table, rows))
+        found = []
+        for content, line in table.encoded(self._context.options.manifest_target_file_size, self._context.partition_types):
+            name = self._write("manifest", content, added=line.num_added_files, deleted=line.num_deleted_files)
+            found.append(replace(line, file_name=name))
         return found
-
-    def _manifest(self, content: bytes, table: FileTable, rows: slice) -> ManifestFileMeta:
-        kinds, buckets, levels = table.numbers("kinds")[rows], table.buckets[rows], table.numbers("levels")[rows]
-        added = int((kinds == ADD).sum())
-        partitions = (table.partitions[code] for code in table.codes[rows].tolist())
-        return ManifestFileMeta(
-            file_name=self._write("manifest", content, added=added, deleted=len(kinds) - added),
-            file_size=len(content),
-            num_added_files=added,
-            num_deleted_files=len(kinds) - added,
-            partition_stats=partition_stats(partitions, self._context.partition_types),
-            schema_id=int(table.numbers("schema_ids")[rows].max()),
-            min_bucket=int(buckets.min()),
-            max_bucket=int(buckets.max()),
-            min_level=int(levels.min()),
-            max_level=int(levels.max()),
-        )
 
     def manifest_list(self, manifests: Sequence[ManifestFileMeta], purpose: str) -> tuple[str, int]:
         """Name and size of a new list; `purpose` (base, delta, changelog) is for the trace."""
@@ -94,23 +62,11 @@ class MetadataWriter:
             self._context.storage.write_new(path, content)
         return name
 
-
-def discard(context: TableContext, paths: Iterable[str]) -> None:
-    """Delete metadata files; whatever the storage does not let go is found as an orphan later."""
-
-    for path in paths:
-        with contextlib.suppress(StorageUnavailable), context.trace.timed("discard", file=path.rpartition("/")[2]):
-            context.storage.delete(path)
-
-
-@contextlib.contextmanager
-def discarded_on(context: TableContext, writer: MetadataWriter, *failures: type[BaseException]) -> Iterator[None]:
-    """Delete all files of `writer` if the block raises one of these errors, which mean that no snapshot was published."""
-    try:
-        yield
-    except failures:
-        discard(context, writer.written)
-        raise
+    def discard(self, paths: Iterable[str]) -> None:
+        """Delete files that this commit wrote; whatever the storage does not let go is found as an orphan later."""
+        for path in paths:
+            with contextlib.suppress(StorageUnavailable), self._context.trace.timed("discard", file=path.rpartition("/")[2]):
+                self._context.storage.delete(path)
 
 
 _OUTWEIGHS = 2
@@ -220,25 +176,33 @@ class PreparedSnapshot:
     files: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class CommitFacts:
+    """What a snapshot says of its commit: whose it is, the number of this attempt, and when the first one began."""
+
+    identity: CommitIdentity
+    watermark: int | None
+    attempt: int
+    begin_millis: int
+
+
 def prepare_snapshot(
-    context: TableContext,
-    latest: Snapshot | None,
-    delta: DeltaManifests,
-    identity: CommitIdentity,
-    watermark: int | None,
-    writer: MetadataWriter,
-    attempts: RetryPolicy,
+    context: TableContext, latest: Snapshot | None, delta: DeltaManifests, facts: CommitFacts, writer: MetadataWriter
 ) -> PreparedSnapshot:
-    """Write base list and index manifest of the snapshot on top of `latest`, in the present one of these attempts."""
+    """Write base list and index manifest of the snapshot on top of `latest`."""
     already = len(writer.written)
     changes = delta.changes
     previous = context.manifests.manifests_of(latest) if latest else []
     base_list, base_size = writer.manifest_list(merge_manifests(context, previous, writer), "base")
     delta_list, delta_size = delta.delta
     changelog_list, changelog_size = delta.changelog
-    schema_id = context.schemas.latest().id
+    index_manifest = _index_manifest(context, latest, changes, writer)
+    # A change of schema since the job began counts. With snapshots the table is there, and its schemas need not be listed.
+    schema_id = context.schemas.newest_id(context.schema.id if latest else None)
     delta_count = _records(changes.entries)
-    now = context.clock.now_millis()
+    users = user_properties(context, latest, facts.identity)
+    now, uuid = context.clock.now_millis(), context.random.uuid()
+    effort = {ATTEMPTS_PROPERTY: str(facts.attempt), DURATION_PROPERTY: str(now - facts.begin_millis)}
     snapshot = Snapshot(
         id=latest.id + 1 if latest else 1,
         schema_id=schema_id,
@@ -248,27 +212,21 @@ def prepare_snapshot(
         delta_manifest_list_size=delta_size,
         changelog_manifest_list=changelog_list,
         changelog_manifest_list_size=changelog_size,
-        index_manifest=_index_manifest(context, latest, changes, writer),
-        commit_user=identity.user,
-        commit_identifier=identity.identifier,
+        index_manifest=index_manifest,
+        commit_user=facts.identity.user,
+        commit_identifier=facts.identity.identifier,
         commit_kind=changes.kind,
         # Never before its predecessor, even if the clocks of writers disagree: time travel searches by bisection.
         time_millis=max(now, latest.time_millis) if latest else now,
         total_record_count=delta_count + (latest.total_record_count if latest else 0),
         delta_record_count=delta_count,
         changelog_record_count=_records(changes.changelog) if changes.changelog else None,
-        watermark=_latest_watermark(watermark, latest),
+        watermark=_latest_watermark(facts.watermark, latest),
         statistics=latest.statistics if latest and latest.schema_id == schema_id else None,
-        properties=_properties(users_behind(context, latest, identity), attempts),
-        uuid=context.random.uuid(),
+        properties={**effort, **users},  # other tools ignore these
+        uuid=uuid,
     )
     return PreparedSnapshot(snapshot, tuple(writer.written[already:]))
-
-
-def _properties(users: CommitUsers | None, attempts: RetryPolicy) -> dict[str, str]:
-    """What paimon-cli notes of a commit; others ignore it."""
-    properties = {ATTEMPTS_PROPERTY: str(attempts.made), DURATION_PROPERTY: str(attempts.elapsed_millis)}
-    return properties if users is None else {**properties, USERS_PROPERTY: users.to_text()}
 
 
 def _records(entries: Iterable[ManifestEntry]) -> int:

@@ -7,14 +7,26 @@ are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
-from paimon_cli.metadata.data_file import ADD, ALL_FILES, DELETE, BucketId, FileFilter, FileIdentity, ManifestEntry
+from paimon_cli.datatypes.data_type import DataType
+from paimon_cli.metadata.data_file import (
+    ADD,
+    ALL_FILES,
+    DELETE,
+    BucketId,
+    FileFilter,
+    FileIdentity,
+    ManifestEntry,
+    ManifestFileMeta,
+)
 from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable
+from paimon_cli.metadata.manifests import copied_manifests, encode_manifests, partition_stats
 
 _FEW_ROWS = 4096
 """The names of this many files are hashed in one go rather than piece by piece."""
@@ -46,6 +58,13 @@ class FileTable:
         return FileTable(tuple(kept_pieces), tuple(partitions.numbers), _joined(kept_codes))
 
     @staticmethod
+    def of_entries(entries: Sequence[ManifestEntry]) -> FileTable:
+        """Entries that are objects already, such as those of a new commit."""
+        numbers: dict[bytes, int] = {}
+        codes = [numbers.setdefault(entry.partition, len(numbers)) for entry in entries]
+        return FileTable((ManifestTable.of(entries),), tuple(numbers), np.array(codes, dtype=np.int32))
+
+    @staticmethod
     def of_partition(partition: bytes, pieces: Iterable[ManifestTable]) -> FileTable:
         """The entries of pieces that hold one partition alone."""
         held = tuple(pieces)
@@ -55,6 +74,14 @@ class FileTable:
         """The live files: an ADD counts unless a DELETE of the same identity stands anywhere in the table."""
         dead = _dead(self)
         return self if dead is None else self._without(dead)
+
+    def live_entries(self) -> list[ManifestEntry]:
+        """The live files as objects, in their order; cheaper than `live().entries()` for a few entries in many pieces."""
+        dead = _dead(self)
+        if dead is None:
+            return self.entries()
+        parts = zip(self.pieces, pairwise(self._starts.tolist()), strict=True)
+        return [piece.entry(row) for piece, (start, end) in parts for row in np.flatnonzero(~dead[start:end]).tolist()]
 
     def net(self) -> FileTable:
         """The entries without each ADD and its later DELETE, and without duplicates. A DELETE of an older ADD stays."""
@@ -182,13 +209,46 @@ class FileTable:
         codes, buckets = self.codes[rows].tolist(), self.buckets[rows].tolist()
         return map(BucketId, [self.partitions[code] for code in codes], buckets)
 
+    def encoded(self, target_size: int, partition_types: Sequence[DataType]) -> Iterator[tuple[bytes, ManifestFileMeta]]:
+        """Manifests of about `target_size` bytes with all entries, each with its line in a manifest list, which lacks its name.
+
+        The bytes of entries that have the form that we write are copied.
+        """
+        if all(piece.records.is_ours for piece in self.pieces):
+            found = copied_manifests([record for piece in self.pieces for record in piece.records.bytes], target_size)
+        else:
+            found = encode_manifests(self.entries(), target_size)
+        end = 0
+        for content, count in found:
+            rows, end = slice(end, end + count), end + count
+            yield content, self._line(len(content), rows, partition_types)
+
+    def _line(self, size: int, rows: slice, partition_types: Sequence[DataType]) -> ManifestFileMeta:
+        kinds, buckets, levels = self.numbers("kinds")[rows], self.buckets[rows], self.numbers("levels")[rows]
+        counts = np.bincount(self.codes[rows])
+        partitions = {self.partitions[code]: int(counts[code]) for code in np.flatnonzero(counts).tolist()}
+        added = int((kinds == ADD).sum())
+        return ManifestFileMeta(
+            file_name="",
+            file_size=size,
+            num_added_files=added,
+            num_deleted_files=len(kinds) - added,
+            partition_stats=partition_stats(partitions, partition_types),
+            schema_id=int(self.numbers("schema_ids")[rows].max()),
+            min_bucket=int(buckets.min()),
+            max_bucket=int(buckets.max()),
+            min_level=int(levels.min()),
+            max_level=int(levels.max()),
+        )
+
     def _without(self, gone: np.ndarray) -> FileTable:
-        if not self.pieces:
-            return self
-        cuts = self._starts[1:-1]
-        left = [np.flatnonzero(~part) for part in np.split(gone, cuts)]
-        pieces = tuple(piece.take(rows) for piece, rows in zip(self.pieces, left, strict=True))
-        return FileTable(pieces, self.partitions, self.codes[~gone])
+        left = ~gone
+        starts = self._starts.tolist()
+        parts = (left[start:end] for start, end in pairwise(starts))
+        pieces = [
+            piece if part.all() else piece.take(np.flatnonzero(part)) for piece, part in zip(self.pieces, parts, strict=True)
+        ]
+        return FileTable(tuple(filter(len, pieces)), self.partitions, self.codes[left])
 
 
 class _Partitions:

@@ -151,7 +151,7 @@ def _in_cached(manifests: Sequence[CachedManifest], bucket_ids: Collection[Bucke
         counts[partition] = _bucket_counts(partition, parts)
         buckets = [bucket for where, bucket in bucket_ids if where == partition]
         tables = [table for bucket in buckets for part in parts if (table := part.in_bucket(bucket)) is not None]
-        entries += FileTable.of_partition(partition, tables).live().entries()
+        entries += FileTable.of_partition(partition, tables).live_entries()
     return LiveBuckets(entries, counts)
 
 

@@ -6,7 +6,7 @@ that the commit before looked at. Of big manifests only the partitions that were
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,7 @@ _MOST_BYTES = 128 << 20
 _ENTRY_BYTES = 2000
 """About what an entry takes as an object."""
 _MOST_OBJECTS = 5000
+_MOST_KEYS = 100_000
 
 
 @dataclass
@@ -98,6 +99,7 @@ class ManifestCache:
     def __init__(self, reader: ManifestReader) -> None:
         self._reader = reader
         self._cached: dict[tuple[str, int], CachedManifest] = {}
+        self._keys: dict[bytes, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ManifestCache, (self._reader,)
@@ -121,6 +123,14 @@ class ManifestCache:
         self._read(missing, partitions, found)
         self._keep(found)
         return list(found.values())
+
+    def key(self, encoded: bytes, decode: Callable[[bytes], Any]) -> Any:
+        """`decode(encoded)`, which is kept: every commit compares the keys of the files that are already there."""
+        if len(self._keys) > _MOST_KEYS:
+            self._keys.clear()
+        if encoded not in self._keys:
+            self._keys[encoded] = decode(encoded)
+        return self._keys[encoded]
 
     def _read(
         self, missing: Sequence[ManifestFileMeta], partitions: Collection[bytes], found: dict[tuple[str, int], CachedManifest]

@@ -56,6 +56,9 @@ class SnapshotHistory:
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot; looks again if a roll-back or expiry takes it away while it is read."""
+        hint = self._hint(self.layout.latest_hint)
+        if hint is not None and not self._exists(hint + 1) and (hinted := self.find(hint)) is not None:
+            return hinted
         for _ in range(_TRIES):
             newest = self.latest_id()
             if newest is None:
@@ -217,20 +220,27 @@ class SchemaHistory:
     def latest_id(self) -> int | None:
         """The newest schema, even if a stale listing does not show it yet; None when there is no table."""
         newest = max(self.ids(), default=None)
-        while newest is not None and self.storage.exists(self.layout.schema(newest + 1)):
+        return None if newest is None else self._from(newest)
+
+    def _from(self, newest: int) -> int:
+        while self.storage.exists(self.layout.schema(newest + 1)):
             newest += 1
         return newest
 
     def latest(self) -> TableSchema:
         """The newest schema; `NotFound` when there is no table."""
-        newest = self.latest_id()
+        return self.get(self.newest_id())
+
+    def newest_id(self, known: int | None = None) -> int:
+        """The id of the newest schema; `NotFound` when there is no table. From a `known` id on, newer ones are looked for."""
+        newest = self.latest_id() if known is None else self._from(known)
         if newest is None:
             raise NotFound(
                 f"no table at {self.layout.root}",
                 "its directory has no schema/schema-* file",
                 "check the path, or create the table with `paimon-cli create`",
             )
-        return self.get(newest)
+        return newest
 
     def newest_readable(self) -> TableSchema | None:
         """The newest schema that can be read, None if there is none; for commands that look for damage."""

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.committer import Committer, discarded_on
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, Deduplication, fresh_identity
 from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.commit.snapshot_publish import publish
-from paimon_cli.errors import Conflict, DamagedFile, NotFound, StorageUnavailable
+from paimon_cli.errors import Conflict, DamagedFile, NotFound, PaimonError, Refused, StorageUnavailable
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.lost_commits import LostCommit, set_aside
@@ -185,13 +185,22 @@ def restore_snapshot(context: TableContext, number: int) -> Snapshot:
     if after_id is None:
         raise Conflict(f"snapshot {number} of {context.address} is no longer between two snapshots", hint="plan again")
     after = Version(context, context.snapshots.get(after_id))
+    writer = MetadataWriter(context)
+    with discarded_on(writer, PaimonError):
+        snapshot = _restored(before, after, number, writer)
+    with discarded_on(writer, Refused, StorageUnavailable):
+        if not publish(context, snapshot):
+            raise StorageUnavailable(f"snapshot {number} was not written", "another process created it meanwhile", "plan again")
+    return snapshot
+
+
+def _restored(before: Version, after: Version, number: int, writer: MetadataWriter) -> Snapshot:
     lost, added = after.base_differences(before)
     delta = [ManifestEntry(DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in lost] + added
-    writer = MetadataWriter(context)
-    base_list, base_size = writer.manifest_list(context.manifests.manifests_of(before.snapshot), "base")
+    base_list, base_size = writer.manifest_list(before.context.manifests.manifests_of(before.snapshot), "base")
     delta_list, delta_size = writer.manifest_list(writer.manifests(delta), "delta")
     rows = sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in delta)
-    snapshot = Snapshot(
+    return Snapshot(
         id=number,
         schema_id=before.snapshot.schema_id,
         base_manifest_list=base_list,
@@ -206,11 +215,8 @@ def restore_snapshot(context: TableContext, number: int) -> Snapshot:
         total_record_count=before.snapshot.total_record_count + rows,
         delta_record_count=rows,
         watermark=before.snapshot.watermark,
-        uuid=context.random.uuid(),
+        uuid=before.context.random.uuid(),
     )
-    if not publish(context, snapshot):
-        raise StorageUnavailable(f"snapshot {number} was not written", "another process created it meanwhile", "plan again")
-    return snapshot
 
 
 def _index_manifest(before: Version, after: Version, writer: MetadataWriter) -> str | None:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -112,17 +113,19 @@ _FEWEST_BLOCKS = 16
 """With fewer blocks side by side than this, one record after the other is as fast."""
 
 _NUMBERS = {
-    "kinds": "_KIND",
-    "buckets": "_BUCKET",
-    "total_buckets": "_TOTAL_BUCKETS",
-    "levels": "_FILE._LEVEL",
-    "sizes": "_FILE._FILE_SIZE",
-    "row_counts": "_FILE._ROW_COUNT",
-    "min_sequences": "_FILE._MIN_SEQUENCE_NUMBER",
-    "max_sequences": "_FILE._MAX_SEQUENCE_NUMBER",
-    "schema_ids": "_FILE._SCHEMA_ID",
-    "creation_times": "_FILE._CREATION_TIME",
+    "kinds": ("_KIND", "kind"),
+    "buckets": ("_BUCKET", "bucket"),
+    "total_buckets": ("_TOTAL_BUCKETS", "total_buckets"),
+    "levels": ("_FILE._LEVEL", "file.level"),
+    "sizes": ("_FILE._FILE_SIZE", "file.file_size"),
+    "row_counts": ("_FILE._ROW_COUNT", "file.row_count"),
+    "min_sequences": ("_FILE._MIN_SEQUENCE_NUMBER", "file.min_sequence_number"),
+    "max_sequences": ("_FILE._MAX_SEQUENCE_NUMBER", "file.max_sequence_number"),
+    "schema_ids": ("_FILE._SCHEMA_ID", "file.schema_id"),
+    "creation_times": ("_FILE._CREATION_TIME", "file.creation_time_millis"),
 }
+"""The first columns of a table: where they stand in a record, and in an entry."""
+_numbers_of = attrgetter(*(attribute for _, attribute in _NUMBERS.values()))
 _RANGES = {
     "partitions": "_PARTITION",
     "names": "_FILE._FILE_NAME",
@@ -132,7 +135,7 @@ _RANGES = {
 _SELDOM = ("_FILE._EXTRA_FILES", "_FILE._EMBEDDED_FILE_INDEX", "_FILE._EXTERNAL_PATH")
 """More of a file's identity: an array, which takes one byte when empty, and two that are null."""
 
-_WANTED = ("_VERSION", *_NUMBERS.values(), *_RANGES.values(), *_SELDOM)
+_WANTED = ("_VERSION", *(path for path, _ in _NUMBERS.values()), *_RANGES.values(), *_SELDOM)
 
 
 @dataclass(frozen=True)
@@ -180,27 +183,17 @@ class ManifestTable:
     def of(entries: Sequence[ManifestEntry]) -> ManifestTable:
         """A table of entries that are objects already."""
         files = [entry.file for entry in entries]
-
-        def numbers(values: Iterable[int | None]) -> np.ndarray:
-            return np.array([ABSENT if value is None else value for value in values], dtype=np.int64)
-
+        rows = [[ABSENT if number is None else number for number in _numbers_of(entry)] for entry in entries]
+        numbers = np.ascontiguousarray(np.array(rows, dtype=np.int64).reshape(-1, len(_NUMBERS)).T)
+        columns: dict[str, Any] = dict(zip(_NUMBERS, numbers, strict=True))
         return ManifestTable(
-            numbers(e.kind for e in entries),
-            numbers(e.bucket for e in entries),
-            numbers(e.total_buckets for e in entries),
-            numbers(f.level for f in files),
-            numbers(f.file_size for f in files),
-            numbers(f.row_count for f in files),
-            numbers(f.min_sequence_number for f in files),
-            numbers(f.max_sequence_number for f in files),
-            numbers(f.schema_id for f in files),
-            numbers(f.creation_time_millis for f in files),
-            ByteRanges.of([e.partition for e in entries]),
-            ByteRanges.of([f.file_name.encode() for f in files]),
-            ByteRanges.of([f.min_key for f in files]),
-            ByteRanges.of([f.max_key for f in files]),
-            np.array([_is_plain(f) for f in files], dtype=bool),
-            Records(ByteRanges.of([]), decoded=entries, rows=np.arange(len(entries))),
+            **columns,
+            partitions=ByteRanges.of([e.partition for e in entries]),
+            names=ByteRanges.of([f.file_name.encode() for f in files]),
+            min_keys=ByteRanges.of([f.min_key for f in files]),
+            max_keys=ByteRanges.of([f.max_key for f in files]),
+            plain=np.array([_is_plain(f) for f in files], dtype=bool),
+            records=Records(ByteRanges.of([]), decoded=entries, rows=np.arange(len(entries))),
         )
 
 
@@ -332,7 +325,7 @@ class OpenManifests:
         nothing = np.full(int(counts.sum()), ABSENT)
         if (found.get("_VERSION", nothing) != VERSION).any():
             raise NotColumnar
-        numbers = {name: found.get(path, nothing) for name, path in _NUMBERS.items()}
+        numbers = {name: found.get(path, nothing) for name, (path, _) in _NUMBERS.items()}
         ranges = {name: _range(data, found, f"{path}.", nothing) for name, path in _RANGES.items()}
         for name, column in {**numbers, **{name: r.begins for name, r in ranges.items()}}.items():
             if name != "creation_times" and (column == ABSENT).any():

@@ -31,8 +31,8 @@ from paimon_cli.metadata.data_file import (
 from paimon_cli.metadata.table_layout import plain_name
 
 VERSION, _INDEX_VERSION = 2, 1
-_UNKNOWN_STATS = SimpleStats()
-"""What a file without statistics gets: rows of arity 0."""
+_NO_STATS = SimpleStats()
+"""Rows of arity 0: of a file without statistics, and of the partitions of an unpartitioned table."""
 
 
 _STATS = [("_MIN_VALUES", "bytes"), ("_MAX_VALUES", "bytes"), ("_NULL_COUNTS", nullable(array(nullable("long"))))]
@@ -108,11 +108,15 @@ _COLUMNS = {
     DeletionVectorRange: _columns(DeletionVectorRange, _VECTOR_RANGE),
 }
 """The columns of the fields of each class, and what takes the fields out of a value, in the same order."""
+_ATOMS = {int, str, bytes, type(None)}
 
 
 def _record_of(value: object) -> dict[str, Any]:
     names, values_of = _COLUMNS[type(value)]
-    return {name: _plain(content) for name, content in zip(names, values_of(value), strict=True)}
+    return {
+        name: content if type(content) in _ATOMS else _plain(content)
+        for name, content in zip(names, values_of(value), strict=True)
+    }
 
 
 def _plain(content: object) -> object:
@@ -134,7 +138,7 @@ def _expect_version(found: int, version: int, what: str) -> None:
 
 def _stats_of(content: Mapping[str, Any] | None) -> SimpleStats:
     if content is None:
-        return _UNKNOWN_STATS
+        return _NO_STATS
     least, greatest, counts = _fields_of(SimpleStats, content)
     return SimpleStats(least, greatest, None if counts is None else tuple(counts))
 
@@ -253,13 +257,11 @@ def _vector_ranges(listed: list[dict[str, Any] | None] | None, path: str) -> tup
     return tuple(replace(found, data_file_name=plain_name(found.data_file_name, path)) for found in ranges)
 
 
-def partition_stats(partitions: Iterable[bytes], types: Sequence[DataType]) -> SimpleStats:
-    """Least and greatest value of each partition column, and how many entries have none; one item per entry."""
-
-    counts: dict[bytes, int] = {}
-    for partition in partitions:
-        counts[partition] = counts.get(partition, 0) + 1
-    rows = [(deserialize_row(partition, types), count) for partition, count in counts.items()]
+def partition_stats(entry_counts: Mapping[bytes, int], types: Sequence[DataType]) -> SimpleStats:
+    """Least and greatest value of each partition column, and how many entries have none; given the entries of each partition."""
+    if not types:
+        return _NO_STATS
+    rows = [(deserialize_row(partition, types), count) for partition, count in entry_counts.items()]
     least, greatest, nulls = [], [], []
     for column in range(len(types)):
         present = [row[column] for row, _ in rows if row[column] is not None]

@@ -8,46 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
 from paimon_cli.errors import DamagedFile
 from paimon_cli.metadata.table_layout import plain_name
-
-_LOWER_ESCAPE = re.compile(r"(\\\\)|\\u00([01][0-9a-f])")
-
-
-def dump_java_json(obj: object) -> str:
-    """`obj` (dicts, lists, texts, numbers, bools, None) as text: `"key" : value`, indent 2, `[ {`, `{ }`, no final newline."""
-    return _render(obj, "\n")
-
-
-def _render(obj: object, newline: str) -> str:
-    if isinstance(obj, str):
-        return _text(obj)
-    if obj is None or isinstance(obj, (bool, int)):
-        return json.dumps(obj)
-    if isinstance(obj, Decimal):
-        return str(obj)
-    if isinstance(obj, Mapping):
-        if not obj:
-            return "{ }"
-        inner = newline + "  "
-        members = ",".join(f"{inner}{_text(key)} : {_render(value, inner)}" for key, value in obj.items())
-        return "{" + members + newline + "}"
-    if isinstance(obj, Sequence):
-        # a list does not indent: objects inside of it start on the line of the bracket
-        return f"[ {', '.join(_render(item, newline) for item in obj)} ]" if obj else "[ ]"
-    raise TypeError(f"cannot write {type(obj).__name__} as JSON")
-
-
-def _text(text: str) -> str:
-    """Java writes the digits of escaped control characters in upper case."""
-    quoted = json.dumps(text, ensure_ascii=False)
-    return _LOWER_ESCAPE.sub(lambda match: match[1] or "\\u00" + match[2].upper(), quoted)
-
 
 CURRENT_VERSION = 3
 APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
@@ -105,29 +72,8 @@ class Snapshot:
 
     def to_json(self) -> str:
         """Text of the snapshot file in Java's layout; what is None is left out, as newer Java does and all readers accept."""
-        content = {
-            "version": self.version,
-            "uuid": self.uuid,
-            "id": self.id,
-            "schemaId": self.schema_id,
-            "baseManifestList": self.base_manifest_list,
-            "baseManifestListSize": self.base_manifest_list_size,
-            "deltaManifestList": self.delta_manifest_list,
-            "deltaManifestListSize": self.delta_manifest_list_size,
-            "changelogManifestList": self.changelog_manifest_list,
-            "changelogManifestListSize": self.changelog_manifest_list_size,
-            "indexManifest": self.index_manifest,
-            "commitUser": self.commit_user,
-            "commitIdentifier": self.commit_identifier,
-            "commitKind": self.commit_kind,
-            "timeMillis": self.time_millis,
-            "totalRecordCount": self.total_record_count,
-            "deltaRecordCount": self.delta_record_count,
-            "changelogRecordCount": self.changelog_record_count,
-            "watermark": self.watermark,
-            "statistics": self.statistics,
-            "properties": self.properties or None,
-        }
+        content = {key: getattr(self, name) for key, (name, _) in _KEYS.items()}
+        content["properties"] = self.properties or None
         return dump_java_json({key: value for key, value in content.items() if value is not None})
 
     @staticmethod
@@ -137,76 +83,70 @@ class Snapshot:
             content = json.loads(text)
             if not isinstance(content, dict):
                 raise ValueError("it does not hold a JSON object")
-            return _SnapshotReader(content, path).snapshot()
+            return _parsed(content, path)
         except (ValueError, RecursionError) as error:
             hint = "restore the file, or run `paimon-cli repair` to see what can be done"
             raise DamagedFile(f"cannot read snapshot file {path}".rstrip(), str(error), hint, path=path) from error
 
 
-@dataclass(frozen=True)
-class _SnapshotReader:
-    """Takes the keys out of a parsed snapshot file; `ValueError` names the key that does not fit."""
+_INTEGER, _TEXT, _NAME, _KIND, _TEXTS = (
+    "a whole number",
+    "text",
+    "a file name",
+    f"one of {', '.join(_KINDS)}",
+    "an object of texts",
+)
+_KEYS = {
+    "version": ("version", _INTEGER),
+    "uuid": ("uuid", _TEXT),
+    "id": ("id", _INTEGER),
+    "schemaId": ("schema_id", _INTEGER),
+    "baseManifestList": ("base_manifest_list", _NAME),
+    "baseManifestListSize": ("base_manifest_list_size", _INTEGER),
+    "deltaManifestList": ("delta_manifest_list", _NAME),
+    "deltaManifestListSize": ("delta_manifest_list_size", _INTEGER),
+    "changelogManifestList": ("changelog_manifest_list", _NAME),
+    "changelogManifestListSize": ("changelog_manifest_list_size", _INTEGER),
+    "indexManifest": ("index_manifest", _NAME),
+    "commitUser": ("commit_user", _TEXT),
+    "commitIdentifier": ("commit_identifier", _INTEGER),
+    "commitKind": ("commit_kind", _KIND),
+    "timeMillis": ("time_millis", _INTEGER),
+    "totalRecordCount": ("total_record_count", _INTEGER),
+    "deltaRecordCount": ("delta_record_count", _INTEGER),
+    "changelogRecordCount": ("changelog_record_count", _INTEGER),
+    "watermark": ("watermark", _INTEGER),
+    "statistics": ("statistics", _NAME),
+    "properties": ("properties", _TEXTS),
+}
+"""The keys of a snapshot file in Java's order, each with its field and what it must hold."""
+_FILE_NAMES = {name for name, kind in _KEYS.values() if kind is _NAME}
+_REQUIRED = frozenset(field.name for field in fields(Snapshot) if field.default is field.default_factory is MISSING)
 
-    content: Mapping[str, Any]
-    path: str
 
-    def snapshot(self) -> Snapshot:
-        watermark = self._optional_integer("watermark")
-        return Snapshot(
-            id=self._integer("id"),
-            schema_id=self._integer("schemaId"),
-            base_manifest_list=plain_name(self._text("baseManifestList"), self.path),
-            delta_manifest_list=plain_name(self._text("deltaManifestList"), self.path),
-            commit_user=self._text("commitUser"),
-            commit_identifier=self._integer("commitIdentifier"),
-            commit_kind=self._kind(),
-            time_millis=self._integer("timeMillis"),
-            total_record_count=self._integer("totalRecordCount"),
-            delta_record_count=self._integer("deltaRecordCount"),
-            base_manifest_list_size=self._optional_integer("baseManifestListSize"),
-            delta_manifest_list_size=self._optional_integer("deltaManifestListSize"),
-            changelog_manifest_list=self._optional_name("changelogManifestList"),
-            changelog_manifest_list_size=self._optional_integer("changelogManifestListSize"),
-            index_manifest=self._optional_name("indexManifest"),
-            changelog_record_count=self._optional_integer("changelogRecordCount"),
-            watermark=None if watermark == _NO_WATERMARK else watermark,
-            statistics=self._optional_name("statistics"),
-            properties=self._properties(),
-            uuid=None if self.content.get("uuid") is None else self._text("uuid"),
-            version=1 if self.content.get("version") is None else self._integer("version"),
-        )
+def _parsed(content: Mapping[str, Any], path: str) -> Snapshot:
+    """The snapshot in a parsed file; `ValueError` names the key that does not fit."""
+    values: dict[str, Any] = {"version": 1}
+    for key, (name, kind) in _KEYS.items():
+        value = content.get(key)
+        if value is None and name not in _REQUIRED:
+            continue
+        if not _fits(value, kind):
+            raise ValueError(f"'{key}' must be {kind}, found {value!r}")
+        values[name] = value
+    if values.get("watermark") == _NO_WATERMARK:
+        del values["watermark"]
+    for name in _FILE_NAMES & values.keys():
+        plain_name(values[name], path)
+    return Snapshot(**values)
 
-    def _integer(self, key: str) -> int:
-        value = self.content.get(key)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"'{key}' must be a whole number, found {value!r}")
-        return value
 
-    def _text(self, key: str) -> str:
-        value = self.content.get(key)
-        if not isinstance(value, str):
-            raise ValueError(f"'{key}' must be text, found {value!r}")
-        return value
-
-    def _kind(self) -> str:
-        kind = self._text("commitKind")
-        if kind not in _KINDS:
-            raise ValueError(f"'commitKind' must be one of {', '.join(_KINDS)}, found {kind!r}")
-        return kind
-
-    def _optional_integer(self, key: str) -> int | None:
-        return None if self.content.get(key) is None else self._integer(key)
-
-    def _optional_name(self, key: str) -> str | None:
-        return None if self.content.get(key) is None else plain_name(self._text(key), self.path)
-
-    def _properties(self) -> dict[str, str] | None:
-        properties = self.content.get("properties")
-        if properties is None:
-            return None
-        if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
-            raise ValueError(f"'properties' must map texts to texts, found {properties!r}")
-        return properties
+def _fits(value: Any, kind: str) -> bool:
+    if kind is _INTEGER:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind is _TEXTS:
+        return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+    return isinstance(value, str) and (kind is not _KIND or value in _KINDS)
 
 
 _CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"
@@ -273,3 +213,36 @@ def _retained(seconds: Any, path: str) -> int | None:
     if isinstance(seconds, bool) or not isinstance(seconds, int | Decimal):
         raise DamagedFile(f"tag file {path} has a wrong {_RETAINED}", f"found {seconds!r}", path=path)
     return int(seconds * 1000)
+
+
+_LOWER_ESCAPE = re.compile(r"(\\\\)|\\u00([01][0-9a-f])")
+
+
+def dump_java_json(obj: object) -> str:
+    """`obj` (dicts, lists, texts, numbers, bools, None) as text: `"key" : value`, indent 2, `[ {`, `{ }`, no final newline."""
+    return _render(obj, "\n")
+
+
+def _render(obj: object, newline: str) -> str:
+    if isinstance(obj, str):
+        return _text(obj)
+    if obj is None or isinstance(obj, (bool, int)):
+        return json.dumps(obj)
+    if isinstance(obj, Decimal):
+        return str(obj)
+    if isinstance(obj, Mapping):
+        if not obj:
+            return "{ }"
+        inner = newline + "  "
+        members = ",".join(f"{inner}{_text(key)} : {_render(value, inner)}" for key, value in obj.items())
+        return "{" + members + newline + "}"
+    if isinstance(obj, Sequence):
+        # a list does not indent: objects inside of it start on the line of the bracket
+        return f"[ {', '.join(_render(item, newline) for item in obj)} ]" if obj else "[ ]"
+    raise TypeError(f"cannot write {type(obj).__name__} as JSON")
+
+
+def _text(text: str) -> str:
+    """Java writes the digits of escaped control characters in upper case."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return _LOWER_ESCAPE.sub(lambda match: match[1] or "\\u00" + match[2].upper(), quoted)

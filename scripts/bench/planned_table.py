@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,7 +96,7 @@ def _manifests(layout: TableLayout, entries: list[ManifestEntry], already: int) 
         inside, end = entries[end : end + count], end + count
         name = f"manifest-{uuid.UUID(int=1)}-{number}"
         Path(layout.manifest(name)).write_bytes(content)
-        stats = partition_stats((entry.partition for entry in inside), _TYPES[:1])
+        stats = partition_stats(Counter(entry.partition for entry in inside), _TYPES[:1])
         yield ManifestFileMeta(name, len(content), count, 0, stats, 0, 0, BUCKETS - 1, 0, 5)
 
 

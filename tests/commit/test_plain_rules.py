@@ -19,7 +19,7 @@ from paimon_cli.commit.commit_messages import (
     files_named_since,
     overwrite_changes,
 )
-from paimon_cli.commit.committer import CommitResult, Committer
+from paimon_cli.commit.committer import CommitResult, Committer, RetryPolicy
 from paimon_cli.commit.data_conflict import WrittenRanges
 from paimon_cli.commit.deduplication import (
     BATCH_IDENTIFIER,
@@ -28,11 +28,11 @@ from paimon_cli.commit.deduplication import (
     CommitIdentity,
     CommitUsers,
     Deduplication,
-    users_behind,
+    recorded_users,
 )
 from paimon_cli.commit.files_conflict import check_bucket_counts, check_files, who_removed
 from paimon_cli.commit.prepared_snapshot import MetadataWriter, merge_manifests
-from paimon_cli.commit.snapshot_publish import RetryPolicy, publish
+from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.errors import CommitUnknown, Conflict, FilesConflict, Refused, UsageError
@@ -690,7 +690,7 @@ def test_users_that_are_handed_on(seed: int) -> None:
         else 1
     )
     identity = CommitIdentity(dice.choice(["me", "new"]), dice.choice([BATCH_IDENTIFIER, 2]))
-    found = users_behind(context, listed[-1], identity)
+    found = recorded_users(context, listed[-1], identity)
     passed: list[Snapshot] = []
     users: CommitUsers | None = None
     for snapshot in reversed(listed):
@@ -722,10 +722,10 @@ def test_commits_that_are_never_repeated_look_for_users_near_by(others: int, is_
         properties = {PROPERTY: noted.to_text()} if number == 2 else None
         latest = Snapshot(number, 0, "base", "delta", "java", BATCH_IDENTIFIER, "APPEND", 0, 0, 0, properties=properties)
         context.storage.overwrite(context.layout.snapshot(number), latest.to_json().encode())
-    assert users_behind(context, latest, CommitIdentity("batch")) == (noted if is_found else None)
-    assert users_behind(context, latest, CommitIdentity("you", 1)) == noted.with_commit("you", 1)
-    assert users_behind(context, None, CommitIdentity("you", 1)) == CommitUsers(1, {"you": 1})
-    assert users_behind(context, None, CommitIdentity("batch")) == CommitUsers(1)
+    assert recorded_users(context, latest, CommitIdentity("batch")) == (noted if is_found else None)
+    assert recorded_users(context, latest, CommitIdentity("you", 1)) == noted.with_commit("you", 1)
+    assert recorded_users(context, None, CommitIdentity("you", 1)) == CommitUsers(1, {"you": 1})
+    assert recorded_users(context, None, CommitIdentity("batch")) == CommitUsers(1)
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])

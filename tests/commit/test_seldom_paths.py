@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from paimon_cli.commit.commit_messages import SnapshotChanges, apply_index_changes
-from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.committer import Committer, discarded_on
 from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, CommitIdentity, fresh_identity
-from paimon_cli.commit.prepared_snapshot import MetadataWriter, discard, discarded_on
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.errors import Conflict, DamagedFile, DataConflict, FilesConflict, Refused, StorageUnavailable
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, CommitMessage, IndexFileMeta, IndexManifestEntry
 from paimon_cli.storage.local_storage import LocalStorage
@@ -36,7 +36,7 @@ def test_what_cannot_be_discarded_stays_and_keeps_no_other(tmp_path: Path) -> No
     storage, steps = Stubborn(), list[Step]()
     context = make_table(tmp_path / "t", storage=storage)
     context = replace(context, trace=StepTrace(context.clock, steps.append))
-    discard(context, ["/a/b", "/c"])
+    MetadataWriter(context).discard(["/a/b", "/c"])
     assert [path[-2:] for path in storage.asked] == ["/b", "/c"]
     assert [(step.name, step.facts["file"]) for step in steps] == [("discard", "b"), ("discard", "c")]
 
@@ -45,12 +45,12 @@ def test_what_cannot_be_discarded_stays_and_keeps_no_other(tmp_path: Path) -> No
 def test_only_failures_that_leave_no_snapshot_discard(tmp_path: Path, failure: Exception, is_discarded: bool) -> None:
     context = make_table(tmp_path / "t")
     writer = MetadataWriter(context)
-    with pytest.raises(type(failure)), discarded_on(context, writer, Refused, Conflict):
+    with pytest.raises(type(failure)), discarded_on(writer, Refused, Conflict):
         writer.manifest_list([], "base")
         assert len(manifest_files(context)) == 1
         raise failure
     assert len(manifest_files(context)) == (0 if is_discarded else 1)
-    with discarded_on(context, writer, Refused):
+    with discarded_on(writer, Refused):
         name, size = writer.manifest_list([], "delta")
     assert name.endswith("-1") and name[-3] != "-" and context.storage.file_size(context.layout.manifest(name)) == size
 

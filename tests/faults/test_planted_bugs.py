@@ -11,6 +11,7 @@ import pytest
 
 from paimon_cli.commit import commit_messages, committer, snapshot_publish
 from paimon_cli.commit.deduplication import Deduplication
+from paimon_cli.commit.prepared_snapshot import MetadataWriter
 from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.maintain import expire_snapshots, needed_files, orphans, rollback
@@ -55,11 +56,6 @@ def files_before_snapshots(context: TableContext, *more: object) -> None:
         delete(path)
 
 
-@contextlib.contextmanager
-def without_discarding(*more: object) -> Iterator[None]:
-    yield
-
-
 EXPIRE = expire_snapshots.expire_snapshots
 
 BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object]]]] = {
@@ -77,7 +73,7 @@ BUGS: dict[str, tuple[str, Callable[[], contextlib.AbstractContextManager[object
     "the hint is believed": ("write", lambda: mock.patch.object(SnapshotHistory, "latest_id", hint_alone)),
     "a snapshot is written in place": ("write", lambda: mock.patch.object(FaultStorage, "put_if_absent", put_as_a_plain_write)),
     "files of a refused commit stay": ("write", lambda: mock.patch.object(commit_messages, "delete_created_files", lambda *_: 0)),
-    "manifests of a failed commit stay": ("write", lambda: mock.patch.object(committer, "discarded_on", without_discarding)),
+    "manifests of a failed commit stay": ("write", lambda: mock.patch.object(MetadataWriter, "discard", lambda *_: None)),
     "a failing hint fails the commit": (
         "write", lambda: mock.patch.object(committer, "announce", hint_is_part_of_the_commit),
     ),

@@ -135,10 +135,17 @@ def test_a_file_that_holds_another_snapshot_is_damaged(tmp_path: Path) -> None:
         past.get(2)
 
 
+def test_the_newest_snapshot_of_a_good_hint_costs_three_calls(tmp_path: Path) -> None:
+    past = history(tmp_path, [1, 2], latest="2")
+    newest = past.latest()
+    assert newest is not None and newest.id == 2
+    assert past.storage.calls == ["read LATEST", "exists snapshot-3", "read snapshot-2"]  # type: ignore[attr-defined]
+
+
 def test_newest_first_reads_no_more_than_asked_for(tmp_path: Path) -> None:
     past = history(tmp_path, list(range(1, 1000)), latest="999")
     assert [snapshot.id for snapshot in past.newest_first(3)] == [999, 998, 997]
-    assert len(past.storage.calls) == 6  # type: ignore[attr-defined]
+    assert len(past.storage.calls) == 5  # type: ignore[attr-defined]
     assert list(past.newest_first(0)) == []
 
 
@@ -226,7 +233,7 @@ def test_snapshots_that_keep_vanishing_are_given_up(tmp_path: Path) -> None:
     past.storage.read_bytes = gone  # type: ignore[method-assign]
     with pytest.raises(NotFound, match=r"the newest snapshot of .* keeps vanishing: another job is deleting snapshots"):
         past.latest()
-    assert sum(path.endswith("snapshot-2") for path in reads) == 3
+    assert sum(path.endswith("snapshot-2") for path in reads) == 4, "by the hint, then three times"
 
 
 def test_a_listing_that_shows_nothing_is_not_believed_where_the_hints_say_otherwise(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from paimon_cli.errors import Conflict
+from paimon_cli.errors import CommitUnknown, Conflict, StorageUnavailable
 from paimon_cli.history.snapshots_and_schemas import SnapshotHistory
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.repair_plan import BY_HAND, RepairPlan, plan_repair
@@ -19,6 +19,8 @@ from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
 from paimon_cli.jobs.metadata_jobs import apply_repair
 from paimon_cli.jobs.verify_job import VerifyRequest, run_verify
+from paimon_cli.storage.local_storage import LocalStorage
+from paimon_cli.storage.storage import PutOutcome
 from tests import tables
 from tests.cli.calling import Run
 from tests.cli.conftest import run  # noqa: F401
@@ -167,6 +169,38 @@ def test_what_is_no_gap_any_more(tmp_path: Path) -> None:
         Path(context.layout.snapshot(number)).unlink()
     with pytest.raises(Conflict, match=r"snapshot 2 .* no longer between two snapshots"):
         apply_repair(context, plan)
+
+
+def test_a_restored_snapshot_that_lost_the_race_leaves_no_metadata(tmp_path: Path) -> None:
+    """Another process restores the same number first; what this one wrote could be taken for a lost commit later."""
+    context = plain_table(tmp_path)
+    path = Path(context.layout.snapshot(3))
+    theirs = path.read_bytes().replace(b'"commitUser" : "', b'"commitUser" : "their ')
+    path.unlink()
+    plan = plan_repair(context, ("chain",))
+    manifests = sorted(Path(context.layout.manifest_directory).iterdir())
+    put = LocalStorage.put_if_absent
+
+    def late(self: LocalStorage, path: str, data: bytes) -> PutOutcome:
+        put(self, path, theirs)
+        return put(self, path, data)
+
+    with mock.patch.object(LocalStorage, "put_if_absent", late), pytest.raises(StorageUnavailable, match="snapshot 3"):
+        apply_repair(context, plan)
+    assert sorted(Path(context.layout.manifest_directory).iterdir()) == manifests and path.read_bytes() == theirs
+    assert errors(context) == [] and plan_repair(context).steps == []
+
+
+def test_a_restored_snapshot_of_unknown_fate_keeps_its_metadata(tmp_path: Path) -> None:
+    context = plain_table(tmp_path)
+    Path(context.layout.snapshot(3)).unlink()
+    plan = plan_repair(context, ("chain",))
+    count = len(list(Path(context.layout.manifest_directory).iterdir()))
+    patient = replace(context, options=context.options.with_overrides({"commit.min-retry-wait": "0 ms"}))
+    silent = mock.patch.object(LocalStorage, "put_if_absent", lambda *_: PutOutcome.UNKNOWN)
+    with silent, pytest.raises(CommitUnknown):
+        apply_repair(patient, plan)
+    assert len(list(Path(context.layout.manifest_directory).iterdir())) > count
 
 
 def cut(path: str) -> bytes:

@@ -226,8 +226,8 @@ def repeated_commit_looked_for_in_the_newest_snapshot_only() -> Patch:
     def newest(self: Any) -> bool:
         latest = self._context.snapshots.latest()
         self._seen = latest.id if latest else 0
-        same = latest is not None and latest.commit_user == self._identity.user
-        return same and latest.commit_identifier >= self._identity.identifier
+        same = latest is not None and latest.commit_user == self.identity.user
+        return same and latest.commit_identifier >= self.identity.identifier
 
     return patch.object(deduplication.Deduplication, "already_committed", newest)
 

@@ -5,13 +5,13 @@ Only for simulations: the functions are those shipped, called once for each diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
 from paimon_cli.commit import prepared_snapshot
-from paimon_cli.history import manifest_reader, table_context
+from paimon_cli.history import file_table, manifest_reader, table_context
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table, manifests
 from paimon_cli.metadata.manifest_table import ManifestTable
@@ -35,14 +35,14 @@ def quick_metadata() -> Iterator[None]:
         tables = _by_contents(manifest_table.decode_manifests)
         stack.enter_context(mock.patch.object(manifest_table, "decode_manifests", tables))
         stack.enter_context(mock.patch.object(ManifestTable, "of", staticmethod(_by_entries(ManifestTable.of))))
-        stack.enter_context(mock.patch.object(prepared_snapshot, "encode_manifests", _by_entries(encode_manifests)))
+        stack.enter_context(mock.patch.object(file_table, "encode_manifests", _by_entries(encode_manifests)))
         listed = _by_entries(encode_manifest_list)
         stack.enter_context(mock.patch.object(prepared_snapshot, "encode_manifest_list", listed))
         for kind in (Snapshot, TableSchema):
             stack.enter_context(mock.patch.object(kind, "from_json", staticmethod(_value_by_content(kind.from_json))))
         stack.enter_context(mock.patch.object(Snapshot, "to_json", _by_value(Snapshot.to_json)))
         stats = _by_partitions(partition_stats)
-        stack.enter_context(mock.patch.object(prepared_snapshot, "partition_stats", stats))
+        stack.enter_context(mock.patch.object(file_table, "partition_stats", stats))
         for reader in (manifests, table_context):
             stack.enter_context(mock.patch.object(reader, "deserialize_row", _rows(reader.deserialize_row)))
         stack.enter_context(mock.patch.object(TableContext, "key_of", _keys(TableContext.key_of)))
@@ -109,10 +109,10 @@ def _by_entries(encode: Callable[..., Any]) -> Callable[..., Any]:
 def _by_partitions(stats_of: Callable[..., Any]) -> Callable[..., Any]:
     known: dict[Any, Any] = {}
 
-    def stats(partitions: Iterable[bytes], types: Sequence[Any]) -> Any:
-        key = (tuple(partitions), tuple(types))
+    def stats(entry_counts: Mapping[bytes, int], types: Sequence[Any]) -> Any:
+        key = (tuple(entry_counts.items()), tuple(types))
         found = known.get(key)
-        return found if found is not None else _keep(known, key, stats_of(key[0], types))
+        return found if found is not None else _keep(known, key, stats_of(entry_counts, types))
 
     return stats
 
