@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
-from paimon_cli.api.opened_table import OpenedTable, Partitions, check_choice, check_positive, partition_list
+from paimon_cli.api.opened_table import OpenedTable, Partitions, check_choice, check_names, check_positive, partition_list
 from paimon_cli.errors import Refused, StorageUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ class Maintenance(OpenedTable):
         from paimon_cli.read.time_travel import moment_of
 
         check_choice("what", what, KINDS)
+        check_names(limits, ExpiryLimits)
         retain_max, retain_min, limit = limits.get("retain_max"), limits.get("retain_min"), limits.get("limit")
         check_positive(retain_max=retain_max, retain_min=retain_min, limit=limit)
         context, progress, older_than = self.context, self.runtime.new_progress(), limits.get("older_than")
@@ -307,6 +308,7 @@ def compact_request(strategy: str, options: CompactOptions) -> CompactRequest:
     from paimon_cli.jobs.compact_job import FAIL, LEAST_MEMORY, RETRY, SKIP, CompactRequest
     from paimon_cli.options.option_text import parse_duration, parse_size
 
+    check_names(options, CompactOptions)
     on_conflict = options.get("on_conflict", RETRY)
     idle_time, if_snapshot, memory = options.get("idle_time"), options.get("if_snapshot"), options.get("memory")
     max_bytes, max_buckets = options.get("max_bytes"), options.get("max_buckets")

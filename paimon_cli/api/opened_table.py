@@ -168,6 +168,12 @@ def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
         raise UsageError(f"--{option} {value}", f"choose one of {', '.join(choices)}")
 
 
+def check_names(given: Mapping[str, object], options: type) -> None:
+    """`TypeError` for a keyword that is none of the options, which are declared as a `TypedDict`."""
+    for name in given.keys() - options.__annotations__.keys():
+        raise TypeError(f"there is no option '{name}', there are {', '.join(options.__annotations__)}")
+
+
 def check_positive(**numbers: int | None) -> None:
     """`UsageError` for an option, in Python's spelling, that is less than 1; None means not given."""
     for name, number in numbers.items():

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from paimon_cli.api.maintenance import Planned, compact_request
-from paimon_cli.api.opened_table import OpenedTable, Partitions, Self, check_choice, check_positive, partition_list
+from paimon_cli.api.opened_table import OpenedTable, Partitions, Self, check_choice, check_names, check_positive, partition_list
 from paimon_cli.errors import UsageError
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK, DATA_CONFLICT_CHECKS
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from paimon_cli.commit.committer import CommitResult
     from paimon_cli.ingest.row_sources import RowSource
     from paimon_cli.ingest.text_form import TextForm
@@ -27,13 +29,23 @@ FAIL, SKIP = "fail", "skip"
 OFF = "off"
 
 
+class Identity(TypedDict, total=False):
+    """With `commit_user` and `commit_id` a commit can be repeated after a crash: made again, it does nothing.
+
+    `assume_new` commits even if it can no longer be determined whether the commit was made before.
+    """
+
+    commit_user: str | None
+    commit_id: int | None
+    assume_new: bool
+
+
 class Writing(OpenedTable):
     """The methods of `Table` that change rows. Each is one commit, which happens as a whole or not at all.
 
-    With `commit_user` and `commit_id` a commit can be repeated after a crash: made again, it does nothing. `assume_new` commits
-    even if it can no longer be determined whether the commit was made before. All of them raise `Refused` where the storage
-    cannot keep two commits apart, `Conflict` if another commit was in the way, and `CommitUnknown` if the storage did not say
-    whether the commit was published; nothing is deleted then.
+    An `Identity` makes them repeatable. All of them raise `Refused` where the storage cannot keep two commits apart, `Conflict`
+    if another commit was in the way, and `CommitUnknown` if the storage did not say whether the commit was published; nothing is
+    deleted then.
     """
 
     def write(
@@ -47,9 +59,6 @@ class Writing(OpenedTable):
         allow_empty: bool = False,
         on_error: str = FAIL,
         missing_columns: str = "null",
-        commit_user: str | None = None,
-        commit_id: int | None = None,
-        assume_new: bool = False,
         data_conflict_check: str | None = None,
         read_snapshot: int | None = None,
         stage: str | None = None,
@@ -59,6 +68,7 @@ class Writing(OpenedTable):
         form: TextForm | None = None,
         timezone: str | None = None,
         on_written: Callable[[WriteSummary], None] | None = None,
+        **identity: Unpack[Identity],
     ) -> WriteSummary:
         """Write rows in one commit.
 
@@ -114,15 +124,13 @@ class Writing(OpenedTable):
             op_column=op_column,
             overwrite=overwrite,
             static_partition=partition_list(partition)[0] if partition else None,
-            commit_user=commit_user,
-            commit_id=commit_id,
-            assume_new=assume_new,
             read_snapshot=read_snapshot,
             parallelism=parallelism,
             compaction=NO_COMPACTION if compact == AFTER else compact or INLINE,
             missing_are_null=missing_columns == "null",
             on_error=on_error.lower() if on_error.lower() in (FAIL, SKIP) else on_error,
             allow_empty=allow_empty,
+            **identity,
         )
         if stage is not None:
             summary = checked.stage.write(request, stage)
@@ -174,10 +182,8 @@ class Writing(OpenedTable):
         where: str,
         *,
         max_attempts: int = 100,
-        commit_user: str | None = None,
-        commit_id: int | None = None,
-        assume_new: bool = False,
         data_conflict_check: str | None = None,
+        **identity: Unpack[Identity],
     ) -> UpdateSummary:
         """Change the rows that match a condition, in one commit; if another commit changes the same buckets, start again.
 
@@ -187,30 +193,26 @@ class Writing(OpenedTable):
         texts = tuple(_assignments(set))
         if not texts:
             raise UsageError("nothing to set", "update needs at least one column", 'such as {"points": "points + 1"}')
-        return self._update(texts, where, max_attempts, commit_user, commit_id, assume_new, data_conflict_check)
+        return self._update(texts, where, max_attempts, data_conflict_check, identity)
 
     def delete(
         self,
         where: str,
         *,
         max_attempts: int = 100,
-        commit_user: str | None = None,
-        commit_id: int | None = None,
-        assume_new: bool = False,
         data_conflict_check: str | None = None,
+        **identity: Unpack[Identity],
     ) -> UpdateSummary:
         """Delete the rows that match a condition, in one commit; if another commit changes the same buckets, start again."""
-        return self._update((), where, max_attempts, commit_user, commit_id, assume_new, data_conflict_check)
+        return self._update((), where, max_attempts, data_conflict_check, identity)
 
     def _update(
         self,
         assignments: tuple[str, ...],
         where: str,
         max_attempts: int,
-        commit_user: str | None,
-        commit_id: int | None,
-        assume_new: bool,
         data_conflict_check: str | None,
+        identity: Identity,
     ) -> UpdateSummary:
         from paimon_cli.jobs.update_job import UpdateRequest, run_update
         from paimon_cli.sql.predicate import parse_predicate
@@ -224,47 +226,39 @@ class Writing(OpenedTable):
                 "leave the option out, or use partition, bucket, range or key",
             )
         checked.check_commit()
-        request = UpdateRequest(where, assignments, commit_user, commit_id, assume_new, max_attempts)
+        request = UpdateRequest(where, assignments, max_attempts=max_attempts, **identity)
         for warning in parse_predicate(where, checked.context.schema).warnings:
             self.runtime.warn(warning)
         with self.runtime.engine_running() as engine:
             return run_update(checked.context, request, engine, self.runtime.new_progress())
 
-    def plan_truncate(
-        self,
-        *,
-        partition: Partitions | None = None,
-        commit_user: str | None = None,
-        commit_id: int | None = None,
-        assume_new: bool = False,
-    ) -> Planned[Dropped, Dropped]:
+    def plan_truncate(self, *, partition: Partitions | None = None, **identity: Unpack[Identity]) -> Planned[Dropped, Dropped]:
         """What the partitions, or the whole table, hold now."""
         from paimon_cli.jobs.metadata_jobs import plan_drop, run_drop
         from paimon_cli.jobs.table_change import identity_of
 
+        check_names(identity, Identity)
         self.check_call()
         context, chosen = self.context, partition_list(partition)
-        identity = identity_of(context, commit_user, commit_id, assume_new)
-        plan = plan_drop(context, chosen, identity)
+        user, number = identity.get("commit_user"), identity.get("commit_id")
+        commit = identity_of(context, user, number, identity.get("assume_new", False))
+        plan = plan_drop(context, chosen, commit)
 
         def run() -> Dropped:
             self.check_commit()
-            return plan if plan.already_committed else run_drop(context, chosen, plan, identity)
+            return plan if plan.already_committed else run_drop(context, chosen, plan, commit)
 
         return Planned(plan, run)
 
-    def truncate(self, *, commit_user: str | None = None, commit_id: int | None = None, assume_new: bool = False) -> Dropped:
+    def truncate(self, **identity: Unpack[Identity]) -> Dropped:
         """Delete all rows in one commit. Older snapshots keep them until they expire."""
-        return self.plan_truncate(commit_user=commit_user, commit_id=commit_id, assume_new=assume_new).run()
+        return self.plan_truncate(**identity).run()
 
-    def drop_partition(
-        self, partition: Partitions, *, commit_user: str | None = None, commit_id: int | None = None, assume_new: bool = False
-    ) -> Dropped:
+    def drop_partition(self, partition: Partitions, **identity: Unpack[Identity]) -> Dropped:
         """Delete all rows of partitions in one commit; with only some of the keys, of all partitions that match."""
         if not partition:
             raise UsageError("no partition to drop", "all rows would go", "name a partition, or use truncate")
-        plan = self.plan_truncate(partition=partition, commit_user=commit_user, commit_id=commit_id, assume_new=assume_new)
-        return plan.run()
+        return self.plan_truncate(partition=partition, **identity).run()
 
     @property
     def stage(self) -> Stage:

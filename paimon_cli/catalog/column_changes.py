@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from paimon_cli.casts.column_cast import cast_of, may_cast, same_type
-from paimon_cli.catalog.column_default import check_default
+from paimon_cli.catalog.definition_check import check_default
 from paimon_cli.catalog.table_definition import numbered_field
 from paimon_cli.datatypes.data_type import ArrayType, DataField, DataType, MapType, MultisetType, NestedType, RowType
 from paimon_cli.datatypes.field_types import type_to_sql

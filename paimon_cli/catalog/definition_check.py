@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from paimon_cli.catalog.column_default import check_default
 from paimon_cli.catalog.option_values import check_option_values
 from paimon_cli.catalog.table_definition import TableDefinition, split_names, to_schema
-from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, UNORDERED_ROOTS
+from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, UNORDERED_ROOTS, DataType
 from paimon_cli.datatypes.field_types import type_to_sql
-from paimon_cli.errors import NotSupported, UsageError
+from paimon_cli.errors import NotSupported, PaimonError, UsageError
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import MODULO, TableOptions
@@ -250,3 +249,15 @@ CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
     _check_columns_in_options,
     check_engine,
 )
+
+
+def check_default(name: str, t: DataType, default: str | None) -> None:
+    """`UsageError` for a text that is no value of the type."""
+    if default is None:
+        return
+    from paimon_cli.casts.column_cast import default_column  # loads Arrow, which most of `create` does not need
+
+    try:
+        default_column(default, t)
+    except PaimonError as error:
+        raise UsageError(f"column '{name}' cannot have the default '{default}'", f"it is not a valid {type_to_sql(t)}") from error

@@ -118,9 +118,7 @@ def _column_names(text: str | None) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
     repeated = [name for name in names if names.count(name) > 1]
     if "" in names or repeated:
-        raise UsageError(
-            f"--columns {text}", f"'{repeated[0]}' appears twice" if repeated and repeated[0] else "a name is empty"
-        )
+        raise UsageError(f"--columns {text}", f"'{repeated[0]}' appears twice" if repeated and repeated[0] else "a name is empty")
     return names
 
 

@@ -4,45 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 from xml.sax.saxutils import escape, quoteattr
+
+from paimon_cli.invariants.violation import ERROR, Violation
 
 TOOL, TOOL_URI = "paimon-cli", "https://paimon.apache.org/"
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 JUNIT, SARIF = "junit", "sarif"
 
 
-class Finding(Protocol):
-    """One finding of a check."""
-
-    @property
-    def code(self) -> str: ...
-    @property
-    def severity(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-
-
-def document(form: str, table: str, rules: Mapping[str, str], findings: Sequence[Finding], version: str) -> str:
+def document(form: str, table: str, rules: Mapping[str, str], findings: Sequence[Violation], version: str) -> str:
     """The report as text. `form`: junit or sarif. `rules`: the rules that were checked, by code."""
     return _junit(table, rules, findings) if form == JUNIT else _sarif(rules, findings, version)
 
 
-def _junit(table: str, rules: Mapping[str, str], findings: Sequence[Finding]) -> str:
+def _junit(table: str, rules: Mapping[str, str], findings: Sequence[Violation]) -> str:
     """One test case for each rule; warnings are not failures."""
-    by_code: dict[str, list[Finding]] = {}
+    by_code: dict[str, list[Violation]] = {}
     for finding in findings:
         by_code.setdefault(finding.code, []).append(finding)
-    failed = sum(any(f.severity == "error" for f in by_code.get(code, ())) for code in rules)
+    failed = sum(any(f.severity == ERROR for f in by_code.get(code, ())) for code in rules)
     head = f'<testsuite name="{TOOL} verify" tests="{len(rules)}" failures="{failed}" errors="0" skipped="0">'
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", f"  {head}"]
     for code, meaning in rules.items():
         lines.append(f"    <testcase classname={quoteattr(table)} name={quoteattr(f'{code} {meaning}')}>")
         for finding in by_code.get(code, ()):
             text = f"{finding.path}: {finding.message}"
-            if finding.severity == "error":
+            if finding.severity == ERROR:
                 lines.append(f"      <failure type={quoteattr(code)} message={quoteattr(_plain(text))}/>")
             else:
                 lines.append(f"      <system-out>{escape(_plain(f'warning: {text}'))}</system-out>")
@@ -55,7 +43,7 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def _sarif(rules: Mapping[str, str], findings: Sequence[Finding], version: str) -> str:
+def _sarif(rules: Mapping[str, str], findings: Sequence[Violation], version: str) -> str:
     described = [{"id": code, "shortDescription": {"text": meaning}} for code, meaning in rules.items()]
     results = [
         {

@@ -199,9 +199,7 @@ def buckets_have_a_good_size(examined: ExaminedTable) -> Iterator[Diagnosis]:
     big = [size for bucket in examined.buckets if (size := sum(f.file_size for f in bucket.files)) > BIG_BUCKET]
     if big:
         total = examined.context.options.bucket
-        message = (
-            f"{counted(len(big), 'bucket')} of over 5 GB, the biggest {max(big) >> 30} GB: each is compacted by one task"
-        )
+        message = f"{counted(len(big), 'bucket')} of over 5 GB, the biggest {max(big) >> 30} GB: each is compacted by one task"
         command = f"paimon-cli rescale {examined.argument} --buckets {2 * total}"
         yield Diagnosis("PD020", WARNING, "buckets", message, command)
 

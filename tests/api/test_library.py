@@ -250,6 +250,24 @@ def test_mistakes_are_usage_errors(tmp_path: Path, call: Any, what: str) -> None
     assert len(table.snapshots()) == 1
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda table: table.compact(max_bucket=1),
+        lambda table: table.plan_compaction(on_conflicts="skip"),
+        lambda table: table.expire(retain=1),
+        lambda table: table.truncate(commit_no=1),
+        lambda table: table.delete("true", commit_no=1),
+        lambda table: table.write(ROWS, commit_no=1),
+    ],
+)
+def test_misspelt_options_are_type_errors(tmp_path: Path, call: Any) -> None:
+    table = example_table(tmp_path)
+    with pytest.raises(TypeError):
+        call(table)
+    assert table.scan().count() == 3
+
+
 def test_doubtful_options_are_warnings(tmp_path: Path) -> None:
     url = example_table(tmp_path).url
     with pytest.warns(UserWarning, match="no-such-option"):
