@@ -5,9 +5,10 @@ A column of texts gets the first type that can hold all of them, checked by the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from itertools import count
 from typing import Any, BinaryIO
 
@@ -214,21 +215,17 @@ class _Reading:
 
     def add(self, split: SourceSplit) -> None:
         storage, path = storage_for_url(split.path, self._options)
-
-        def open_source() -> BinaryIO:
-            return storage.open_input(path)
-
+        open_source = partial(storage.open_input, path)
         if split.format == "csv":
             self._add_csv(split, open_source)
             return
         with open_source() as stream:
             if split.format == "json":
-                encoding = None if self._form.is_utf8 else self._form.encoding
-                self._add_json(split, text_stream(stream, split.path, split.name, encoding))
+                self._add_json(split, text_stream(stream, split.path, split.name, self._form.encoding))
             else:
                 self._typed = _typed_schema(split, stream)
 
-    def _add_csv(self, split: SourceSplit, open_source: Any) -> None:
+    def _add_csv(self, split: SourceSplit, open_source: Callable[[], BinaryIO]) -> None:
         for raw in csv_batches(open_source, split, self._form):
             if raw.faults:
                 raise _bad_row(raw.faults[0])

@@ -9,6 +9,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from lzma import LZMAError
 from os.path import splitext
 from typing import BinaryIO, Protocol
@@ -73,17 +74,14 @@ class FileRows:
 
     def raw_rows(self, split: SourceSplit, columns: Sequence[DataField], needed: Needed) -> Iterator[RawRows]:
         storage, path = storage_for_url(split.path, self.storage_options)
-
-        def open_source() -> BinaryIO:
-            return storage.open_input(path)
-
+        open_source = partial(storage.open_input, path)
         if split.format == "csv":
             names = () if self.form.header else [column.name for column in columns]
             yield from csv_batches(open_source, split, self.form, names)
             return
         with open_source() as stream:
             if split.format == "json":
-                text = text_stream(stream, split.path, split.name, None if self.form.is_utf8 else self.form.encoding)
+                text = text_stream(stream, split.path, split.name, self.form.encoding)
                 yield from json_batches(text, split, columns, needed)
             else:
                 yield from columnar_batches(stream, split)
@@ -195,7 +193,7 @@ def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: Te
     try:
         with open_source() as stream:
             # The text reader looks ahead: bytes of later rows that are not UTF-8 are reported with their row.
-            recoded = _text(stream, split, form)
+            recoded = text_stream(stream, split.path, split.name, form.encoding)
             text = io.TextIOWrapper(recoded, encoding="utf-8-sig", errors="surrogateescape", newline="")
             rows = csv.reader(text, delimiter=delimiter, escapechar=form.escape or None, **quoting)
             names = next((row for row in rows if row), [])
@@ -207,10 +205,6 @@ def _first_row(open_source: Callable[[], BinaryIO], split: SourceSplit, form: Te
     except (csv.Error, *UNREADABLE) as problem:
         raise BadInput(f"cannot read the header of {split.name}", str(problem), source=split.name) from problem
     return names, is_alone
-
-
-def _text(stream: BinaryIO, split: SourceSplit, form: TextForm) -> BinaryIO:
-    return text_stream(stream, split.path, split.name, None if form.is_utf8 else form.encoding)
 
 
 def _column_names(first: list[str], split: SourceSplit, form: TextForm, by_position: Sequence[str]) -> list[str]:
@@ -274,7 +268,7 @@ def _parsed(
     try:
         with open_source() as stream:
             yield from pacsv.open_csv(
-                _text(stream, split, form),
+                text_stream(stream, split.path, split.name, form.encoding),
                 read_options=pacsv.ReadOptions(
                     use_threads=False, block_size=BLOCK_BYTES, column_names=None if form.header else positions
                 ),

@@ -21,35 +21,16 @@ from paimon_cli.bucket.orc_file import OrcFile
 from paimon_cli.errors import BadInput, DamagedFile, NotFound, UsageError
 from paimon_cli.ingest.faults import Fault
 from paimon_cli.ingest.text_blocks import begins_array, compression_of, line_bounds, uncompressed_name
-from paimon_cli.ingest.text_form import PLAIN, TEXT, TextForm
+from paimon_cli.ingest.text_form import PLAIN, TEXT, UTF_8, TextForm
 from paimon_cli.storage.storage import FileStatus, Storage
 from paimon_cli.storage.storage_for_url import storage_for_url
 from paimon_cli.storage.whole_file import ScratchDirectory
 
 STDIN = "-"
-FORMAT_OF_EXTENSION = {
-    ".parquet": "parquet",
-    ".orc": "orc",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".feather": "arrow",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".tab": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-}
-FORMATS = {
-    "parquet": "parquet",
-    "orc": "orc",
-    "arrow": "arrow",
-    "csv": "csv",
-    "tsv": "csv",
-    "json": "json",
-    "jsonl": "json",
-    "ndjson": "json",
-}
+FORMATS = {"parquet": "parquet", "orc": "orc", "arrow": "arrow", "csv": "csv", "tsv": "csv"}
+FORMATS |= dict.fromkeys(("json", "jsonl", "ndjson"), "json")
+FORMAT_OF_EXTENSION = {f".{name}": format for name, format in FORMATS.items()}
+FORMAT_OF_EXTENSION |= {".arrows": "arrow", ".feather": "arrow", ".tab": "csv"}
 
 
 @dataclass(frozen=True)
@@ -60,10 +41,6 @@ class SourceFile:
     label: str
     format: str
     size: int
-
-    @property
-    def compressed(self) -> bool:
-        return compression_of(self.path) is not None
 
 
 def source_files(
@@ -270,7 +247,7 @@ def plan_sources(
     splits: list[SourceSplit] = []
     order_base = 0
     files = source_files(sources, format, storage_options, may_be_none=may_be_none)
-    if files:
+    if files and form != PLAIN:
         form.check_used_by({file.format for file in files})
     for file in files:
         storage, path = storage_for_url(file.path, storage_options)
@@ -296,10 +273,10 @@ def _pieces(file: SourceFile, stream: BinaryIO, form: TextForm) -> Iterator[tupl
         yield 0, None, 0, _opened(file, lambda: OrcFile(stream)).nrows
     elif file.format == "arrow":
         yield 0, None, 0, _opened(file, lambda: _arrow_rows(stream))
-    elif file.compressed:
-        least = 0 if compression_of(file.path) == "gzip" else ROWS_OF_ANY_ARCHIVE
+    elif (compression := compression_of(file.path)) is not None:
+        least = 0 if compression == "gzip" else ROWS_OF_ANY_ARCHIVE
         yield 0, None, 0, max(file.size * BEST_RATIO, least)
-    elif file.format == "json" and file.size > JSON_SPLIT_BYTES and form.is_utf8 and not _is_array(stream):
+    elif file.format == "json" and file.size > JSON_SPLIT_BYTES and form.encoding == UTF_8 and not _is_array(stream):
         yield from _line_pieces(stream)
     else:
         # A newline may be inside quotes, so only a reader from the beginning knows where a CSV row starts.

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_cli.errors import BadInput
+from paimon_cli.ingest.text_form import UTF_8
 
 COMPRESSION_OF_EXTENSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz", ".lz4": "lz4"}
 READ_BYTES = 1 << 20
@@ -31,8 +32,8 @@ def uncompressed_name(path: str) -> str:
     return path if compression_of(path) is None else os.path.splitext(path)[0]
 
 
-def text_stream(stream: BinaryIO, path: str, label: str, encoding: str | None = None) -> BinaryIO:
-    """The file's text as bytes: decompressed by its extension and, with an `encoding`, recoded from that to UTF-8.
+def text_stream(stream: BinaryIO, path: str, label: str, encoding: str = UTF_8) -> BinaryIO:
+    """The file's text as bytes: decompressed by its extension, and recoded to UTF-8 from another `encoding`.
 
     Reads raise `OSError` or `EOFError` for a damaged archive, `BadInput` for bytes that are not text of the encoding.
     """
@@ -41,9 +42,9 @@ def text_stream(stream: BinaryIO, path: str, label: str, encoding: str | None = 
         stream = cast(BinaryIO, lzma.LZMAFile(stream))  # noqa: SIM115
     elif compression is not None:
         stream = cast(BinaryIO, pa.CompressedInputStream(stream, compression))
-    if encoding is not None:
+    if encoding != UTF_8:
         stream = cast(BinaryIO, _Recoded(stream, label, encoding))
-    return stream if compression is None and encoding is None else io.BufferedReader(cast(io.RawIOBase, stream), READ_BYTES)
+    return stream if compression is None and encoding == UTF_8 else io.BufferedReader(cast(io.RawIOBase, stream), READ_BYTES)
 
 
 class _Recoded(io.RawIOBase):

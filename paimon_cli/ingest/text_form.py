@@ -53,10 +53,6 @@ class TextForm:
     timezone: str | None = None
     encoding: str = UTF_8
 
-    @property
-    def is_utf8(self) -> bool:
-        return self.encoding == UTF_8
-
     def check_used_by(self, formats: set[str]) -> None:
         """`UsageError` for a setting that means nothing for any of these formats, because it would be ignored."""
         for setting in fields(self):
