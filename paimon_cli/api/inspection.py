@@ -157,12 +157,21 @@ class Inspection(OpenedTable):
         return index_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket)
 
     def dv(
-        self, *, snapshot: int | None = None, partition: Partitions | None = None, bucket: Sequence[int] | None = None
+        self,
+        *,
+        snapshot: int | None = None,
+        partition: Partitions | None = None,
+        bucket: Sequence[int] | None = None,
+        dangling: bool = False,
     ) -> list[VectorRow]:
-        """The deletion vectors of a snapshot: deleted rows per data file, and the index file that holds them."""
+        """The deletion vectors of a snapshot: deleted rows per data file, and the index file that holds them.
+
+        `dangling`: only those whose data file is no longer live.
+        """
         from paimon_cli.inspect.index_report import vector_rows
 
-        return vector_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket)
+        rows = vector_rows(self.context, self._snapshot(snapshot), self._partitions(partition), bucket)
+        return [row for row in rows if row.level is None] if dangling else rows
 
     def blame(self, key: Mapping[str, Any]) -> list[KeyVersion]:
         """Every stored version of a key, or of a part of it: commit, file, level, sequence number, kind and values."""

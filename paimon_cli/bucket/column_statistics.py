@@ -57,11 +57,16 @@ def _leaves(t: pa.DataType) -> int:
     return 1
 
 
-def footer_statistics(footer: pq.FileMetaData, leaf: int | None, t: DataType, has_nan: bool) -> ColumnStatistics:
-    """Statistics of one leaf (none for nested columns) over all row groups; bounds only when every one with values has them."""
+def footer_statistics(
+    footer: pq.FileMetaData, leaf: int | None, t: DataType, has_nan: bool, groups: Iterable[int] | None = None
+) -> ColumnStatistics:
+    """Statistics of one leaf (none for nested columns) over these row groups, or all; bounds only when every one with values has
+    them.
+    """
     if leaf is None:
         return UNKNOWN
-    chunks = [footer.row_group(i).column(leaf).statistics for i in range(footer.num_row_groups)]
+    asked = range(footer.num_row_groups) if groups is None else groups
+    chunks = [footer.row_group(i).column(leaf).statistics for i in asked]
     if any(chunk is None or not chunk.has_null_count for chunk in chunks):
         return UNKNOWN
     nulls = sum(chunk.null_count for chunk in chunks)

@@ -6,10 +6,12 @@ whatever the decoder raises for them.
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -162,17 +164,50 @@ def read_data_file(
     table column, with which it agrees by nature in files that have none.
     Raises `DamagedFile` when the file is missing, unreadable or holds another number of rows than its metadata says.
     """
+    for _, batch in read_part(context, bucket_id, file, columns, batch_rows, WHOLE):
+        yield batch
+
+
+KeepsGroup = Callable[[pq.ParquetFile, int], bool]
+"""False for a row group of a Parquet file that need not be read."""
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """What a reader wants of a data file: one of `parts` parts, and of that no row group that `keeps` rules out.
+
+    Only Parquet files have several parts, and row groups.
+    """
+
+    number: int = 0
+    parts: int = 1
+    keeps: KeepsGroup | None = None
+
+    def groups(self, file: pq.ParquetFile) -> list[int]:
+        begin, end = (file.num_row_groups * place // self.parts for place in (self.number, self.number + 1))
+        return [group for group in range(begin, end) if self.keeps is None or self.keeps(file, group)]
+
+
+WHOLE = FilePart()
+
+
+def read_part(
+    context: TableContext, bucket_id: BucketId, file: DataFileMeta, columns: Sequence[str], batch_rows: int, part: FilePart
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """As `read_data_file`, for a part of the file; each batch comes with the position of its first row in the file."""
     path = context.data_file_path(*bucket_id, file)
     read = ReadColumns(context, file, columns)
+    stored = _StoredRows(context, path, file, read.physical, batch_rows, part)
     rows = 0
     with decoding(path):
-        for stored in _stored_batches(context, path, file, read.physical, batch_rows):
-            rows += stored.num_rows
-            batch = read.of(stored)
-            check_decoded(batch)
-            yield batch
-    if rows != file.row_count:
-        raise DamagedFile(f"data file {path} is damaged", f"it holds {rows} rows, its manifest says {file.row_count}", path=path)
+        for position, batch in stored:
+            rows += batch.num_rows
+            found = read.of(batch)
+            check_decoded(found)
+            yield position, found
+    if rows + stored.left_out != file.row_count:
+        held = rows + stored.left_out
+        raise DamagedFile(f"data file {path} is damaged", f"it holds {held} rows, its manifest says {file.row_count}", path=path)
 
 
 @contextmanager
@@ -227,31 +262,70 @@ class ReadColumns:
         return pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], names=self._columns)
 
 
-def _stored_batches(
-    context: TableContext, path: str, file: DataFileMeta, physical: list[str], batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    """The file's own columns in its own types; a reader always asks for one column at least, else rows are lost."""
-    form = file_format(file.file_name)
-    with context.storage.open_input(path) as source:
-        if form == "parquet":
-            reader = pq.ParquetFile(source, buffer_size=READ_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True)
-            batches = reader.iter_batches(batch_rows, columns=physical, use_threads=False)
-            wide = int96_columns(reader.schema, physical)
-            if wide:
-                with context.storage.open_input(path) as again:
-                    yield from checked_int96(batches, again, wide, batch_rows)
-            else:
-                yield from batches
-        elif form == "orc":
+class _StoredRows:
+    """The file's own columns in its own types; a reader always asks for one column at least, else rows are lost.
+
+    `left_out`: rows that were not read, as they are in no row group that is wanted.
+    """
+
+    def __init__(
+        self, context: TableContext, path: str, file: DataFileMeta, physical: list[str], batch_rows: int, part: FilePart
+    ) -> None:
+        self._context = context
+        self._path = path
+        self._file = file
+        self._physical = physical
+        self._batch_rows = batch_rows
+        self._part = part
+        self.left_out = 0
+
+    def __iter__(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        form = file_format(self._file.file_name)
+        if form != "parquet" and self._part.number:
+            self.left_out = self._file.row_count
+            return
+        with self._context.storage.open_input(self._path) as source:
+            if form == "parquet":
+                yield from self._of_groups(source)
+                return
+            position = 0
+            for batch in self._of_whole(source, form):
+                yield position, batch
+                position += batch.num_rows
+
+    def _of_groups(self, source: BinaryIO) -> Iterator[tuple[int, pa.RecordBatch]]:
+        reader = pq.ParquetFile(source, buffer_size=READ_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True)
+        sizes = [reader.metadata.row_group(group).num_rows for group in range(reader.num_row_groups)]
+        groups = self._part.groups(reader)
+        self.left_out = sum(sizes) - sum(sizes[group] for group in groups)
+        for _, together in itertools.groupby(enumerate(groups), key=lambda numbered: numbered[1] - numbered[0]):
+            neighbours = [group for _, group in together]
+            position = sum(sizes[: neighbours[0]])
+            for batch in self._batches_of(reader, neighbours):
+                yield position, batch
+                position += batch.num_rows
+
+    def _batches_of(self, reader: pq.ParquetFile, groups: list[int]) -> Iterator[pa.RecordBatch]:
+        batches = reader.iter_batches(self._batch_rows, groups, columns=self._physical, use_threads=False)
+        wide = int96_columns(reader.schema, self._physical)
+        if not wide:
+            yield from batches
+            return
+        with self._context.storage.open_input(self._path) as again:
+            yield from checked_int96(batches, again, wide, self._batch_rows, groups)
+
+    def _of_whole(self, source: BinaryIO, form: str) -> Iterator[pa.RecordBatch]:
+        context, file, physical = self._context, self._file, self._physical
+        if form == "orc":
             for number in range((stripes := OrcFile(source)).nstripes):
                 found = [name for name in physical if not name.startswith(KEY_PREFIX) or name in stripes.schema.names]
                 stripe = stripes.read_stripe(number, columns=found)
                 rows = pa.Table.from_batches([stripe]).select(found)
-                yield from _without_padding(context, file, rows).to_batches(max_chunksize=batch_rows)
+                yield from _without_padding(context, file, rows).to_batches(max_chunksize=self._batch_rows)
         elif form == "avro":
-            yield from avro_batches(source, physical, context.schemas.get(file.schema_id), batch_rows)
+            yield from avro_batches(source, physical, context.schemas.get(file.schema_id), self._batch_rows)
         else:
-            raise NotSupported(f"data file {path}", f"its format {form} is not parquet, orc or avro")
+            raise NotSupported(f"data file {self._path}", f"its format {form} is not parquet, orc or avro")
 
 
 def _without_padding(context: TableContext, file: DataFileMeta, rows: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_data_file, read_part
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, load_vectors
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.errors import UsageError
@@ -74,6 +74,12 @@ SMALLEST_BATCH, LARGEST_BATCH = 512, 65536
 
 RowFilter = Callable[[pa.RecordBatch], pa.RecordBatch]
 """The rows of a batch that are wanted."""
+PartOf = Callable[[DataFileMeta], FilePart]
+"""What is wanted of a file whose rows need no others."""
+
+
+def _whole(file: DataFileMeta) -> FilePart:
+    return WHOLE
 
 
 def read_bucket(
@@ -84,18 +90,19 @@ def read_bucket(
     row_filter: RowFilter | None = None,
     keep_kinds: bool = False,
     memory: int | None = None,
+    part_of: PartOf = _whole,
 ) -> Iterator[pa.RecordBatch]:
     """Current rows of the bucket with `columns` (also `_SEQUENCE_NUMBER`, `_VALUE_KIND`), in key order.
 
     `row_filter` chooses among merged rows and may use any of `columns`. With `keep_kinds` deleted keys come too, as -D or -U
-    rows. `memory`: see `merge_section`.
+    rows. `memory`: see `merge_section`. `part_of`: asked where nothing is merged.
     A bucket with deletion vectors shows each row above level 0 that is not marked deleted; with
     `deletion-vectors.merge-on-read` those are merged with what level 0 holds.
     """
     if not context.schema.primary_keys:
-        live = _appended_rows(context, bucket, columns)
+        live = _appended_rows(context, bucket, columns, part_of)
     elif not context.mode.reads_merge:
-        live = _unmarked_rows(context, bucket, columns)
+        live = _unmarked_rows(context, bucket, columns, part_of)
     else:
         live = _merged_rows(context, bucket, columns, keep_kinds, memory)
     for batch in live:
@@ -186,19 +193,23 @@ def without_retractions(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pa.array(kinds == 0)) if np.any(kinds) else batch
 
 
-def _unmarked_rows(context: TableContext, bucket: BucketFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _unmarked_rows(
+    context: TableContext, bucket: BucketFiles, columns: Sequence[str], part_of: PartOf
+) -> Iterator[pa.RecordBatch]:
     vectors = load_vectors(context, bucket)
     names = [VALUE_KIND, *(name for name in columns if name != VALUE_KIND)]
     for file in bucket.files:
         if file.level > 0:
-            for batch in _file_rows(context, bucket.bucket_id, file, names, LARGEST_BATCH, vectors):
+            for batch in _file_rows(context, bucket.bucket_id, file, names, LARGEST_BATCH, vectors, part_of(file)):
                 yield without_retractions(batch).select(list(columns))
 
 
-def _appended_rows(context: TableContext, bucket: BucketFiles, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _appended_rows(
+    context: TableContext, bucket: BucketFiles, columns: Sequence[str], part_of: PartOf
+) -> Iterator[pa.RecordBatch]:
     vectors = load_vectors(context, bucket)
     for file in sorted(bucket.files, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0)):
-        yield from _file_rows(context, bucket.bucket_id, file, columns, LARGEST_BATCH, vectors)
+        yield from _file_rows(context, bucket.bucket_id, file, columns, LARGEST_BATCH, vectors, part_of(file))
 
 
 def _file_rows(
@@ -208,14 +219,13 @@ def _file_rows(
     columns: Sequence[str],
     batch_rows: int,
     vectors: BucketVectors,
+    part: FilePart = WHOLE,
 ) -> Iterator[pa.RecordBatch]:
-    """The file's rows that are not marked deleted."""
+    """The rows of the part that are not marked deleted."""
     deleted = vectors.of(file.file_name)
-    position = 0
-    for batch in read_data_file(context, bucket_id, file, columns, batch_rows):
-        end = position + batch.num_rows
-        yield batch if deleted is None else batch.filter(pa.array(deleted.live_mask(position, end)))
-        position = end
+    for position, batch in read_part(context, bucket_id, file, columns, batch_rows, part):
+        live = None if deleted is None else deleted.live_mask(position, position + batch.num_rows)
+        yield batch if live is None else batch.filter(pa.array(live))
 
 
 OURS = 0

@@ -64,14 +64,15 @@ def int96_columns(schema: pq.ParquetSchema, columns: Sequence[str]) -> list[str]
 
 
 def checked_int96(
-    batches: Iterator[pa.RecordBatch], again: BinaryIO, columns: list[str], batch_rows: int
+    batches: Iterator[pa.RecordBatch], again: BinaryIO, columns: list[str], batch_rows: int, groups: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches unchanged; `again` is the same file, read a second time in micros to detect values out of the range of nanos.
+    """The batches unchanged; `again` is the same file, whose row groups are read a second time in micros to detect values out of
+    the range of nanos.
 
     Raises `NotSupported` for the first value out of range.
     """
     reader = pq.ParquetFile(again, coerce_int96_timestamp_unit="us")
-    coarse = reader.iter_batches(batch_rows, columns=columns, use_threads=False)
+    coarse = reader.iter_batches(batch_rows, groups, columns=columns, use_threads=False)
     for batch, rough in zip(batches, coarse, strict=True):
         for name in columns:
             if not _same_times(batch.column(name), rough.column(name)):

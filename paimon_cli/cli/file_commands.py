@@ -147,12 +147,19 @@ def list_indexes(
 
 @command(vectors, "ls")
 def list_vectors(
-    call: Call, table: TableName, snapshot: SnapshotId = None, partition: Partitions = None, bucket: Buckets = None
+    call: Call,
+    table: TableName,
+    snapshot: SnapshotId = None,
+    partition: Partitions = None,
+    bucket: Buckets = None,
+    dangling: Annotated[
+        bool, typer.Option("--dangling", help="Only vectors whose data file is no longer live, so that they mark nothing.")
+    ] = False,
 ) -> None:
     """List the deletion vectors of a snapshot: deleted rows per data file, and the index file that holds them."""
     from paimon_cli.inspect.index_report import VectorRow
 
     opened = call.open(table)
-    rows = opened.dv(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket)
+    rows = opened.dv(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket, dangling=dangling)
     footer = f"{counted(len(rows), 'deletion vector')}, {counted(sum(row.deleted for row in rows), 'deleted row')}"
     call.show(Listing("DeletionVectorList", opened.name, VectorRow, rows, footer=footer))

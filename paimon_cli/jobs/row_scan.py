@@ -15,7 +15,7 @@ from paimon_cli.options.option_catalog import SCAN
 from paimon_cli.read.increments import AUTO, CHANGES, IncrementRange, asked_increment, increment_context, plan_increment
 from paimon_cli.read.scan_plan import ScanPlan, Split, plan_scan
 from paimon_cli.read.selection import RowOrder, Selection, in_order, parse_order, selected
-from paimon_cli.read.split_reader import count_split, read_side_by_side, read_split
+from paimon_cli.read.split_reader import count_split, in_parts, read_side_by_side, read_split
 from paimon_cli.read.time_travel import travel
 from paimon_cli.sql.predicate import Predicate, parse_predicate
 from paimon_cli.storage.threads import usable_cores
@@ -82,11 +82,10 @@ class RowScan:
         """The rows with `physical_columns`, up to the limit."""
         left = self.request.limit
         if self.order is not None:
-            everything = read_side_by_side(self.plan.splits, self._read, min(usable_cores(), self.context.read_threads))
-            yield from in_order(everything, self.order, left)
+            yield from in_order(self._everything(), self.order, left)
             return
         if left is None:
-            yield from read_side_by_side(self.plan.splits, self._read, min(usable_cores(), self.context.read_threads))
+            yield from self._everything()
             return
         for split in self.plan.splits:
             for batch in self._read(split):
@@ -94,6 +93,10 @@ class RowScan:
                 left -= min(left, batch.num_rows)
                 if left == 0:
                     return
+
+    def _everything(self) -> Iterator[pa.RecordBatch]:
+        readers = min(usable_cores(), self.context.read_threads)
+        return read_side_by_side(in_parts(self.context, self.plan.splits, readers), self._read, readers)
 
     def _read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """A missing file is no damage if its version has gone while it was read: `NotFound` then."""

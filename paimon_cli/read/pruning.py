@@ -7,6 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from paimon_cli.bucket.column_statistics import footer_statistics, leaf_numbers
+from paimon_cli.bucket.data_file_reader import KeepsGroup
 from paimon_cli.bucket.file_indexes import FileFilters
 from paimon_cli.casts.column_cast import keeps_values, same_type
 from paimon_cli.datatypes.binary_row import deserialize_row
@@ -19,6 +23,9 @@ from paimon_cli.sql.predicate import Predicate
 
 UNINDEXED_ROOTS = FLOATING_ROOTS | {"CHAR"}
 """Equal values of these may have several hashes: both zeros, with and without padding."""
+
+GROUP_BOUNDS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "VARCHAR", "DECIMAL"})
+"""Types whose bounds in a footer mean the same whatever wrote the file."""
 
 
 class TableBounds:
@@ -68,6 +75,29 @@ class TableBounds:
             return replace(known, holds=partial(filters.may_hold, old))
 
         return bounds_of
+
+    def keeps_group(self, predicate: Predicate, partition: bytes, file: DataFileMeta) -> KeepsGroup:
+        """Which row groups of a Parquet file may hold a row that matches, by the statistics in its footer."""
+        of_file, fields = self.of_file(partition, file), self._context.schema.fields
+        stored = {
+            field.name: old
+            for field, old in zip(fields, self._stored_fields(file, fields), strict=True)
+            if old is not None and same_type(old.type, field.type) and old.type.root in GROUP_BOUNDS
+        }
+
+        def keeps(content: pq.ParquetFile, group: int) -> bool:
+            leaves = leaf_numbers(content.schema_arrow)
+
+            def bounds_of(name: str) -> ColumnBounds | None:
+                old = stored.get(name)
+                if old is None or old.name not in leaves:
+                    return of_file(name)
+                found = footer_statistics(content.metadata, leaves[old.name], old.type, has_nan=False, groups=(group,))
+                return ColumnBounds(content.metadata.row_group(group).num_rows, found.null_count, found.minimum, found.maximum)
+
+            return predicate.may_match(bounds_of)
+
+        return keeps
 
     def _keys(self, file: DataFileMeta) -> dict[str, ColumnBounds]:
         stored = self._stored_fields(file, self._key_fields)

@@ -33,6 +33,7 @@ class Split:
 
     With `before` its rows are what leads from those files to these, which are in `beside` too where rows have moved
     between buckets; `both_sides`: changed keys come as -U and +U. `is_changelog`: its rows are changes, each of which counts.
+    `part`, of `parts`, is what is read of each file, where nothing is merged.
     """
 
     bucket: BucketFiles
@@ -41,6 +42,8 @@ class Split:
     beside: tuple[BucketFiles, ...] = ()
     both_sides: bool = False
     is_changelog: bool = False
+    part: int = 0
+    parts: int = 1
 
     @property
     def files(self) -> tuple[DataFileMeta, ...]:
@@ -191,6 +194,8 @@ def plan_added(
     return ScanPlan(newest, tuple(splits), pruning.counts, pruning.levels)
 
 
+MOST_LONE_FILES = 64
+"""Up to here each file that needs no merge is a split of its own, so that several readers can share a bucket."""
 _BUCKETS = 1 << 32
 _MOST = 1 << 62
 """Sums of sizes and limits stay below."""
@@ -222,7 +227,9 @@ def column_splits(context: TableContext, found: LazyBuckets, pruning: Pruning) -
         files, firsts = _matching_sections(table, files, firsts, pruning)
     members = np.diff(firsts, append=len(files))
     of_section = buckets.of[files[firsts]]
-    packs = _packs(context, table, files, firsts, of_section) if pruning.merges else np.arange(len(firsts))
+    unmerged = context.mode.has_keys and not context.mode.reads_merge
+    is_parted = not pruning.merges or (unmerged and len(firsts) <= MOST_LONE_FILES)
+    packs = np.arange(len(firsts)) if is_parted else _packs(context, table, files, firsts, of_section)
     merges = np.logical_or.reduceat(members > 1, packs) if len(packs) else np.zeros(0, dtype=bool)
     return PlannedSplits(found, files, firsts[packs], merges, buckets.counts[of_section[packs]], partial(_in_order, context))
 

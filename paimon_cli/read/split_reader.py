@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
 import pyarrow as pa
 
-from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.data_file_reader import FilePart, read_data_file
 from paimon_cli.bucket.merged_rows import LARGEST_BATCH, read_bucket, without_retractions
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file import DataFileMeta
 from paimon_cli.metadata.data_file_schema import VALUE_KIND, read_schema
 from paimon_cli.read.difference import read_difference
+from paimon_cli.read.pruning import TableBounds
 from paimon_cli.read.scan_plan import Split
 from paimon_cli.sql.predicate import Predicate
 from paimon_cli.storage.threads import ReadAhead
@@ -42,7 +45,13 @@ def read_split(
             if matching.num_rows:
                 yield matching.select(list(columns))
         return
-    for batch in read_bucket(context, split.bucket, needed, row_filter=row_filter, keep_kinds=keep_kinds):
+    bounds = TableBounds(context)
+
+    def part_of(file: DataFileMeta) -> FilePart:
+        keeps = None if predicate is None else bounds.keeps_group(predicate, split.bucket.partition, file)
+        return FilePart(split.part, split.parts, keeps)
+
+    for batch in read_bucket(context, split.bucket, needed, row_filter=row_filter, keep_kinds=keep_kinds, part_of=part_of):
         yield batch.select(list(columns))
 
 
@@ -73,6 +82,10 @@ def count_split(context: TableContext, split: Split, predicate: Predicate | None
 
 AHEAD_BYTES = 256 << 20
 """Decoded rows that may wait for their turn, of all splits together."""
+PART_BYTES = 16 << 20
+"""Files that need no merge are read in parts of about this size by several readers."""
+PARTED_SPLITS = 8
+"""Splits for each reader that keep it busy: they are not cut any further."""
 
 Part = TypeVar("Part")
 
@@ -94,6 +107,24 @@ def read_side_by_side(
             yield from streams.popleft()
 
 
+def in_parts(context: TableContext, splits: Sequence[Split], readers: int) -> Sequence[Split]:
+    """The splits for so many readers, in the same order: where rows need no others, files and their row groups are read apart."""
+    if readers < 2 or len(splits) >= PARTED_SPLITS * readers or context.mode.reads_merge or not context.schema.primary_keys:
+        return splits
+    return [part for split in splits for part in _parts(split)]
+
+
+def _parts(split: Split) -> Iterator[Split]:
+    if split.before is not None or split.is_changelog:
+        yield split
+        return
+    for file in split.bucket.files:
+        alone = replace(split, bucket=replace(split.bucket, files=(file,)))
+        parts = max(1, file.file_size // PART_BYTES) if file.file_name.endswith(".parquet") else 1
+        for part in range(parts):
+            yield replace(alone, part=part, parts=parts)
+
+
 def scan_to_arrow(
     context: TableContext,
     splits: Sequence[Split],
@@ -108,6 +139,6 @@ def scan_to_arrow(
         return read_split(context, split, columns, predicate, keep_kinds)
 
     schema = read_schema(context.schema, columns)
-    found = read_side_by_side(splits, read, threads)
+    found = read_side_by_side(in_parts(context, splits, threads), read, threads)
     batches = [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in found]
     return pa.Table.from_batches(batches, schema=schema)

@@ -28,7 +28,8 @@ def file_of(table: pa.Table) -> io.BytesIO:
 def read(sink: io.BytesIO, columns: list[str]) -> list[pa.RecordBatch]:
     reader = pq.ParquetFile(sink)
     wide = int96_columns(reader.schema, columns)
-    return list(checked_int96(reader.iter_batches(2, columns=columns), io.BytesIO(sink.getvalue()), wide, 2))
+    groups = range(reader.num_row_groups)
+    return list(checked_int96(reader.iter_batches(2, columns=columns), io.BytesIO(sink.getvalue()), wide, 2, groups))
 
 
 def test_times_within_the_range_and_other_columns() -> None:

@@ -66,6 +66,8 @@ class PlainPlan:
             if (len(members) > 1 and mixes) or any(self.may_match(self.bounds.of_file(bucket.partition, f)) for f in members)
         ]
         limit, least = self.context.options.split_target_size, self.context.options.split_open_file_cost
+        if self.context.mode.deletion_vectors and not self.context.mode.reads_merge and self.context.schema.primary_keys:
+            limit = 0  # few files, each read for itself
         packs: list[list[list[DataFileMeta]]] = []
         filled = 0
         for members in sections:

@@ -43,13 +43,13 @@ def test_deleted_keys_come_with_their_kind(context: TableContext) -> None:
 def test_counting_reads_no_values(context: TableContext, monkeypatch: pytest.MonkeyPatch) -> None:
     (split,) = plan_scan(context, context.snapshots.latest()).splits
     seen: set[str] = set()
-    stored = data_file_reader._stored_batches
+    stored = data_file_reader._StoredRows
 
-    def watched(context, path, file, physical, batch_rows):  # type: ignore[no-untyped-def]
+    def watched(context, path, file, physical, *how):  # type: ignore[no-untyped-def]
         seen.update(physical)
-        return stored(context, path, file, physical, batch_rows)
+        return stored(context, path, file, physical, *how)
 
-    monkeypatch.setattr(data_file_reader, "_stored_batches", watched)
+    monkeypatch.setattr(data_file_reader, "_StoredRows", watched)
     assert count_split(context, split) == 5
     assert not seen & {"v", "w"}
     assert count_split(context, split, parse_predicate("w >= 4", context.schema)) == 3

@@ -1,0 +1,167 @@
+"""Scans of tables with deletion vectors: conditions are pushed into the files, and files are read in parts, by position."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from paimon_cli.bucket.data_file_reader import FilePart, read_part
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.metadata.data_file_schema import read_schema
+from paimon_cli.read import scan_plan, split_reader
+from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.split_reader import in_parts, scan_to_arrow
+from paimon_cli.sql.predicate import parse_predicate
+from tests.tables import compact, make_table, write
+
+COLUMNS = {
+    "k": "INT NOT NULL",
+    "near": "INT",  # rises with the key: row groups have narrow bounds
+    "far": "BIGINT",
+    "text": "STRING",
+    "price": "DECIMAL(9, 2)",
+    "x": "DOUBLE",
+    "day": "DATE",
+}
+ROWS = 3000
+
+
+def row(chance: random.Random, key: int, generation: int) -> dict[str, Any]:
+    def maybe(value: Any) -> Any:
+        return None if chance.random() < 0.1 else value
+
+    return {
+        "k": key,
+        "near": maybe(key // 10),
+        "far": maybe(chance.randrange(1000) + 1000 * generation),
+        "text": maybe(f"t{key // 100:03d}"),
+        "price": maybe(f"{key // 7}.25"),
+        "x": maybe(key / 4),
+        "day": maybe(f"2024-01-{1 + key * 28 // ROWS:02d}"),
+    }
+
+
+def table(folder: Path, seed: int, file_format: str = "parquet") -> TableContext:
+    """Several levels and files, of many row groups each, with marked rows all over."""
+    chance = random.Random(seed)
+    options = {
+        "deletion-vectors.enabled": "true",
+        "file.format": file_format,
+        "file.block-size": "8 kb",
+        "target-file-row-num": str(chance.choice((700, 1300, 100_000))),
+        "compaction.small-file-ratio": "0",
+        "deletion-vectors.bitmap64": chance.choice(("true", "false")),
+    }
+    context = make_table(folder / "t", COLUMNS, ["k"], options=options)
+    write(context, [row(chance, key, 0) for key in range(ROWS)])
+    compact(context)
+    for generation in range(1, 4):
+        low = chance.randrange(ROWS)
+        keys = {chance.randrange(ROWS) for _ in range(150)} | set(range(low, min(ROWS, low + chance.randrange(400))))
+        kinds = chance.choices(("+I", "-D"), (4, 1), k=len(keys))
+        write(context, [{**row(chance, key, generation), "_op": kind} for key, kind in zip(sorted(keys), kinds, strict=True)])
+    return context
+
+
+def scan(context: TableContext, condition: str | None = None, threads: int = 1) -> list[dict[str, Any]]:
+    predicate = None if condition is None else parse_predicate(condition, context.schema)
+    splits = plan_scan(context, context.snapshots.latest(), predicate).splits
+    return scan_to_arrow(context, splits, list(COLUMNS), predicate, threads=threads).to_pylist()
+
+
+CONDITIONS = (
+    "near = {near}",
+    "near < {near} AND far > 1000",
+    "near BETWEEN {near} AND {near} + 3 OR text = 't011'",
+    "far >= 2000",
+    "text IN ('t000', 't017', 't029')",
+    "text LIKE 't01%' AND near IS NOT NULL",
+    "price > {near}",
+    "x < {near} AND far IS NULL",
+    "day = DATE '2024-01-09'",
+    "k >= {key} AND k < {key} + 40",
+    "NOT (near > 5)",
+    "near IS NULL",
+    "near = -5",
+)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("seed", range(2))
+def test_conditions_find_what_a_filter_of_all_rows_finds(tmp_path: Path, seed: int, file_format: str) -> None:
+    context = table(tmp_path, seed, file_format)
+    everything = {row["k"]: row for row in scan(context)}
+    whole = pa.Table.from_pylist(list(everything.values()), read_schema(context.schema, list(COLUMNS)))
+    assert 0 < len(everything) < ROWS
+    chance = random.Random(seed)
+    for text in CONDITIONS:
+        condition = text.format(near=chance.randrange(ROWS // 10), key=chance.randrange(ROWS))
+        (batch,) = whole.combine_chunks().to_batches()
+        wanted = parse_predicate(condition, context.schema).filtered(batch).to_pylist()
+        found = scan(context, condition, threads=chance.choice((1, 2)))
+        assert sorted(found, key=lambda one: one["k"]) == sorted(wanted, key=lambda one: one["k"]), condition
+
+
+def the_bucket(context: TableContext) -> BucketFiles:
+    (bucket,) = bucket_files(context, context.snapshots.latest()).values()
+    return bucket
+
+
+def test_row_groups_that_cannot_match_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = table(tmp_path, 0)
+    read: list[int] = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def counted(file: pq.ParquetFile, rows: int, groups: list[int], **named: Any) -> Any:
+        read.extend(groups)
+        return iter_batches(file, rows, groups, **named)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
+    scan(context)
+    whole, read[:] = len(read), []
+    scan(context, "near = 250")
+    assert 1 <= len(read) < whole / 4
+
+
+def test_parts_hold_each_row_once_at_its_position(tmp_path: Path) -> None:
+    context = table(tmp_path, 1)
+    bucket = the_bucket(context)
+    file = max(bucket.files, key=lambda file: file.row_count)
+
+    def keys_of(part: FilePart, batch_rows: int) -> dict[int, int]:
+        read = read_part(context, bucket.bucket_id, file, ["k"], batch_rows, part)
+        return {at: key for start, batch in read for at, key in enumerate(batch.column("k").to_pylist(), start)}
+
+    whole = keys_of(FilePart(), 100)
+    groups = pq.ParquetFile(context.data_file_path(*bucket.bucket_id, file)).num_row_groups
+    assert len(whole) == file.row_count and groups > 2
+    for parts in (2, 3, groups, groups + 3):
+        found = [keys_of(FilePart(part, parts), 77) for part in range(parts)]
+        assert sum(map(len, found)) == len(whole) and {at: key for one in found for at, key in one.items()} == whole
+    odd = keys_of(FilePart(keeps=lambda content, group: group % 2 == 1), 50)
+    assert 0 < len(odd) < len(whole) and odd.items() <= whole.items()
+
+
+def test_a_bucket_is_read_by_several_readers_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = table(tmp_path, 2)
+    plan = plan_scan(context, context.snapshots.latest())
+    assert len(plan.splits) == sum(file.level > 0 for file in the_bucket(context).files) > 1
+    alone = scan(context)
+    monkeypatch.setattr(split_reader, "PART_BYTES", 4000)
+    parts = in_parts(context, plan.splits, 2)
+    assert len(parts) > len(plan.splits) and in_parts(context, plan.splits, 1) is plan.splits
+    assert scan(context, threads=2) == alone
+
+
+def test_many_files_are_put_together_into_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = table(tmp_path, 0)
+    rows = scan(context)
+    monkeypatch.setattr(scan_plan, "MOST_LONE_FILES", 1)
+    assert len(plan_scan(context, context.snapshots.latest()).splits) == 1
+    assert scan(context) == rows and scan(context, threads=2) == rows
