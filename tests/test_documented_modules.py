@@ -64,7 +64,7 @@ def test_paths_in_the_pages_exist(page: Path) -> None:
 
 def test_paths_are_found() -> None:
     text = (
-        "`commit/committer`, `python -m scripts.nightly.properties --steps 9`, `lsm/{deduplicate,aggregation}`, "
+        "`commit/committer`, `python -m scripts.nightly.properties --steps 9`, `lsm/{sorted_rows,aggregation}`, "
         "`s3/warehouse`, `docs/speed.md`, `commit/nothing`"
     )
     assert list(paths_in(text)) == [
