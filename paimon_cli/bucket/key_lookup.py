@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 
 from paimon_cli.bucket.data_file_reader import ReadColumns, check_decoded, decoding, file_format, read_data_file
 from paimon_cli.bucket.deletion_vectors import BucketVectors
-from paimon_cli.bucket.parquet_pages import PagedColumns, one_batch, read_footer
+from paimon_cli.bucket.key_copy import KeyCopy
+from paimon_cli.bucket.parquet_pages import MEMORY_PER_FOOTER_BYTE, PagedColumns, one_batch, read_footer
 from paimon_cli.datatypes.arrow_types import values_to_arrow
 from paimon_cli.datatypes.data_type import FLOATING_ROOTS
 from paimon_cli.datatypes.key_order import comparable
 from paimon_cli.errors import DamagedFile
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.key_search import KeyBounds, Places, SortedKeys
+from paimon_cli.lsm.key_search import ABSENT, KeyBounds, Places, SortedKeys
 from paimon_cli.metadata.data_file import BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import read_schema
 from paimon_cli.metadata.parquet_footer import Footer
 
 BATCH_ROWS = 65536
-ABSENT = -1
 
 
 @dataclass(frozen=True)
@@ -83,16 +83,51 @@ def _bounds(context: TableContext, serialised: list[bytes]) -> SortedKeys:
 
 
 def _positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
-    """The row of each key in the file, `ABSENT` where it has none."""
+    """The row of each key in the file, `ABSENT` where it has none.
+
+    A service that has decoded as many keys of a file as it holds copies them for the next time.
+    """
+    path = context.data_file_path(*bucket_id, file)
+    kept, name = context.kept, (path, context.schema.id)
+    known = kept.facts.get(name) or _KnownFile()
+    if kept.keeps_copies and (kept.copies.get(name) or known.rows_read >= file.row_count):
+        copy = kept.copies.get(name) or _copied(context, bucket_id, file)
+        kept.copies.put(name, copy)
+        return copy.positions(keys)
+    found: Places | None = None
     if file_format(file.file_name) == "parquet":
-        path = context.data_file_path(*bucket_id, file)
         with decoding(path), context.storage.open_input(path) as source:
-            blocks = _KeyBlocks.of(context, file, source)
-            if blocks is not None:
-                found = blocks.positions(source, keys)
-                if found is not None:
-                    return found
-    return _streamed_positions(context, bucket_id, file, keys)
+            known.footer = known.footer or checked_footer(source, file)
+            known.blocks = known.blocks or _KeyBlocks.of(context, file, source, known.footer)
+            if known.blocks is not None:
+                found, rows = known.blocks.positions(source, keys)
+                known.rows_read += rows
+    if found is None:
+        known.rows_read += file.row_count
+        found = _streamed_positions(context, bucket_id, file, keys)
+    kept.facts.put(name, known)
+    return found
+
+
+def _copied(context: TableContext, bucket_id: BucketId, file: DataFileMeta) -> KeyCopy:
+    names = context.schema.trimmed_primary_keys
+    batches = read_data_file(context, bucket_id, file, names, BATCH_ROWS)
+    return KeyCopy.write(context.kept.new_copy(file.file_name), (SortedKeys.of(batch, names) for batch in batches))
+
+
+@dataclass
+class _KnownFile:
+    """What a process remembers of a file in which it has looked up keys or rows."""
+
+    footer: Footer | None = None
+    blocks: _KeyBlocks | None = None
+    rows_read: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes, roughly."""
+        footer = 0 if self.footer is None else MEMORY_PER_FOOTER_BYTE * self.footer.size
+        return footer + (0 if self.blocks is None else self.blocks.pages.size + self.blocks.bounds.size)
 
 
 def _streamed_positions(context: TableContext, bucket_id: BucketId, file: DataFileMeta, keys: SortedKeys) -> Places:
@@ -127,11 +162,11 @@ class _KeyBlocks:
     row_count: int
 
     @staticmethod
-    def of(context: TableContext, file: DataFileMeta, source: BinaryIO) -> _KeyBlocks | None:
+    def of(context: TableContext, file: DataFileMeta, source: BinaryIO, footer: Footer) -> _KeyBlocks | None:
         """None for a file without bounds of its first key column."""
         names = context.schema.trimmed_primary_keys
         read = ReadColumns(context, file, names)
-        pages = paged_columns(source, file, read.physical)
+        pages = PagedColumns.of(source, footer, read.physical)
         if pages is None:
             return None
         ends: list[tuple[pa.Array, pa.Array]] = []
@@ -150,13 +185,18 @@ class _KeyBlocks:
             sides.append(SortedKeys.of(batch, names[: len(ends)]))
         return _KeyBlocks(read, names, pages, KeyBounds.of(*sides), file.row_count)
 
-    def positions(self, source: BinaryIO, keys: SortedKeys) -> Places | None:
-        """The row of each key. None where the bounds of so many blocks admit one key that they would fill the memory."""
+    def positions(self, source: BinaryIO, keys: SortedKeys) -> tuple[Places | None, int]:
+        """The row of each key, and how many rows were decoded for that.
+
+        None where the bounds of so many blocks admit one key that they would fill the memory.
+        """
         first, last = self.bounds.blocks(keys)
+        decoded = 0
         found = np.full(len(keys), ABSENT, np.int64)
         for begin, end, blocks in self.pages.portions(first, last):
             if self.pages.exceeds(blocks):
-                return None
+                return None, decoded
+            decoded += self.pages.row_count(blocks)
             asked = keys.slice(begin, end)
             rows, before, after = self._among(source, asked, blocks)
             lost = np.flatnonzero((rows == ABSENT) & (after - before != 1))
@@ -167,21 +207,19 @@ class _KeyBlocks:
                 if ((rows[lost] == ABSENT) & (after - before != 1)).any():
                     raise ValueError("the bounds in its page index or footer are not those of its rows")
             found[begin:end] = rows
-        return found
+        return found, decoded
 
     def _among(self, source: BinaryIO, keys: SortedKeys, blocks: Places) -> tuple[Places, Places, Places]:
         """The row of each key in these blocks, and the rows read before and after the place where it would stand."""
         batch = self.read.of(one_batch(self.pages.read(source, blocks)))
         check_decoded(batch)
         stored = SortedKeys.of(batch, self.names)
-        sizes = self.pages.ends[blocks] - self.pages.begins[blocks]
-        starts = np.cumsum(sizes) - sizes
-        if not stored.ascends_at(starts[1:]):
+        run = self.pages.run(blocks)
+        if not stored.ascends_at(run.starts[1:]):
             raise ValueError("its rows are not sorted by key, or its page index is damaged")
-        rows = np.arange(len(stored)) + np.repeat(self.pages.begins[blocks] - starts, sizes)
-        bounded = np.concatenate([[-1], rows, [self.row_count]])
         places = stored.below(keys)
-        before, after = bounded[places], bounded[places + 1]
+        before = np.where(places > 0, run.rows_of(np.maximum(places - 1, 0)), -1)
+        after = np.where(places < len(stored), run.rows_of(np.minimum(places, len(stored) - 1)), self.row_count)
         return np.where(stored.equal_at(places, keys), after, ABSENT), before, after
 
 
@@ -208,11 +246,14 @@ def _paged_rows(
     if file_format(file.file_name) != "parquet" or not read.physical:
         return None
     path = context.data_file_path(*bucket_id, file)
+    name = (path, context.schema.id)
+    known = context.kept.facts.get(name) or _KnownFile()
     with decoding(path), context.storage.open_input(path) as source:
-        footer = read_footer(source)
+        footer = known.footer = known.footer or checked_footer(source, file)
+        context.kept.facts.put(name, known)
         stored = []
-        for name in read.physical:
-            pages = paged_columns(source, file, [name], positions, footer)
+        for column in read.physical:
+            pages = PagedColumns.of(source, footer, [column], positions)
             if pages is None:
                 return None
             stored.append(pages.rows_at(source, positions))
@@ -221,14 +262,12 @@ def _paged_rows(
     return batch
 
 
-def paged_columns(
-    source: BinaryIO, file: DataFileMeta, names: Sequence[str], near: Places | None = None, footer: Footer | None = None
-) -> PagedColumns | None:
-    """Columns of the data file by pages. Raises `ValueError` where it does not hold as many rows as its metadata says."""
-    footer = footer or read_footer(source)
+def checked_footer(source: BinaryIO, file: DataFileMeta) -> Footer:
+    """Raises `ValueError` where the data file does not hold as many rows as its metadata says."""
+    footer = read_footer(source)
     if footer.row_count != file.row_count:
         raise ValueError(f"it holds {footer.row_count} rows, its manifest says {file.row_count}")
-    return PagedColumns.of(source, footer, names, near)
+    return footer
 
 
 def _streamed_rows(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import BinaryIO
 
@@ -48,8 +48,11 @@ PORTION_BYTES = 32 << 20
 """Decoded bytes of the rows that are read together."""
 PAGE_GAP, INDEX_GAP = 16 << 10, 64 << 10
 """Unwanted bytes that are read along rather than with one more request."""
+MEMORY_PER_FOOTER_BYTE = 20
 BOOLEAN, INT96, BYTE_ARRAY = 0, 3, 6
 """Physical types."""
+DICTIONARIES = frozenset({2, 8})
+"""Encodings, old and new."""
 _OF_FILE = (1, 6)
 """Fields of the footer that its copy keeps: version and writer."""
 _OF_CHUNK = (1, 2, 3, 4, 6)
@@ -79,10 +82,37 @@ class _Chunk:
     places: PagePlaces
     is_paged: bool
 
+    def whole(self) -> _Chunk:
+        """The chunk as one page."""
+        places = (np.array([value], np.int64) for value in (self.begin, self.end - self.begin, 0))
+        return replace(self, places=PagePlaces(*places), is_paged=False)
+
+    @property
+    def uses_dictionary(self) -> bool:
+        return not DICTIONARIES.isdisjoint(self.metadata.elements(2))
+
     @property
     def metadata(self) -> Struct:
         found: Struct = self.listed.required(3)
         return found
+
+
+@dataclass(frozen=True)
+class Run:
+    """Blocks that were read, one after the other: where each starts in what was read, and in the file."""
+
+    starts: Rows
+    begins: Rows
+
+    def rows_of(self, places: Rows) -> Rows:
+        """The row in the file at each place in what was read."""
+        block = np.searchsorted(self.starts, places, "right") - 1
+        return places + (self.begins - self.starts)[block]
+
+    def places_of(self, rows: Rows) -> Rows:
+        """The inverse, of rows that were read."""
+        block = np.searchsorted(self.begins, rows, "right") - 1
+        return rows - (self.begins - self.starts)[block]
 
 
 @dataclass(frozen=True)
@@ -151,7 +181,15 @@ class PagedColumns:
 
     def exceeds(self, blocks: Rows) -> bool:
         """Whether memory has no room for these blocks together."""
-        return bool((self.ends[blocks] - self.begins[blocks]).sum() > self._most_rows)
+        return self.row_count(blocks) > self._most_rows
+
+    def row_count(self, blocks: Rows) -> int:
+        return int((self.ends[blocks] - self.begins[blocks]).sum())
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory without the footer, roughly."""
+        return 8 * len(self) * (4 + 3 * len(self.columns))
 
     @cached_property
     def _most_rows(self) -> int:
@@ -164,29 +202,40 @@ class PagedColumns:
         at = self.of_rows(rows)
         found = []
         for begin, end, blocks in self.portions(at, at):
-            sizes = self.ends[blocks] - self.begins[blocks]
-            shifts = self.begins[blocks] - (np.cumsum(sizes) - sizes)
-            places = rows[begin:end] - shifts[np.searchsorted(blocks, at[begin:end])]
+            places = self.run(blocks).places_of(rows[begin:end])
             found.append(one_batch(self.read(source, blocks)).column(0).take(pa.array(places)))
         return pa.concat_arrays(found)
+
+    def run(self, blocks: Rows) -> Run:
+        """How the rows of these blocks, one after the other, are numbered in the file."""
+        sizes = self.ends[blocks] - self.begins[blocks]
+        return Run(np.cumsum(sizes) - sizes, self.begins[blocks])
 
     def read(self, source: BinaryIO, blocks: Rows) -> pa.Table:
         """The rows of these ascending blocks, with the columns in the file's types."""
         groups, firsts = np.unique(self.groups[blocks], return_index=True)
-        parts = []
-        for group, own in zip(groups.tolist(), np.split(blocks, firsts[1:]), strict=True):
-            rows = self.ends[own] - self.begins[own]
-            parts += [_Part(chunk, self.pages[own], rows, group) for chunk in self.chunks[group]]
-        contents = iter(read_ranges(source, (extent for part in parts for extent in part.extents()), PAGE_GAP))
+        parts = [self._parts(*own) for own in zip(groups.tolist(), np.split(blocks, firsts[1:]), strict=True)]
+        extents = (extent for members in parts for part in members for extent in part.extents())
+        contents = iter(read_ranges(source, extents, PAGE_GAP))
+        filled = [[(part, [next(contents) for _ in range(len(part.pages) + 1)]) for part in members] for members in parts]
         file = _SmallFile()
-        for group in groups.tolist():
-            members = [part for part in parts if part.group == group]
-            file.add_group([(part, [next(contents) for _ in range(len(part.pages) + 1)]) for part in members])
+        # Each row group costs time, but its pages need the dictionary of their own chunk.
+        has_dictionary = any(part.chunk.uses_dictionary for members in parts for part in members)
+        for together in [[members] for members in filled] if has_dictionary else [filled]:
+            file.add_group([list(same_leaf) for same_leaf in zip(*together, strict=True)])
         elements = [element for column in self.columns for element in column.elements]
         table = file.read(self.footer, elements, len(self.columns))
-        if table.num_rows != int((self.ends[blocks] - self.begins[blocks]).sum()):
+        if table.num_rows != self.row_count(blocks):
             raise ValueError("its pages hold other numbers of rows than its page index says")
         return table
+
+    def _parts(self, group: int, blocks: Rows) -> list[_Part]:
+        """What is wanted of each chunk of a row group."""
+        rows = self.ends[blocks] - self.begins[blocks]
+        chunks = self.chunks[group]
+        if len(blocks) == len(chunks[0].places.offsets):
+            return [_Part(chunk.whole(), np.zeros(1, np.int64), rows) for chunk in chunks]
+        return [_Part(chunk, self.pages[blocks], rows) for chunk in chunks]
 
     def bounds(self, source: BinaryIO, place: int) -> tuple[pa.Array, pa.Array] | None:
         """Least and greatest value of one of the columns in each block, in the file's type; None where any is not known."""
@@ -213,7 +262,7 @@ class PagedColumns:
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
     """The rows of a table without chunks."""
-    columns = [column.combine_chunks() for column in table.columns]
+    columns = [column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns]
     return pa.RecordBatch.from_arrays(columns, names=table.schema.names)
 
 
@@ -279,8 +328,7 @@ def _chunk(listed: Struct, leaf: Leaf, places: PagePlaces | None, rows: int) -> 
     begin = min(data, metadata.value(11) or data)
     end = begin + metadata.required(7)
     if places is None:
-        whole = (np.array([value], np.int64) for value in (begin, end - begin, 0))
-        return _Chunk(listed, leaf, begin, end, PagePlaces(*whole), False)
+        return _Chunk(listed, leaf, begin, end, PagePlaces(*np.zeros((3, 1), np.int64)), False).whole()
     ends = places.offsets + places.sizes
     inside = begin <= places.offsets[0] and ends[-1] <= end and (places.sizes > 0).all()
     row_bounds = np.append(places.first_rows, rows)
@@ -303,7 +351,6 @@ class _Part:
     chunk: _Chunk
     pages: Rows
     rows: Rows
-    group: int
 
     def extents(self) -> list[tuple[int, int]]:
         """What stands before the first page (the dictionary, or nothing), then the pages."""
@@ -330,29 +377,27 @@ class _SmallFile:
         self._groups: list[Struct] = []
         self._rows = 0
 
-    def add_group(self, parts: Sequence[tuple[_Part, list[bytes]]]) -> None:
-        """A row group; the contents are those of `_Part.extents`."""
-        rows = int(parts[0][0].rows.sum())
-        chunks = [self._chunk(part, contents) for part, contents in parts]
-        self._groups.append(Struct({1: struct_list(chunks), 2: number(sum(map(len, self._parts))), 3: number(rows)}))
+    def add_group(self, leaves: Sequence[Sequence[tuple[_Part, list[bytes]]]]) -> None:
+        """A row group of the parts of each leaf, one after the other. The contents are those of `_Part.extents`."""
+        rows = sum(int(part.rows.sum()) for part, _ in leaves[0])
+        begin = self._size
+        chunks = [self._chunk(parts) for parts in leaves]
+        self._groups.append(Struct({1: struct_list(chunks), 2: number(self._size - begin), 3: number(rows)}))
         self._rows += rows
 
-    def _chunk(self, part: _Part, contents: list[bytes]) -> Struct:
-        dictionary, *pages = contents
-        metadata = part.chunk.metadata
+    def _chunk(self, parts: Sequence[tuple[_Part, list[bytes]]]) -> Struct:
+        begin, chunk = self._size, parts[0][0].chunk
+        metadata = chunk.metadata
         kept = Struct({field: metadata[field] for field in _OF_CHUNK if field in metadata})
-        data = self._size + len(dictionary)
-        if part.chunk.is_paged:
-            has_dictionary = bool(dictionary)
-        else:
-            data = self._size + metadata.required(9) - part.chunk.begin
-            has_dictionary = 11 in metadata and metadata.required(11) > 0
-        if has_dictionary:
-            kept[11] = number(self._size)
-        size = sum(map(len, contents))
-        kept |= {5: number(part.value_count(pages)), 7: number(size), 9: number(data)}
-        self._parts += contents
-        self._size += size
+        before = len(parts[0][1][0]) if chunk.is_paged else metadata.required(9) - chunk.begin
+        if before:
+            kept[11] = number(begin)
+        values = 0
+        for part, contents in parts:
+            values += part.value_count(contents[1:])
+            self._parts += contents
+            self._size += sum(map(len, contents))
+        kept |= {5: number(values), 7: number(self._size - begin), 9: number(begin + before)}
         return Struct({2: number(0), 3: (STRUCT, kept)})
 
     def read(self, like: Footer, elements: Sequence[Struct], columns: int) -> pa.Table:

@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
-from paimon_cli.bucket.key_lookup import ABSENT, FoundRows, find_keys, rows_at
+from paimon_cli.bucket.key_lookup import FoundRows, find_keys, rows_at
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section
 from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.changelog import NOWHERE, Changes, TakeRows, places_of_keys
+from paimon_cli.lsm.key_search import ABSENT
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.lsm.sorted_rows import LEVEL, Deduplicate, FirstRow, KeepAllVersions, MergeEngine, SortedRows, with_level

@@ -13,6 +13,7 @@ from paimon_cli.datatypes.binary_row import deserialize_row
 from paimon_cli.datatypes.data_type import DataType
 from paimon_cli.datatypes.partition_path import partition_path
 from paimon_cli.errors import DamagedFile, NotSupported
+from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.manifest_reader import ManifestReader
 from paimon_cli.history.snapshots_and_schemas import SchemaHistory, SnapshotHistory
 from paimon_cli.history.tags_and_branches import BranchList, TagHistory
@@ -129,6 +130,7 @@ class TableContext(TableHistory):
     shows_level_0: bool = False
     """Whether reads show rows that plain reads skip until they are compacted."""
     trace: Trace = field(default_factory=NoTrace, repr=False, compare=False)
+    kept: KeptFiles = field(default_factory=KeptFiles, repr=False, compare=False)
 
     @staticmethod
     def open(

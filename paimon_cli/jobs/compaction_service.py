@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from paimon_cli.errors import CommitUnknown, Conflict, NotFound, PaimonError, PartialSuccess, StorageUnavailable
+from paimon_cli.history.kept_files import KeptFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.compact_job import FAIL, CompactRequest, CompactSummary, States, run_compact
 from paimon_cli.jobs.engine import Engine, Progress
@@ -69,6 +70,7 @@ class CompactionService:
     watcher: ServiceWatcher
     shield: Shield
     _seen: dict[str, States] = field(default_factory=dict)
+    _kept: KeptFiles = field(default_factory=lambda: KeptFiles(keeps_copies=True))
 
     def run(self, interval_seconds: float, max_rounds: int | None) -> None:
         """Run rounds until `max_rounds` (None: until interrupted), then raise the error of a table if all tables failed for good.
@@ -103,7 +105,8 @@ class CompactionService:
     def _compacted(self, table: ServedTable, progress: Progress) -> TableRound:
         states = self._seen.setdefault(table.name, {})
         try:
-            summary = run_compact(table.open(), self.request, self.engine, progress, states=states, shield=self.shield)
+            context = replace(table.open(), kept=self._kept)
+            summary = run_compact(context, self.request, self.engine, progress, states=states, shield=self.shield)
         except NotFound as error:
             self._seen.pop(table.name)
             return TableRound(table.name, GONE, error=error)

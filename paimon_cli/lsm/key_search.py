@@ -20,6 +20,8 @@ from paimon_cli.datatypes.key_order import comparable, order_words, ranks
 
 Places = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+ABSENT = -1
+"""Stands for the row of a key that is nowhere."""
 _Column = Any
 """Integers as a NumPy array, which is searched and taken from faster, or else an Arrow array."""
 
@@ -120,6 +122,11 @@ class KeyBounds:
         """Bounds of several columns, each for itself, need not ascend where the rows do: those of a neighbour hold, too."""
         low_ranks, high_ranks = ranks(order_words(lows.columns)), ranks(order_words(highs.columns))
         return KeyBounds(lows.take(_latest_greatest(low_ranks)), highs.take(_latest_greatest(~high_ranks[::-1], backwards=True)))
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return sum(column.nbytes for side in (self.lows, self.highs) for column in side.columns)
 
     def blocks(self, keys: SortedKeys) -> tuple[Places, Places]:
         """The first and the last block that may hold each of the keys or the rows around it."""

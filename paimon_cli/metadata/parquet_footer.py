@@ -7,6 +7,7 @@ raise `ValueError` or `LookupError`.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,7 +89,11 @@ class Reader:
         return found
 
     def _varint(self) -> int:
-        value = shift = 0
+        byte = self.data[self.at]
+        self.at += 1
+        if byte < 0x80:
+            return byte
+        value, shift = byte & 0x7F, 7
         while (byte := self._byte()) & 0x80:
             value |= (byte & 0x7F) << shift
             shift += 7
@@ -170,6 +175,7 @@ class Footer:
     """A file's footer. Numbers of fields: parquet-format's `parquet.thrift`."""
 
     def __init__(self, data: bytes) -> None:
+        self.size = len(data)
         self.fields = Reader(data).struct()
         self.root, *elements = self.fields.elements(2)
         self.columns: dict[str, TopColumn] = {}
@@ -267,8 +273,16 @@ def _uniform_places(data: bytes) -> NDArray[np.int64] | None:
     return (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
 
 
+_VARINT = rb"[\x80-\xff]*[\x00-\x7f]"
+_USUAL_HEADER = re.compile(rb"\x15[\x00\x06](?:\x15" + _VARINT + rb"){2,3}[\x1c\x2c\x4c\x5c]\x15(" + _VARINT + rb")", re.DOTALL)
+"""Of a data page of either version: its type, two sizes, maybe a checksum, and first in the struct behind them the values."""
+
+
 def values_of_page(page: bytes) -> int:
     """How many values, nulls counted, the header of a data page announces."""
+    usual = _USUAL_HEADER.match(page)
+    if usual is not None:
+        return Reader(usual[1])._number()
     header = Reader(page).struct()
     data_page = header.value(5) or header.value(8)
     if data_page is None:

@@ -19,17 +19,18 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from paimon_cli.bucket import key_lookup, parquet_pages
+from paimon_cli.bucket import key_copy, key_lookup, parquet_pages
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors
-from paimon_cli.bucket.key_lookup import ABSENT, find_keys, rows_at
+from paimon_cli.bucket.key_lookup import find_keys, rows_at
 from paimon_cli.bucket.parquet_pages import PagedColumns, read_footer
 from paimon_cli.datatypes.canonical_form import canonical_rows
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_sql_type
 from paimon_cli.errors import DamagedFile
+from paimon_cli.history.kept_files import COPY_BYTES, KeptFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.lsm.key_search import Places
+from paimon_cli.lsm.key_search import ABSENT, Places
 from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
 from paimon_cli.metadata.index_files import DeletionVector
 from tests.bucket.canonical_values import values
@@ -262,6 +263,34 @@ def test_lookups_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert (
             rows_at(context, BUCKET, file, positions, ["v"]).to_pylist() == read(context, file, ["v"]).take(positions).to_pylist()
         )
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_a_service_copies_keys_once_it_has_read_them_all(
+    file_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_copy, "PIECE_BYTES", 300)
+    monkeypatch.setattr(key_lookup, "BATCH_ROWS", 16)
+    kept = KeptFiles(keeps_copies=True)
+    context = replace(table_of(tmp_path / "t", ["INT", "STRING"], file_format), kept=kept)
+    rows: list[Row] = [{"k0": n // 9, "k1": f"k{n:03d}", "v": "x"} for n in range(0, 200, 2)]
+    files = written(context, rows, 4)
+    keys = asked_for(
+        context, [*rows, {"k0": 0, "k1": "a", "v": ""}, {"k0": 3, "k1": "k033", "v": ""}, {"k0": 99, "k1": "k", "v": ""}]
+    )
+    wanted = expected(context, files, keys)
+    assert len(wanted) == 100 and places(context, files, keys) == wanted
+    assert places(context, files, keys) == wanted
+    name = (context.data_file_path(*BUCKET, files[0]), context.schema.id)
+    copy = kept.copies.get(name)
+    assert copy.path.exists() and len(copy.pieces) > 3
+    (tmp_path / "t" / "bucket-0" / files[0].file_name).unlink()
+    assert places(context, files, keys) == wanted
+    assert places(context, files, keys.slice(50, 2)) == {
+        text: wanted[text] for text in key_texts(context, keys.slice(50, 2)) if text in wanted
+    }
+    kept.copies.put("other", replace(copy, path=tmp_path / "none", size=COPY_BYTES))
+    assert kept.copies.get(name) is None and not copy.path.exists()
 
 
 def index_regions(path: Path) -> list[tuple[int, int]]:

@@ -1,0 +1,89 @@
+"""The sorted keys of a data file as a memory-mapped Arrow file on the local disk, for files in which keys are looked up often."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_cli.lsm.key_search import ABSENT, Places, SortedKeys
+
+PIECE_BYTES = 16 << 20
+"""Keys that are searched at once; the first key of each such piece stays in memory."""
+
+
+@dataclass(frozen=True)
+class KeyCopy:
+    """All keys of one file."""
+
+    path: Path
+    size: int
+    pieces: tuple[SortedKeys, ...]
+    starts: Places
+    firsts: SortedKeys
+
+    @staticmethod
+    def write(path: Path, batches: Iterable[SortedKeys]) -> KeyCopy:
+        """`batches`: the keys in their order, at least one."""
+        try:
+            _write(path, _pieces(batches))
+            return KeyCopy._open(path)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    @staticmethod
+    def _open(path: Path) -> KeyCopy:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        stored = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+        pieces = tuple(SortedKeys(tuple(batch.columns)) for batch in stored)
+        sizes = np.array([len(piece) for piece in pieces])
+        firsts = pa.Table.from_batches([batch.slice(0, 1) for batch in stored]).combine_chunks().columns
+        return KeyCopy(
+            path,
+            path.stat().st_size,
+            pieces,
+            np.cumsum(sizes) - sizes,
+            SortedKeys(tuple(column.chunk(0) for column in firsts)),
+        )
+
+    def positions(self, keys: SortedKeys) -> Places:
+        """The row of each of the ascending keys, `ABSENT` where there is none."""
+        found = np.full(len(keys), ABSENT, np.int64)
+        homes = self.firsts.up_to(keys) - 1
+        bounds = np.searchsorted(homes, np.arange(len(self.pieces) + 1))
+        for number in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
+            begin, end = int(bounds[number]), int(bounds[number + 1])
+            asked, piece = keys.slice(begin, end), self.pieces[number]
+            places = piece.below(asked)
+            found[begin:end] = np.where(piece.equal_at(places, asked), self.starts[number] + places, ABSENT)
+        return found
+
+    def remove(self) -> None:
+        """What is mapped stays readable until it is not used any more."""
+        with contextlib.suppress(OSError):  # it disappears with its directory
+            self.path.unlink()
+
+
+def _pieces(batches: Iterable[SortedKeys]) -> Iterator[pa.RecordBatch]:
+    waiting: list[pa.RecordBatch] = []
+    for keys in batches:
+        names = [str(number) for number in range(len(keys.columns))]
+        waiting.append(pa.RecordBatch.from_arrays(list(keys.columns), names=names))
+        if sum(batch.nbytes for batch in waiting) >= PIECE_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _write(path: Path, pieces: Iterator[pa.RecordBatch]) -> None:
+    first = next(pieces)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, first.schema) as writer:
+        writer.write_batch(first)
+        for piece in pieces:
+            writer.write_batch(piece)
