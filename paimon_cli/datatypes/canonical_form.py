@@ -270,7 +270,7 @@ def _quoted(texts: pa.Array) -> pa.Array:
 
 
 def _mended(texts: pa.Array, wrong: pa.Array, mend: Callable[[pa.Array], Sequence[str]]) -> pa.Array:
-    """The texts that are wrong made anew."""
+    """The texts, with those that are wrong replaced."""
     wrong = wrong.fill_null(False)
     if not wrong.true_count:
         return texts

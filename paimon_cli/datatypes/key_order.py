@@ -24,9 +24,9 @@ from paimon_cli.datatypes.data_type import TIMESTAMP_ROOTS, BinaryType, DataType
 WORD_BITS = 63
 """Without the sign."""
 RADIX_BITS = 16
-"""Words so narrow NumPy sorts by their digits, two to three times as fast again: buckets, partitions, tasks."""
+"""NumPy sorts words of up to this width (buckets, partitions, tasks) by their digits, two to three times as fast again."""
 FEW_DESCENTS = 3
-"""So few ascending runs are merged faster than sorted: `kind="stable"` finds them."""
+"""Up to this many descents `kind="stable"` is faster, because it finds the ascending runs and merges them."""
 
 
 def stable_order(words: Sequence[np.ndarray]) -> np.ndarray:
@@ -56,7 +56,7 @@ def _order(word: np.ndarray) -> np.ndarray:
 
 
 def _joined(words: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Fewer words that order rows in the same way: neighbours share one where the row number still fits beside them."""
+    """Fewer words that order rows in the same way: neighbours share one where the row number still fits into it."""
     if len(words) == 1 or len(words[0]) == 0:
         return [*words[:1]]
     room = WORD_BITS - _row_bits(words[0])

@@ -26,8 +26,8 @@ TakeRows = Callable[[pa.RecordBatch], None]
 
 @dataclass(frozen=True)
 class Changes:
-    """Tells changed keys as +I, -D, or -U and +U. Where a row stays equal in all `compared` columns nothing is told; without
-    such columns each row that was merged anew counts as changed (option `changelog-producer.row-deduplicate`).
+    """Reports changed keys as +I, -D, or -U and +U. A row that stays equal in all `compared` columns is left out; without
+    such columns each row that was merged again counts as changed (option `changelog-producer.row-deduplicate`).
     """
 
     compared: tuple[str, ...] = ()
@@ -49,12 +49,12 @@ class Changes:
         added = (both.column(VALUE_KIND).to_numpy() & 1) == 0
         is_there = (places != NOWHERE) & np.append(added, False)[places]
         pairs = np.all(is_there, axis=1)
-        told = is_there.copy()
+        reported = is_there.copy()
         if self.compared and pairs.any():
             first, last = places[pairs].T
-            told[pairs] = differing(both, first, last, self.compared)[:, np.newaxis]
+            reported[pairs] = differing(both, first, last, self.compared)[:, np.newaxis]
         kinds = np.where(pairs[:, np.newaxis], [UPDATE_BEFORE, UPDATE_AFTER], [DELETE, INSERT]).astype(np.int8)
-        return _of_kind(both.take(pa.array(places[told])), kinds[told])
+        return _of_kind(both.take(pa.array(places[reported])), kinds[reported])
 
 
 def _of_kind(rows: pa.RecordBatch, kinds: np.ndarray) -> pa.RecordBatch:
@@ -101,9 +101,9 @@ class FullCompactionChanges(EngineAround):
         before = np.maximum.reduceat(before, rows.starts) if len(before) else before
         after = places_of_keys(plain, merged, self._keys)
         changed = ~(rows.is_lone & (before != NOWHERE))
-        told = self._changes.rows(plain.rows, before[changed], merged, after[changed])
-        if told.num_rows:
-            self._take(told)
+        changes = self._changes.rows(plain.rows, before[changed], merged, after[changed])
+        if changes.num_rows:
+            self._take(changes)
         return merged
 
 

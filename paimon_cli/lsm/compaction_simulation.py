@@ -129,7 +129,7 @@ def simulate(
 ) -> SimulationResult:
     """Run the commits; every `rounds_every` commits each bucket may compact once, and a flush that stalls makes its bucket do so.
 
-    A merge is taken to rewrite all that is picked; a lone run changes its level for nothing. `on_commit`: told of each commit.
+    A merge rewrites all that is picked; a lone run changes its level at no cost. `on_commit` is called for each commit.
     """
     state = _Simulation(workload, options, hour_of)
     space: list[float] = []
@@ -250,7 +250,7 @@ class KeySetRun:
 
 
 def synthetic_workload(shape: WorkloadShape, on_commit: OnCommit | None = None) -> SimulatedWorkload[KeySetRun]:
-    """`on_commit`: told of each commit that is made up."""
+    """`on_commit` is called for each simulated commit."""
     chance = np.random.default_rng(shape.seed)
     known, commits = 0, []
     for number in range(shape.commits):

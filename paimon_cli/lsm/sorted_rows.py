@@ -107,7 +107,7 @@ class MergeEngine(Protocol):
         ...
 
     def refusal(self, kind: int) -> BadInput | None:
-        """Why the table takes no rows of kind -D or -U; None when it does. Asked of rows on their way in."""
+        """Why the table takes no rows of kind -D or -U; None when it does. Checked before rows are written."""
         ...
 
     def merge(self, rows: SortedRows) -> pa.RecordBatch:

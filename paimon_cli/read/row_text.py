@@ -1,4 +1,4 @@
-"""Rows as CSV and as JSON lines, a batch at a time: bytes that need no further copy on their way out."""
+"""Rows as CSV and as JSON lines, a batch at a time: bytes that can be written as they are."""
 
 from __future__ import annotations
 

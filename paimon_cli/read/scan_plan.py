@@ -134,7 +134,7 @@ _Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """Splits in the order of partitions, buckets and keys; of many each is made when it is asked for.
+    """Splits in the order of partitions, buckets and keys; in large plans each is made when it is needed.
 
     `snapshot` None: nothing was ever committed.
     """

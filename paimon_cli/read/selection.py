@@ -94,12 +94,12 @@ SORT_BYTES = 128 << 20
 MOST_RUNS = 32
 """Runs that are merged at a time; with more there are further passes."""
 TOP_ROWS = 1 << 16
-"""Rows that are collected before the first few of them are chosen anew."""
+"""Rows that are collected before the first few of them are chosen again."""
 
 
 @dataclass(frozen=True)
 class RowOrder:
-    """`text` is the order as typed. Rows that are alike stay in the order in which they come."""
+    """`text` is what the user wrote. Rows that compare equal keep their order."""
 
     text: str
     keys: tuple[SortKey, ...]

@@ -111,7 +111,7 @@ def parse_predicate(sql: str, schema: TableSchema) -> Predicate:
 
     Comparisons, IN, BETWEEN, LIKE, IS NULL, isnan(..) with AND, OR, NOT, of columns, fields (a.b) and what `parse_set_clause`
     computes; typed literals DATE '..', TIMESTAMP '..', TIME '..', X'..'; names quoted by "" or ``. Raises UsageError for other
-    SQL, unknown columns and values that make no sense beside their column.
+    SQL, unknown columns and values that cannot be compared with their column.
     """
     from paimon_cli.sql.predicate_sql import condition_of  # sqlglot takes long to import, and most reads have no filter
 

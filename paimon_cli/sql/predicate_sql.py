@@ -131,10 +131,10 @@ class _Reader:
     def _warn_of_nan(self, value: float, left: exp.Expr, right: exp.Expr) -> None:
         if math.isnan(value):
             column = self._sql.part(left)
-            said = (
+            warning = (
                 f"{column} compared with {self._sql.part(right)}: NaN is neither equal to, less than nor greater than any value"
             )
-            self.warnings.append(f"{said}; isnan({column}) finds it")
+            self.warnings.append(f"{warning}; isnan({column}) finds it")
 
     def _related(self, left: exp.Expr, op: str, right: exp.Expr, whole: exp.Expr, negated: bool) -> Condition:
         wanted = self._values.type_beside(left, right)

@@ -114,7 +114,7 @@ def _decimal_sums(column: pa.Array, history: ColumnHistory) -> pa.Array:
 
 
 def _wide_sums(taken: pa.Array, history: ColumnHistory, t: pa.DataType) -> pa.Array:
-    """Sums of more than 64 bits, key by key: they are rare; an overflow is null, and the next value begins anew."""
+    """Sums of more than 64 bits, key by key: they are rare; an overflow gives null, and the next value starts a new sum."""
     limit = 10**t.precision
     numbers = wide_integers(taken)
     totals: list[Any] = []

@@ -179,7 +179,7 @@ NULL_KEYS = ("merge", "ignore", "error")
 
 @dataclass(frozen=True)
 class NestedTable:
-    """How rows inside the array are told apart; `null_key`: what becomes of rows whose key has a null."""
+    """How rows inside the array are distinguished; `null_key`: what becomes of rows whose key has a null."""
 
     column: str
     row_type: pa.DataType
