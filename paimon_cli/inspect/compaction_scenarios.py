@@ -226,10 +226,14 @@ class LsmExplanation:
 
 
 def explain_lsm(context: TableContext, snapshot: Snapshot | None) -> LsmExplanation:
-    """Compare the strategies. `UsageError` for tables without a primary key or without files."""
+    """Compare the strategies. `UsageError` for tables without a primary key or without sorted runs."""
     rows = lsm_rows(context, snapshot)
     if snapshot is None or not rows:
         raise UsageError("the table has no files", "there is nothing to explain yet", "write to it first")
+    rows = [row for row in rows if row.runs]
+    if not rows:
+        why = "its rows are not in buckets yet"
+        raise UsageError("the table has no sorted runs", why, "compact it with another Paimon engine")
     states = {(partition_text(context, s.partition), s.bucket): s for s in bucket_files(context, snapshot).values()}
     biggest = max(rows, key=lambda row: sum(run.size for run in row.runs))
     workload, replayed = _workload(context, states)
