@@ -188,8 +188,11 @@ class FileTable:
 
     def by_partition(self) -> dict[bytes, FileTable]:
         """The entries of each partition on their own, in the same order."""
+        if len(self.partitions) == 1:
+            return {self.partitions[0]: self} if len(self) else {}
         parts: dict[int, list[ManifestTable]] = {}
-        for piece, codes in zip(self.pieces, np.split(self.codes, self._starts[1:-1]), strict=True):
+        for piece, (start, end) in zip(self.pieces, pairwise(self._starts.tolist()), strict=True):
+            codes = self.codes[start:end]
             order = np.argsort(codes, kind="stable")
             present, begins = np.unique(codes[order], return_index=True)
             for code, rows in zip(present.tolist(), np.split(order, begins)[1:], strict=True):
@@ -248,7 +251,7 @@ class FileTable:
         pieces = [
             piece if part.all() else piece.take(np.flatnonzero(part)) for piece, part in zip(self.pieces, parts, strict=True)
         ]
-        return FileTable(tuple(filter(len, pieces)), self.partitions, self.codes[left])
+        return FileTable(tuple(pieces), self.partitions, self.codes[left])
 
 
 class _Partitions:

@@ -44,8 +44,14 @@ class PartitionEntries:
         if bucket not in self._by_bucket:
             if sum(map(len, self._by_bucket.values())) > _MOST_OBJECTS:
                 self._by_bucket.clear()
-            self._by_bucket[bucket] = ManifestTable.of([self.table.entry(row) for row in rows.tolist()])
+            self._by_bucket[bucket] = self._objects(rows)
         return self._by_bucket[bucket]
+
+    def _objects(self, rows: np.ndarray) -> ManifestTable:
+        first = self.table.pieces[0]
+        if first.records.are_objects and len(rows) == len(first) == len(self.table):
+            return first
+        return ManifestTable.of([self.table.entry(row) for row in rows.tolist()])
 
     @cached_property
     def _rows(self) -> dict[int, np.ndarray]:

@@ -212,6 +212,10 @@ class Records:
     rows: np.ndarray | None = None
     is_ours: bool = False
 
+    @property
+    def are_objects(self) -> bool:
+        return self.rows is not None
+
     def take(self, rows: np.ndarray) -> Records:
         if self.rows is not None:
             return replace(self, rows=self.rows[rows])

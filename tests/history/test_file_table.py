@@ -70,6 +70,9 @@ def test_the_fold_is_that_of_entries(seed: int, monkeypatch: pytest.MonkeyPatch)
     asked, seen = wanted.asked, wanted.seen
     expected = [e for e in plain_live(batches) if keep in (None, e.partition) and bucket in (None, e.bucket)]
     assert [found.entry(row) for row in range(len(found))] == expected == found.entries()
+    assert FileTable.of(pieces, Counting(keep, None if bucket is None else [bucket])).live_entries() == expected
+    of_each = {partition: [e for e in expected if e.partition == partition] for partition in {e.partition for e in expected}}
+    assert {partition: part.entries() for partition, part in found.by_partition().items()} == of_each
     assert [found.partitions[code] for code in found.codes] == [entry.partition for entry in expected]
     assert found.numbers("levels").tolist() == [entry.file.level for entry in expected]
     assert len(asked) == len(set(asked))
