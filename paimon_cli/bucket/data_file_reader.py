@@ -30,7 +30,7 @@ from paimon_cli.errors import DamagedFile, NotSupported, UsageError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.avro_reader import record_count
 from paimon_cli.metadata.avro_writer import zstd_module
-from paimon_cli.metadata.data_file import BucketId, DataFileMeta
+from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, DataFileMeta
 from paimon_cli.metadata.data_file_schema import INSERT, KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, FileLayout
 
 DECODE_ERRORS: tuple[type[Exception], ...] = (
@@ -240,6 +240,8 @@ class ReadColumns:
         self._system = [name for name in columns if name in SYSTEM_COLUMNS and self._has_kinds]
         self._keys = [name for name in columns if name.startswith(KEY_PREFIX)]
         names = [name for name in columns if name not in SYSTEM_COLUMNS and name not in self._keys]
+        orders_by_snapshot = context.options.sequence_snapshot_ordering and file.file_source == SOURCE_APPEND
+        self._number = file.max_sequence_number if orders_by_snapshot else None
         self._sources = column_sources(context.schema.fields_of(names), self._file_schema.fields)
 
     @property
@@ -250,6 +252,8 @@ class ReadColumns:
     def of(self, stored: pa.RecordBatch) -> pa.RecordBatch:
         """The columns in the read schema, of rows with the physical ones."""
         arrays = {name: as_declared(stored.column(name), SYSTEM_COLUMNS[name]) for name in self._system}
+        if self._number is not None and SEQUENCE_NUMBER in arrays:
+            arrays[SEQUENCE_NUMBER] = pa.array(np.full(stored.num_rows, self._number, np.int64))
         if not self._has_kinds:
             arrays[VALUE_KIND] = pa.array(np.full(stored.num_rows, INSERT, np.int8))
         for name in self._keys:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from paimon_cli.bucket.data_file_reader import WHOLE, FilePart, read_data_file, read_part
 from paimon_cli.bucket.deletion_vectors import NO_VECTORS, BucketVectors, load_vectors
+from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.spilled_runs import merge_in_passes
 from paimon_cli.errors import UsageError
 from paimon_cli.history.live_files import BucketFiles
@@ -148,11 +149,13 @@ def merge_section(
     A section of one run is passed through: `columns` then need not hold what a merge needs. `memory`: decoded bytes that
     all runs may hold together, None for `MERGE_BYTES`. `expiry`: rows that are too old are left out before they are merged.
     `vectors`: rows that are marked deleted are left out before the merge. The order of the bucket's files decides between equal
-    sequence numbers, of writers that did not know of each other. `level_engine`: merges in place of the table's engine; it is
-    given all keys, also those with one row, and the level of each row in a column LEVEL.
+    sequence numbers, of writers that did not know of each other. Their rows come numbered as `SnapshotOrder` does it for a merge.
+    `level_engine`: merges in place of the table's engine; it is given all keys, also those with one row, and the level of each
+    row in a column LEVEL.
     """
     ages = {file.file_name: age for age, file in enumerate(bucket.files)}
     runs = sorted(section, key=lambda run: max((file.max_sequence_number, ages[file.file_name]) for file in run.files))
+    order = SnapshotOrder.of(context, bucket)
     rows = batch_rows(runs, memory or MERGE_BYTES)
     if level_engine is None and context.mode.lower_level_shadows and _levels_above_0(section) > 1:
         level_engine = LowestLevel(merge_engine(context.schema, context.options))
@@ -160,7 +163,7 @@ def merge_section(
     def open_run(run: SortedRun) -> Iterator[pa.RecordBatch]:
         for file in run.files:
             for batch in _file_rows(context, bucket.bucket_id, file, columns, rows, vectors):
-                kept = batch if expiry is None else expiry.kept(batch)
+                kept = order.in_merge(batch if expiry is None else expiry.kept(batch), file)
                 yield kept if level_engine is None else with_level(kept, file.level)
 
     opened = [functools.partial(open_run, run) for run in runs]

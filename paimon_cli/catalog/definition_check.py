@@ -212,6 +212,23 @@ def _check_sequence_field(definition: TableDefinition) -> None:
             raise UsageError(f"sequence.field '{name}' has an aggregate function", "the column orders rows, it is not aggregated")
 
 
+def _check_snapshot_ordering(definition: TableDefinition) -> None:
+    options = TableOptions(definition.options)
+    if not options.sequence_snapshot_ordering:
+        return
+    ordering = "sequence.snapshot-ordering=true"
+    if not definition.primary_keys:
+        raise UsageError(f"{ordering} needs a primary key", "it decides which row of a key wins", "add --primary-key")
+    if options.sequence_fields:
+        raise UsageError(f"{ordering} and sequence.field exclude each other", "either decides alone which row of a key wins")
+    if not options.write_only:
+        raise UsageError(
+            f"{ordering} needs write-only=true",
+            "a writer cannot compact files whose snapshot is not known before they are committed",
+            "set write-only=true, and run `paimon-cli compact` beside the writers",
+        )
+
+
 def _check_columns_in_options(definition: TableDefinition) -> None:
     for option in ("rowkind.field", "record-level.time-field"):
         _expect_columns(option, split_names(definition.options.get(option, "")), definition)
@@ -246,6 +263,7 @@ CHECKS: tuple[Callable[[TableDefinition], None], ...] = (
     _check_bucket,
     _check_merging,
     _check_sequence_field,
+    _check_snapshot_ordering,
     _check_columns_in_options,
     check_engine,
 )

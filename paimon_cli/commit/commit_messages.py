@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from paimon_cli.errors import CommitUnknown, FilesConflict, PaimonError, Unpublished, UsageError, cleaning_up
@@ -52,6 +52,11 @@ class SnapshotChanges:
     @cached_property
     def is_empty(self) -> bool:
         return not (self.entries or self.changelog or self.new_indexes or self.deleted_indexes)
+
+    def numbered_by_snapshot(self, snapshot_id: int) -> SnapshotChanges:
+        """The same changes; new files have the id as their sequence numbers."""
+        entries = (replace(e, file=e.file.numbered(snapshot_id)) if e.kind == ADD else e for e in self.entries)
+        return replace(self, entries=tuple(entries))
 
 
 ChangesOn = Callable[[Snapshot | None], SnapshotChanges]

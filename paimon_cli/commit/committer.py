@@ -70,18 +70,20 @@ class Committer:
         *,
         watermark: int | None = None,
         check_append_files: bool = False,
+        keeps_numbers: bool = False,
     ) -> CommitResult:
         """Publish an APPEND snapshot for the append halves, then a COMPACT snapshot for the compact halves.
 
         Raises `FilesConflict` or `DataConflict` if other commits contradict this one (its data files are the caller's to delete,
         see `commit_messages`), `StorageUnavailable` if all retries lost the race, `CommitUnknown` if the outcome is unknown.
+        `keeps_numbers`: the files were committed before, and keep their place in the order of snapshots.
         """
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
         steps: list[_Step] = []
         if not append.is_empty or (compact.is_empty and self._context.options.commit_force_create_snapshot):
             is_checked = self._checks_data and not append.is_empty
             check = check_of_messages(self._context, identity, messages, append.read_snapshot_id) if is_checked else None
-            steps.append(_Step(lambda latest: append, check))
+            steps.append(_Step((lambda latest: append) if keeps_numbers else self._ordered(lambda latest: append), check))
         return self._commit([*steps, *_compaction(compact)], identity, watermark)
 
     def overwrite(
@@ -101,12 +103,18 @@ class Committer:
         """
         read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
         check = check_of_partitions(self._context, identity, replaced_partitions, read) if self._checks_data else None
-        step = _Step(lambda latest: overwrite_changes(self._context, messages, replaced_partitions, latest), check)
+        step = _Step(self._ordered(lambda latest: overwrite_changes(self._context, messages, replaced_partitions, latest)), check)
         return self._commit([step, *_compaction(compact_changes(messages))], identity, watermark)
 
     def is_committed(self, identity: CommitIdentity) -> bool:
         """Whether an earlier run made this commit (Java filterCommitted); always False for identities that are never repeated."""
         return Deduplication(self._context, identity).already_committed()
+
+    def _ordered(self, changes_on: ChangesOn) -> ChangesOn:
+        """With `sequence.snapshot-ordering` new files bear the id of their snapshot, which each attempt knows anew."""
+        if not self._context.options.sequence_snapshot_ordering:
+            return changes_on
+        return lambda latest: changes_on(latest).numbered_by_snapshot(1 if latest is None else latest.id + 1)
 
     def _commit(self, steps: Sequence[_Step], identity: CommitIdentity, watermark: int | None) -> CommitResult:
         with _unpublished():

@@ -17,7 +17,7 @@ from paimon_cli.history.file_table import FileTable, deleted_partitions
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata.data_file import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list, may_hold_any
-from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot
+from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, SEQUENCE_PROPERTY, Snapshot
 
 
 class MetadataWriter:
@@ -203,6 +203,7 @@ def prepare_snapshot(
     users = user_properties(context, latest, facts.identity)
     now, uuid = context.clock.now_millis(), context.random.uuid()
     effort = {ATTEMPTS_PROPERTY: str(facts.attempt), DURATION_PROPERTY: str(now - facts.begin_millis)}
+    begin = _greatest_sequence_number(context, latest, changes)
     snapshot = Snapshot(
         id=latest.id + 1 if latest else 1,
         schema_id=schema_id,
@@ -223,10 +224,26 @@ def prepare_snapshot(
         changelog_record_count=_records(changes.changelog) if changes.changelog else None,
         watermark=_latest_watermark(facts.watermark, latest),
         statistics=latest.statistics if latest and latest.schema_id == schema_id else None,
-        properties={**effort, **users},  # other tools ignore these
+        properties={**effort, **users, **begin},
         uuid=uuid,
     )
     return PreparedSnapshot(snapshot, tuple(writer.written[already:]))
+
+
+def _greatest_sequence_number(context: TableContext, latest: Snapshot | None, changes: SnapshotChanges) -> dict[str, str]:
+    """The property by which writers of newer Paimon begin to number rows without reading what is there (option
+    `write.sequence-number-init-mode=snapshot`). It is never taken over without counting the new files: then older rows could win.
+    """
+    if context.options.write_sequence_number_init_mode != "snapshot":
+        return {}
+    known = [entry.file.max_sequence_number for entry in changes.entries if entry.kind == ADD]
+    if latest is not None:
+        noted = latest.greatest_sequence_number
+        if noted is None:
+            known += context.manifests.live_files(latest).greatest_by_bucket("max_sequences").values()
+        else:
+            known.append(noted)
+    return {SEQUENCE_PROPERTY: str(max(known))} if known else {}
 
 
 def _records(entries: Iterable[ManifestEntry]) -> int:

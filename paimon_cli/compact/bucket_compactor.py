@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import pyarrow as pa
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.data_file_writer import DataFileWriter, changelog_writer, check_writable
 from paimon_cli.bucket.merged_rows import LARGEST_BATCH, RecordExpiry, merge_columns, merge_section, without_retractions
+from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.bucket.stamped_files import DataFileNames, stamped_prefix
 from paimon_cli.compact.compaction_plan import MINOR_STRATEGY, CompactionTask, plan_bucket, task_steps
 from paimon_cli.compact.lookup_merge import LookupMerge
@@ -94,6 +96,7 @@ class MergeRewriter:
         self._names = DataFileNames(context, task.file_stamp)
         self._columns = merge_columns(context, context.schema.field_names)
         self._expiry = RecordExpiry.of(context)
+        self._order = SnapshotOrder.of(context, task.picked)
         self._writers: list[DataFileWriter] = []
         self._before: list[DataFileMeta] = []
         self._after: list[DataFileMeta] = []
@@ -139,7 +142,7 @@ class MergeRewriter:
                 for batch in self._merged(list(section)):
                     if self._is_given_up():
                         raise CancelledError
-                    writer.write(without_retractions(batch) if task.drop_deletes else batch)
+                    writer.write(self._order.stored(without_retractions(batch) if task.drop_deletes else batch))
             files = writer.close()
             result |= file_facts("output_", files)
         self._before += step.files
@@ -164,6 +167,10 @@ class MergeRewriter:
         self._writers.append(writer)
         return writer
 
+    def _tell(self, writer: DataFileWriter, rows: pa.RecordBatch) -> None:
+        """Take changelog rows of a merge."""
+        writer.write(self._order.stored(rows))
+
     def _with_changelog(self, message: CommitMessage, writer: DataFileWriter | None) -> CommitMessage:
         if writer is None:
             return message
@@ -179,7 +186,7 @@ class LookupRewriter(MergeRewriter):
     def __init__(self, context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> None:
         super().__init__(context, task, is_given_up)
         self._changelog = self._changelog_writer() if context.mode.changelog_producer == LOOKUP else None
-        tell = None if self._changelog is None else self._changelog.write
+        tell = None if self._changelog is None else functools.partial(self._tell, self._changelog)
         self._lookup = LookupMerge(context, task, self._columns, self._expiry, tell)
 
     def upgrade(self, file: DataFileMeta) -> None:
@@ -229,8 +236,9 @@ class FullChangelogRewriter(MergeRewriter):
     def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
         context, task, schema = self._context, self._task, self._context.schema
         changes = Changes.of(schema, context.options)
+        tell = functools.partial(self._tell, self._changelog)
         engine = FullCompactionChanges(
-            merge_engine(schema, context.options), self._changelog.write, schema.trimmed_primary_keys, task.max_level, changes
+            merge_engine(schema, context.options), tell, schema.trimmed_primary_keys, task.max_level, changes
         )
         return merge_section(context, task.picked, section, self._columns, task.memory, self._expiry, level_engine=engine)
 

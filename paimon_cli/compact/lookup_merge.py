@@ -19,6 +19,7 @@ from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.key_lookup import FoundRows, find_keys, rows_at
 from paimon_cli.bucket.merged_rows import RecordExpiry, merge_section
+from paimon_cli.bucket.snapshot_order import SnapshotOrder
 from paimon_cli.compact.compaction_plan import CompactionTask
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.changelog import NOWHERE, Changes, TakeRows, places_of_keys
@@ -61,6 +62,10 @@ class LookupMerge:
         return tuple(file for file in self.task.others if file.level > self.task.output_level)
 
     @cached_property
+    def _order(self) -> SnapshotOrder:
+        return SnapshotOrder.of(self.context, self.task.picked)
+
+    @cached_property
     def _changes(self) -> Changes:
         return Changes.of(self.context.schema, self.context.options)
 
@@ -88,7 +93,7 @@ class LookupMerge:
             if self.tell is None:
                 self._mark(self._found(batch))
             else:
-                for _ in self._resolved(with_level(batch, 0)):
+                for _ in self._resolved(with_level(self._order.in_merge(batch, file), 0)):
                     pass
 
     def merged(self, section: Section) -> Iterator[pa.RecordBatch]:
@@ -158,7 +163,7 @@ class LookupMerge:
         if (found.file == ABSENT).all():
             return rows
         added = _levels(rows) == 0
-        oldest = int(rows.rows.column(SEQUENCE_NUMBER).to_numpy()[rows.order[added]].min())
+        oldest = self._order.number(int(rows.rows.column(SEQUENCE_NUMBER).to_numpy()[rows.order[added]].min()))
         old: list[pa.RecordBatch] = []
         for number, positions in _by_file(found):
             file = self._above[number]
@@ -166,7 +171,7 @@ class LookupMerge:
                 continue
             for batch in rows_at(self.context, self.task.bucket_id, file, positions, self.columns).to_batches():
                 young = batch if self.expiry is None else self.expiry.kept(batch)
-                leveled = with_level(young, file.level)
+                leveled = with_level(self._order.in_merge(young, file), file.level)
                 old.append(pa.RecordBatch.from_arrays(leveled.columns, schema=rows.rows.schema))
         if not old:
             return rows

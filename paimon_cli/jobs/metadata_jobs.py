@@ -172,9 +172,17 @@ def apply_repair(context: TableContext, plan: RepairPlan) -> RepairSummary:
         context.storage.overwrite(path, str(number).encode())
     if plan.messages:
         identity = CommitIdentity(f"{USER}-{context.random.uuid()}", BATCH_IDENTIFIER)
-        made += Committer(context).commit(list(plan.messages.values()), identity, check_append_files=True).snapshots
+        made += (
+            Committer(context)
+            .commit(list(plan.messages.values()), identity, check_append_files=True, keeps_numbers=True)
+            .snapshots
+        )
     for lost in plan.lost:
-        made += Committer(context).commit(_messages(lost), fresh_identity(context), check_append_files=True).snapshots
+        made += (
+            Committer(context)
+            .commit(_messages(lost), fresh_identity(context), check_append_files=True, keeps_numbers=True)
+            .snapshots
+        )
     return RepairSummary(plan.changes, tuple(made))
 
 

@@ -171,7 +171,8 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = new_stamp(context)
-    wanted = request.compaction != NO_COMPACTION and not context.options.write_only
+    leaves_compaction = context.options.write_only or context.options.sequence_snapshot_ordering
+    wanted = request.compaction != NO_COMPACTION and not leaves_compaction
     compacts = wanted and why_not_compactable(context) is None
     return WritePlan(
         context=context,

@@ -67,6 +67,10 @@ class DataFileMeta:
     first_row_id: int | None = None
     write_cols: tuple[str, ...] | None = None
 
+    def numbered(self, snapshot_id: int) -> DataFileMeta:
+        """The file in the order of snapshots: the id takes the place of its rows' sequence numbers."""
+        return replace(self, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
+
     def upgraded(self, level: int) -> DataFileMeta:
         """The file at another level: an upgrade, without a rewrite."""
         return replace(self, level=level)

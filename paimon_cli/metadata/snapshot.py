@@ -25,6 +25,8 @@ _LONGEST_NUMBER = 19
 
 ATTEMPTS_PROPERTY, DURATION_PROPERTY = "paimon-cli.commit-attempts", "paimon-cli.commit-duration-ms"
 """Of paimon-cli's commits: how often they were tried, and the time from the first attempt to the publication."""
+SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
+"""The greatest sequence number of all files up to this snapshot, where the table's option asks commits to note it."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class Snapshot:
     @property
     def commit_duration_millis(self) -> int | None:
         return self._noted(DURATION_PROPERTY)
+
+    @property
+    def greatest_sequence_number(self) -> int | None:
+        """None where it is not noted."""
+        return self._noted(SEQUENCE_PROPERTY)
 
     def _noted(self, key: str) -> int | None:
         text = (self.properties or {}).get(key, "")

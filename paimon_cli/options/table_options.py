@@ -131,6 +131,8 @@ class TableOptions:
         "merge-engine", "deduplicate", read.one_of("deduplicate", "partial-update", "aggregation", "first-row")
     )
     sequence_fields = TypedOption[tuple[str, ...]]("sequence.field", (), read.names)
+    write_sequence_number_init_mode = TypedOption("write.sequence-number-init-mode", "scan", read.one_of("scan", "snapshot"))
+    sequence_snapshot_ordering = TypedOption("sequence.snapshot-ordering", False, read.boolean)
     sequence_sort_order = TypedOption("sequence.field.sort-order", "ascending", read.one_of("ascending", "descending"))
     rowkind_field = TypedOption("rowkind.field", None, read.text)
     ignore_delete = TypedOption(

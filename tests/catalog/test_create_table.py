@@ -39,6 +39,7 @@ def definition(
 
 
 NESTED_GROUP = {"merge-engine": "partial-update", "fields.a.sequence-group": "b"}
+BY_SNAPSHOT = {"sequence.snapshot-ordering": "true", "write-only": "true"}
 CROSSED_GROUPS = {"merge-engine": "partial-update", "fields.g.sequence-group": "v", "fields.h.sequence-group": "g"}
 
 
@@ -118,6 +119,9 @@ def test_of_many_that_create_at_once_one_wins(tmp_path: Path) -> None:
         (["id INT"], {"options": {"sequence.field": "at"}}, "unknown column 'at'"),
         (["id INT"], {"options": {"fields.nope.aggregate-function": "sum"}}, "unknown column 'nope'"),
         (["id INT"], {"options": {"rowkind.field": "op"}}, "unknown column 'op'"),
+        (["id INT"], {"options": {"sequence.snapshot-ordering": "true"}}, "needs write-only=true"),
+        (["id INT", "v INT"], {"options": {**BY_SNAPSHOT, "sequence.field": "v"}}, "sequence.field exclude each other"),
+        (["id INT"], {"key": (), "options": {**BY_SNAPSHOT, "bucket": "-1"}}, "needs a primary key"),
         (["id INT"], {"options": {"merge-engine": "magic"}}, "merge-engine"),
         (["id INT"], {"options": {"target-file-size": "big"}}, "target-file-size"),
         (["id INT"], {"options": {"write-only": "maybe"}}, "write-only"),
