@@ -141,7 +141,7 @@ def test_an_overwrite_with_nothing_is_refused(content: str, partition: dict[str,
         replaced = partition if context is parted else None
         for source in (name, "*.nothing"):
             deletes = partition or context is plain
-            expected = "--overwrite would delete all rows" if deletes else "--overwrite has no partition to replace"
+            expected = "overwrite would delete all rows" if deletes else "overwrite has no partition to replace"
             with pytest.raises(BadInput, match=expected):
                 load(context, (str(tmp_path / source),), overwrite=True, static_partition=replaced)
         assert context.snapshots.latest_id() == 1

@@ -56,7 +56,7 @@ class TestChoices:
         }
         for flag, chosen in choices.items():
             if getattr(case, flag) is None:
-                with pytest.raises(UsageError, match=f"--{flag} means nothing to the case {case.name}"):
+                with pytest.raises(UsageError, match=f"{flag} means nothing to the case {case.name}"):
                     chosen()
             else:
                 changed, usual = chosen(), run_case(case.name)
@@ -71,10 +71,10 @@ class TestChoices:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"bucket": "7"}, "--option bucket is not supported"),
-            ({"no.such": "1"}, "--option no.such is not supported"),
-            ({"snapshot.time-retained": "1 h"}, "--option snapshot.time-retained is not supported"),
-            ({"commit.data-conflict-check": "off"}, "--option commit.data-conflict-check is not supported"),
+            ({"bucket": "7"}, "option bucket is not supported"),
+            ({"no.such": "1"}, "option no.such is not supported"),
+            ({"snapshot.time-retained": "1 h"}, "option snapshot.time-retained is not supported"),
+            ({"commit.data-conflict-check": "off"}, "option commit.data-conflict-check is not supported"),
             ({"merge-engine": "nonsense"}, "merge-engine"),
         ],
     )
