@@ -23,6 +23,7 @@ from paimon_cli.catalog.table import CatalogTable
 from paimon_cli.catalog.table_definition import TableDefinition
 from paimon_cli.errors import StorageUnavailable, UsageError
 from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.metadata.table_mode import TableMode
 from paimon_cli.metadata.table_schema import CURRENT_VERSION, TableSchema
 from paimon_cli.options.table_options import VECTORS_ENABLED, TableOptions, renamed_in_options
 from paimon_cli.storage.clock_and_random import Clock, SystemClock
@@ -49,6 +50,7 @@ def alter_table(table: CatalogTable, changes: Sequence[SchemaChange], clock: Clo
         if _same(old, new):
             return AlteredTable(old, False)
         _check_vectors_switch(table, old, new)
+        _check_lookup_switch(table, old, new)
         if table.schemas.commit(new):
             return AlteredTable(new, True, tuple(_warnings(table, old, new, changes)))
     raise StorageUnavailable(
@@ -121,6 +123,27 @@ def _check_vectors_switch(table: CatalogTable, old: TableSchema, new: TableSchem
             )
 
 
+def _check_lookup_switch(table: CatalogTable, old: TableSchema, new: TableSchema) -> None:
+    """`UsageError` if aggregated rows would be lost or counted twice.
+
+    With lookup a row above level 0 holds what lies below it; without, all rows of a key together make the result. Both give the
+    same as long as a bucket has one sorted run above level 0.
+    """
+    shadows = [TableMode.of(schema, TableOptions(schema.options)).lower_level_shadows for schema in (old, new)]
+    latest = table.snapshots.latest()
+    if shadows[0] == shadows[1] or latest is None:
+        return
+    for bucket in bucket_files(table.context, latest).values():
+        levels = {file.level for file in bucket.files} - {0}
+        if len(levels) > 1:
+            raise UsageError(
+                "compaction cannot begin or cease to look up older rows yet",
+                f"{table.context.bucket_path(*bucket.bucket_id)} has {len(levels)} levels above level 0",
+                f"run this first, while nothing writes: paimon-cli compact {table.layout.argument} --strategy full",
+                option="changelog-producer",
+            )
+
+
 def _unmerged(bucket: BucketFiles) -> str | None:
     levels = {file.level for file in bucket.files}
     if 0 in levels:
@@ -143,6 +166,7 @@ def _warnings(table: CatalogTable, old: TableSchema, new: TableSchema, changes: 
     found = [*odd_options(_set_options(changes)), *(f"this version no longer writes the table: {limit}" for limit in lost)]
     try:
         _check_vectors_switch(table, old, new)
+        _check_lookup_switch(table, old, new)
     except UsageError as problem:
         found.append(f"another job has written while the option was changed: {problem.why}; {problem.hint}")
     return found

@@ -189,6 +189,12 @@ def _check_merging(definition: TableDefinition) -> None:
         )
     if engine == "first-row" and options.get("deletion-vectors.enabled", "false").lower() == "true":
         raise UsageError("deletion vectors cannot be combined with merge-engine=first-row", "it never replaces a row")
+    if producer == "lookup" and "full-compaction.delta-commits" in options:
+        raise UsageError(
+            "full-compaction.delta-commits cannot be combined with changelog-producer=lookup",
+            "the changelog comes from lookups, not from full compactions",
+            "use changelog-producer=full-compaction, or leave the option out",
+        )
     if producer == "full-compaction" and options.get("deletion-vectors.enabled", "false").lower() == "true":
         raise UsageError(
             "deletion vectors cannot be combined with changelog-producer=full-compaction",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from paimon_cli.errors import UsageError
+from paimon_cli.metadata.table_mode import LOOKUP
 from paimon_cli.options import option_text as read
 from paimon_cli.options.option_catalog import IN_PART, OF_CATALOG, find_option, nearest_key
 from paimon_cli.options.option_text import read_option
@@ -132,6 +133,13 @@ def check_options_of_call(options: Mapping[str, str], given: Mapping[str, str], 
             _refuse_never(key)
             if has_snapshots:
                 _refuse_immutable(key)
+            if has_snapshots and key == "changelog-producer" and LOOKUP in (value, options.get(key)):
+                raise UsageError(
+                    f"{key} cannot be {value} for one call",
+                    "compactions that look up older rows, and those that do not, must not take turns",
+                    "leave the option out, or change it for the table with `alter`",
+                    option=key,
+                )
             if has_snapshots and key == VECTORS_ENABLED:
                 _check_vectors({**options, "deletion-vectors.modifiable": "false"}, _is_true(value))
 

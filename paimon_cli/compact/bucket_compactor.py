@@ -35,15 +35,18 @@ KIND_BATCH_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class WriterCompaction:
-    """Runs the compaction that the triggers ask for on behalf of a writer, over files that may not be committed yet.
-    Picklable.
+    """Runs compactions on behalf of a writer, over files that may not be committed yet. Picklable.
+
+    `strategy`: by default what the triggers ask for. A commit waits for the lookup of old rows, unless `lookup-wait=false`.
     """
 
     read_snapshot_id: int
     file_stamp: str
+    strategy: str = MINOR_STRATEGY
 
     def __call__(self, context: TableContext, bucket: BucketFiles, is_given_up: Callable[[], bool]) -> CommitMessage | None:
-        decision = plan_bucket(context, bucket, MINOR_STRATEGY, self.read_snapshot_id, self.file_stamp)
+        waits = context.options.lookup_wait
+        decision = plan_bucket(context, bucket, self.strategy, self.read_snapshot_id, self.file_stamp, forces_level_0=waits)
         if not isinstance(decision, CompactionTask):
             return None
         try:

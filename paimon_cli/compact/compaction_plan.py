@@ -136,13 +136,15 @@ def plan_bucket(
     snapshot_id: int,
     file_stamp: str = "",
     state: PickState = UNKNOWN,
+    forces_level_0: bool = True,
 ) -> Decision:
     """Plan by the strategy: `full` compacts every run into the top level, `minor` applies the triggers of universal compaction.
 
     `state` comes from an earlier plan of this process; the time of the last full compaction can also be found from the files.
+    `forces_level_0`: also where no trigger fires, in tables that ask for it.
     """
     with context.trace.timed("pick", bucket=context.bucket_path(bucket.partition, bucket.bucket), strategy=strategy) as facts:
-        decision = _decide(context, bucket, strategy, snapshot_id, file_stamp, state)
+        decision = _decide(context, bucket, strategy, snapshot_id, file_stamp, state, forces_level_0)
         facts |= {"runs": decision.runs_before, "picked": isinstance(decision, CompactionTask), "reason": decision.reason}
         if isinstance(decision, CompactionTask):
             facts |= {"arithmetic": decision.arithmetic, "level": decision.output_level, **file_facts("", decision.files)}
@@ -150,7 +152,13 @@ def plan_bucket(
 
 
 def _decide(
-    context: TableContext, bucket: BucketFiles, strategy: str, snapshot_id: int, file_stamp: str, state: PickState
+    context: TableContext,
+    bucket: BucketFiles,
+    strategy: str,
+    snapshot_id: int,
+    file_stamp: str,
+    state: PickState,
+    forces_level_0: bool,
 ) -> Decision:
     if strategy not in (MINOR_STRATEGY, FULL_STRATEGY):
         raise UsageError(f"unknown compaction strategy {strategy}", f"choose {MINOR_STRATEGY} or {FULL_STRATEGY}")
@@ -178,6 +186,7 @@ def _decide(
             return left_alone("no files" if not runs else "one run, already at the top level", known)
     else:
         picker = CompactionPicker.of(context.options, max_level, local_hour(now))
+        picker = picker if forces_level_0 else replace(picker, forced_every=None)
         pick, then = picker.pick(run_sizes(runs), now, known)
         if pick is None:
             return left_alone(picker.why_not(run_sizes(runs), then), then)

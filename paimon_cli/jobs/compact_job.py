@@ -37,6 +37,7 @@ from paimon_cli.jobs.table_change import NewFiles, Shield
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
 from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter, vector_file_names
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_mode import LOOKUP
 
 RETRY, SKIP, FAIL = "retry", "skip", "fail"
 MAX_REPLANS = 10
@@ -179,11 +180,12 @@ def run_compact(
 
 
 def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Engine, progress: Progress) -> str | None:
-    """Compact buckets whose new rows readers would not see before; why that failed, if it did: the rows are committed.
+    """Compact buckets whose new rows readers or streams would not see before; why that failed, if it did: the rows are committed.
 
-    Nothing is done where readers see level 0, and for write-only tables, which another job compacts.
+    Nothing is done where they see level 0, for write-only tables, which another job compacts, and with `lookup-wait=false`.
     """
-    if not context.mode.hides_level_0 or context.options.write_only:
+    awaits_compaction = context.mode.hides_level_0 or context.mode.changelog_producer == LOOKUP
+    if not awaits_compaction or context.options.write_only or not context.options.lookup_wait:
         return None
     request = CompactRequest(MINOR_STRATEGY, buckets=tuple(sorted({bucket for _, bucket in buckets})))
     try:

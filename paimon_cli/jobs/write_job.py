@@ -16,7 +16,7 @@ from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import CommitResult, Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
-from paimon_cli.compact.compaction_plan import why_not_compactable
+from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, why_not_compactable
 from paimon_cli.errors import BadInput, Conflict, PaimonError, StorageUnavailable
 from paimon_cli.history.live_files import bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec
@@ -174,6 +174,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     leaves_compaction = context.options.write_only or context.options.sequence_snapshot_ordering
     wanted = request.compaction != NO_COMPACTION and not leaves_compaction
     compacts = wanted and why_not_compactable(context) is None
+    strategy = FULL_STRATEGY if _is_full_commit(context, request) else MINOR_STRATEGY
     return WritePlan(
         context=context,
         incoming=IncomingRows(
@@ -191,12 +192,20 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         read_snapshot_id=read_snapshot_id,
         file_stamp=file_stamp,
         parallelism=request.parallelism,
-        compact_bucket=WriterCompaction(snapshot.id if snapshot else 0, file_stamp) if compacts else None,
+        compact_bucket=WriterCompaction(snapshot.id if snapshot else 0, file_stamp, strategy) if compacts else None,
         compacts_beside=request.compaction == ASYNC_COMPACTION,
         existing=state if compacts else {},
         other_bucket_counts={p: total for p, total in totals.items() if total > 0 and total != context.options.bucket},
         replaces_rows=request.overwrite,
     )
+
+
+def _is_full_commit(context: TableContext, request: WriteRequest) -> bool:
+    """Whether `full-compaction.delta-commits` asks for a full compaction: at commits whose identifier is a multiple of it, and at
+    all that have none, as in Paimon's batch jobs.
+    """
+    every = context.options.full_compaction_delta_commits
+    return every is not None and (request.commit_id is None or request.commit_id % every == 0)
 
 
 def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int | None) -> int | None:

@@ -182,6 +182,7 @@ class TableOptions:
     lookup_compact_max_interval = TypedOption(
         "lookup-compact.max-interval", lambda options: 2 * options.compaction_trigger, read.whole_number(1)
     )
+    lookup_wait = TypedOption("lookup-wait", True, read.boolean, ("changelog-producer.lookup-wait",))
     lookup_compact = TypedOption("lookup-compact", "radical", read.one_of("radical", "gentle"))
 
     # partitions

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from paimon_cli.api.table import Table
 from paimon_cli.bucket.data_file_reader import read_data_file
 from paimon_cli.datatypes.canonical_form import canonical_rows
-from paimon_cli.errors import FilesConflict
+from paimon_cli.errors import FilesConflict, UsageError
+from paimon_cli.history.live_files import bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import NoProgress
 from paimon_cli.jobs.engine_choice import LocalEngine
@@ -149,7 +151,7 @@ def test_a_write_that_fails_leaves_no_changelog_files(producer: str, tmp_path: P
     def refuse(*_: object, **__: object) -> None:
         raise FilesConflict("taken", "by a test")
 
-    monkeypatch.setattr("paimon_cli.commit.committer.check_files", refuse)
+    monkeypatch.setattr("paimon_cli.commit.committer.Committer._check", refuse)
     with pytest.raises(FilesConflict):
         write(context, [{"k": 1, "v": "b"}])
     assert data_files(context) == before and context.snapshots.latest_id() == 1
@@ -235,3 +237,64 @@ def test_the_changelog_replays_to_the_rows(engine: str, producer: str, vectors: 
     compact(context, strategy="full")
     state = replayed(context, state, seen + 1)
     assert state == oracle == {row["k"]: [row["v"], row["w"]] for row in rows(context)} and len(state) > 10
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_a_commit_waits_for_the_lookup_or_leaves_it_to_a_compaction(vectors: bool, tmp_path: Path) -> None:
+    for waits in ("true", "false"):
+        options = {"lookup-wait": waits, "deletion-vectors.enabled": str(vectors).lower()}
+        context = table(tmp_path / waits, "lookup", **options)
+        write(context, [{"k": 1, "v": "a"}])
+        update(context, "k = 1", "v = 'b'")
+        latest = context.snapshots.latest_id()
+        if waits == "true":
+            assert latest == 4 and changelog(context, 2) == [("+I", 1, "a", 0)]
+            assert changelog(context, 4) == [("-U", 1, "a", 0), ("+U", 1, "b", 1)]
+        else:
+            assert latest == 2
+            compact(context, strategy="minor")
+            assert changelog(context, 3) == [("+I", 1, "b", 1)]
+
+
+def test_full_compactions_at_every_nth_commit(tmp_path: Path) -> None:
+    context = table(tmp_path, "full-compaction", **{"full-compaction.delta-commits": "2"})
+    for number in range(1, 5):
+        write(context, [{"k": 1, "v": f"{number}"}], commit_user="me", commit_id=number)
+    assert [context.snapshots.get(number).commit_kind for number in range(1, 7)] == [
+        "APPEND",
+        "APPEND",
+        "COMPACT",
+        "APPEND",
+        "APPEND",
+        "COMPACT",
+    ]
+    assert changelog(context, 3) == [("+I", 1, "2", 1)] and changelog(context, 6) == [("-U", 1, "2", 1), ("+U", 1, "4", 3)]
+    write(context, [{"k": 2, "v": "x"}])
+    assert changelog(context, 8) == [("+I", 2, "x", 4)]
+
+
+def test_lookups_begin_and_cease_where_one_level_holds_all(tmp_path: Path) -> None:
+    options = {**ENGINES["aggregation"], "num-sorted-run.compaction-trigger": "2", "num-levels": "5"}
+    columns = {"k": "INT NOT NULL", "v": "INT", "w": "INT"}
+    context = make_table(tmp_path / "t", columns, ["k"], options={"changelog-producer": "lookup", **options})
+    for size in (400, 60, 1):
+        write(context, [{"k": key, "v": 1, "w": 1} for key in range(size)])
+    levels = {file.level for bucket in bucket_files(context, context.snapshots.latest()).values() for file in bucket.files}
+    assert len(levels) > 1 and 0 not in levels
+    before = rows(context)
+    assert before[0] == {"k": 0, "v": 3, "w": 1}
+    opened = Table.open(context.url)
+    with pytest.raises(UsageError, match="compaction cannot begin or cease to look up older rows yet"):
+        opened.alter.set({"changelog-producer": "none"})
+    with pytest.raises(UsageError, match="for one call"):
+        Table.open(context.url, options={"changelog-producer": "input"}).compact(strategy="full")
+    compact(context, strategy="full")
+    opened.alter.set({"changelog-producer": "none"})
+    again = TableContext.open(context.url)
+    assert rows(again) == before
+    write(again, [{"k": 0, "v": 1, "w": 1}])
+    assert rows(again)[0] == {"k": 0, "v": 4, "w": 1}
+    Table.open(context.url).alter.set({"changelog-producer": "lookup"})
+    last = TableContext.open(context.url)
+    compact(last, strategy="full")
+    assert rows(last)[0] == {"k": 0, "v": 4, "w": 1}
