@@ -44,7 +44,7 @@ from paimon_cli.metadata.parquet_footer import (
 Rows = NDArray[np.int64]
 TAIL_GUESS = 64 << 10
 """Bytes read from the end of a file, so that most footers take one request."""
-PORTION_BYTES = 32 << 20
+PORTION_BYTES = 8 << 20
 """Decoded bytes of the rows that are read together."""
 PAGE_GAP, INDEX_GAP = 16 << 10, 64 << 10
 """Unwanted bytes that are read along rather than with one more request."""

@@ -48,22 +48,32 @@ class Reader:
 
     def struct(self) -> Struct:
         fields = Struct()
-        number = 0
-        while head := self._byte():
-            number = number + (head >> 4) if head >> 4 else self._number()
+        data, place = self.data, 0
+        while head := data[self.at]:
+            self.at += 1
+            place = place + (head >> 4) if head >> 4 else self._number()
             kind = head & 15
-            fields[number] = (kind, kind == TRUE if kind <= FALSE else self._value(kind))
+            if kind == I64 or kind == I32:  # by far the most frequent ones, and most of them short
+                value = data[self.at]
+                if value < 0x80:
+                    self.at += 1
+                    fields[place] = (kind, value >> 1 ^ -(value & 1))
+                else:
+                    fields[place] = (kind, self._number())
+            else:
+                fields[place] = (kind, kind == TRUE if kind <= FALSE else self._value(kind))
+        self.at += 1
         return fields
 
     def _value(self, kind: int) -> Any:
-        if kind in (I32, I64, I16):
-            return self._number()
         if kind == BINARY:
             return self._bytes(self._varint())
         if kind == STRUCT:
             return self.struct()
         if kind in (LIST, SET):
             return self.list()
+        if kind in (I32, I64, I16):
+            return self._number()
         if kind in (BYTE, TRUE, FALSE):  # as an element, a bool takes a byte
             return self._byte()
         if kind == DOUBLE:
@@ -94,10 +104,12 @@ class Reader:
         if byte < 0x80:
             return byte
         value, shift = byte & 0x7F, 7
-        while (byte := self._byte()) & 0x80:
+        while byte & 0x80:
+            byte = self.data[self.at]
+            self.at += 1
             value |= (byte & 0x7F) << shift
             shift += 7
-        return value | byte << shift
+        return value
 
     def _number(self) -> int:
         value = self._varint()

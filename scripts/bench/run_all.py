@@ -33,6 +33,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "commits": ("scripts.bench.commit_cost",),
     "startup": ("scripts.bench.startup",),
     "output": ("scripts.bench.output",),
+    "lookup": ("scripts.bench.lookup",),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
 }
 PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath"), "planning": ("pypaimon_python",)}
