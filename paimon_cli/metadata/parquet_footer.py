@@ -53,7 +53,7 @@ class Reader:
             self.at += 1
             place = place + (head >> 4) if head >> 4 else self._number()
             kind = head & 15
-            if kind == I64 or kind == I32:  # by far the most frequent ones, and most of them short
+            if kind in (I64, I32):  # by far the most frequent ones, and most of them short
                 value = data[self.at]
                 if value < 0x80:
                     self.at += 1
