@@ -1,0 +1,179 @@
+"""A table with deletion vectors: upserts of a few and of many rows, and scans of what is left, against their floors.
+
+    python -m scripts.bench.vectors [--rows 10000000] [--rounds 5]
+
+ROWS rows in four buckets, compacted. Upserts change random rows. A whole command is a process of its own that writes and
+compacts; a service round is what `compact --watch` does about such rows, with what earlier rounds have left. Scans are of the
+files that 5 % of the rows were updated in, against plain pyarrow reading all rows of the same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paimon_cli.history.kept_files import KeptFiles
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.read.scan_plan import plan_scan
+from paimon_cli.read.split_reader import read_side_by_side, read_split
+from scripts.bench.cost_growth import cpu_of_process
+from scripts.bench.lookup import BATCH_ROWS, COLUMNS, new_table, values
+from scripts.bench.measure import FEWEST_ROUNDS, Comparison, report
+
+OPTIONS = {"bucket": "4", "deletion-vectors.enabled": "true", "write-only": "true"}
+FEW, MANY = 1_000, 200_000
+COMMAND_SECONDS, ROUND_SECONDS = 1.5, 0.3
+
+
+def source(path: Path, batches: Iterator[np.ndarray]) -> Path:
+    """A parquet file of rows with these keys."""
+    random = np.random.default_rng(2)
+    writer: pq.ParquetWriter | None = None
+    for ids in batches:
+        rows = pa.table(values(ids, random))
+        writer = writer or pq.ParquetWriter(path, rows.schema)
+        writer.write_table(rows)
+    if writer is not None:
+        writer.close()
+    return path
+
+
+def upserts(folder: Path, rows: int, count: int, number: int) -> Path:
+    ids = np.random.default_rng(number).choice(rows, count, replace=False).astype(np.int64)
+    return source(folder / f"upsert-{count}-{number}.parquet", iter([ids]))
+
+
+def write(context: TableContext, path: Path) -> None:
+    run_write(context, WriteRequest(FileRows((str(path),))), LocalEngine(), NoProgress())
+
+
+def compact(context: TableContext, strategy: str = "minor") -> None:
+    run_compact(context, CompactRequest(strategy=strategy), LocalEngine(), NoProgress())
+
+
+def linked(table: Path, copy: Path) -> TableContext:
+    """The table once more; no file of it is ever changed in place."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(table, copy, copy_function=os.link)
+    for hint in (copy / "snapshot").glob("*ST"):
+        content = hint.read_bytes()
+        hint.unlink()
+        hint.write_bytes(content)
+    return TableContext.open(str(copy))
+
+
+def report_seconds(name: str, goal: float, rounds: int, once: Callable[[int], float]) -> bool:
+    """Print the median of the CPU seconds that `once` measures; whether it is within the goal."""
+    seconds = statistics.median([once(number) for number in range(rounds + 1)][1:])
+    print(f"{name}: {seconds:.2f} s of CPU (goal {goal}, {'met' if seconds <= goal else 'MISSED'})", file=sys.stderr)
+    print(json.dumps({"name": name, "ratio": None, "cpu": seconds, "goal": goal, "met": seconds <= goal}), flush=True)
+    return seconds <= goal
+
+
+def small_upserts(folder: Path, table: Path, rows: int, rounds: int) -> bool:
+    linked(table, folder / "command")
+
+    def command(number: int) -> float:
+        path = upserts(folder, rows, FEW, number)
+        command = [sys.executable, "-m", "paimon_cli", "write", str(folder / "command"), str(path), "--engine", "local"]
+        return cpu_of_process([*command, "--option", "write-only=false"])
+
+    met = report_seconds(f"upsert of {FEW} rows into {rows}, whole command", COMMAND_SECONDS, rounds, command)
+    served, kept = linked(table, folder / "served"), KeptFiles(keeps_copies=True)
+
+    def service_round(number: int) -> float:
+        write(served, upserts(folder, rows, FEW, 100 + number))
+        began = time.process_time()
+        compact(replace(TableContext.open(served.url), kept=kept))
+        return time.process_time() - began
+
+    return (
+        report_seconds(f"service round after an upsert of {FEW} rows into {rows}", ROUND_SECONDS, rounds, service_round) and met
+    )
+
+
+def comparisons(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
+    many = upserts(folder, rows, MANY, 1)
+    looked_up, full = folder / "looked-up", folder / "full"
+
+    def reset() -> None:
+        for copy in (looked_up, full):
+            write(linked(table, copy), many)
+
+    yield Comparison(
+        f"upsert of {MANY} rows into {rows}, compacted : compacted in full",
+        lambda: compact(TableContext.open(str(looked_up))),
+        lambda: compact(TableContext.open(str(full)), "full"),
+        0.2,
+        reset,
+    )
+    scanned = linked(table, folder / "scanned")
+    write(scanned, upserts(folder, rows, rows // 20, 2))
+    compact(scanned)
+    plan = plan_scan(scanned, scanned.snapshots.latest())
+    found = {file.file_name: (split.bucket.bucket_id, file) for split in plan.splits for file in split.bucket.files}
+    paths = [scanned.data_file_path(*bucket, file) for bucket, file in found.values()]
+
+    def scan(columns: Sequence[str], threads: int = 1) -> int:
+        if threads == 1:
+            batches = (batch for split in plan.splits for batch in read_split(scanned, split, columns))
+        else:
+            batches = read_side_by_side(plan.splits, lambda split: read_split(scanned, split, columns), threads)
+        return sum(batch.num_rows for batch in batches)
+
+    def plain(columns: Sequence[str]) -> int:
+        opened = (pq.ParquetFile(path, buffer_size=256 << 10, page_checksum_verification=True) for path in paths)
+        found = (batch for file in opened for batch in file.iter_batches(65536, columns=list(columns), use_threads=False))
+        return sum(batch.num_rows for batch in found)
+
+    if scan(["quantity"]) != rows:
+        raise AssertionError("the scan does not show every key once")
+    for name, columns, goal in (
+        ("all columns", tuple(COLUMNS), 1.12),
+        ("an INT", ("quantity",), 1.35),
+        ("a text", ("note",), 1.2),
+    ):
+        yield Comparison(
+            f"scan of a vector table, 5 % deleted, {name}",
+            lambda columns=columns: scan(columns),  # type: ignore[misc]
+            lambda columns=columns: plain(columns),  # type: ignore[misc]
+            goal,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder, rows = Path(name), asked.rows
+        ids = np.random.default_rng(3).permutation(rows)
+        context = new_table(folder / "t", OPTIONS)
+        write(context, source(folder / "rows.parquet", (ids[i : i + BATCH_ROWS] for i in range(0, rows, BATCH_ROWS))))
+        compact(context, "full")
+        met = small_upserts(folder, folder / "t", rows, asked.rounds)
+        met &= report(comparisons(folder, folder / "t", rows), asked.rounds)
+    sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()
