@@ -266,6 +266,17 @@ class ReadColumns:
         return pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], names=self._columns)
 
 
+def _only_value(statistics: pq.Statistics | None) -> int | None:
+    """The value that all rows of a column chunk have, if its statistics say so."""
+    if statistics is None or not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
+        return None
+    return statistics.min if statistics.min == statistics.max else None
+
+
+def _with_kind(batch: pa.RecordBatch, kind: int) -> pa.RecordBatch:
+    return batch.append_column(VALUE_KIND, pa.array(np.full(batch.num_rows, kind, np.int8)))
+
+
 class _StoredRows:
     """The file's own columns in its own types; a reader always asks for one column at least, else rows are lost.
 
@@ -302,16 +313,26 @@ class _StoredRows:
         sizes = [reader.metadata.row_group(group).num_rows for group in range(reader.num_row_groups)]
         groups = self._part.groups(reader)
         self.left_out = sum(sizes) - sum(sizes[group] for group in groups)
-        for _, together in itertools.groupby(enumerate(groups), key=lambda numbered: numbered[1] - numbered[0]):
+        kinds = self._kinds_of_all_rows(reader, groups)
+        for (_, kind), together in itertools.groupby(enumerate(groups), lambda placed: (placed[1] - placed[0], kinds[placed[1]])):
             neighbours = [group for _, group in together]
             position = sum(sizes[: neighbours[0]])
-            for batch in self._batches_of(reader, neighbours):
-                yield position, batch
+            decoded = [name for name in self._physical if kind is None or name != VALUE_KIND]
+            for batch in self._batches_of(reader, neighbours, decoded):
+                yield position, batch if kind is None else _with_kind(batch, kind)
                 position += batch.num_rows
 
-    def _batches_of(self, reader: pq.ParquetFile, groups: list[int]) -> Iterator[pa.RecordBatch]:
-        batches = reader.iter_batches(self._batch_rows, groups, columns=self._physical, use_threads=False)
-        wide = int96_columns(reader.schema, self._physical)
+    def _kinds_of_all_rows(self, reader: pq.ParquetFile, groups: list[int]) -> dict[int, int | None]:
+        """By row group the kind that all its rows have, which then need not be decoded; None where that is not known."""
+        paths = [reader.schema.column(leaf).path for leaf in range(len(reader.schema.names))]
+        if VALUE_KIND not in paths or VALUE_KIND not in self._physical or len(self._physical) == 1:
+            return dict.fromkeys(groups)
+        leaf = paths.index(VALUE_KIND)
+        return {group: _only_value(reader.metadata.row_group(group).column(leaf).statistics) for group in groups}
+
+    def _batches_of(self, reader: pq.ParquetFile, groups: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
+        batches = reader.iter_batches(self._batch_rows, groups, columns=columns, use_threads=False)
+        wide = int96_columns(reader.schema, columns)
         if not wide:
             yield from batches
             return

@@ -133,10 +133,7 @@ def comparisons(folder: Path, table: Path, rows: int) -> Iterator[Comparison]:
     paths = [scanned.data_file_path(*bucket, file) for bucket, file in found.values()]
 
     def scan(columns: Sequence[str], threads: int = 1) -> int:
-        if threads == 1:
-            batches = (batch for split in plan.splits for batch in read_split(scanned, split, columns))
-        else:
-            batches = read_side_by_side(plan.splits, lambda split: read_split(scanned, split, columns), threads)
+        batches = read_side_by_side(plan.splits, lambda split: read_split(scanned, split, columns), threads)
         return sum(batch.num_rows for batch in batches)
 
     def plain(columns: Sequence[str]) -> int:

@@ -18,7 +18,7 @@ from pyarrow import orc
 from paimon_cli.bucket import merged_rows
 from paimon_cli.bucket.column_statistics import ColumnTally
 from paimon_cli.bucket.data_file_reader import file_format, read_data_file, stored_row_count
-from paimon_cli.bucket.data_file_writer import ROW_GROUP_BYTES, group_bytes
+from paimon_cli.bucket.data_file_writer import ROW_GROUP_BYTES, DataFileWriter, group_bytes
 from paimon_cli.bucket.file_encoders import CODECS, codec_of
 from paimon_cli.bucket.merged_rows import MERGE_BYTES, RecordExpiry, batch_rows, most_runs, without_retractions
 from paimon_cli.bucket.spilled_runs import SpillDirectory, merge_in_passes
@@ -29,7 +29,8 @@ from paimon_cli.history.live_files import BucketFiles, bucket_files
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm.sorted_rows import Deduplicate
 from paimon_cli.lsm.sorted_runs import SortedRun
-from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId
+from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER, VALUE_KIND, merge_rows
 from paimon_cli.options.table_options import TableOptions
 from tests.commit.commit_tables import SteppingClock
 from tests.lsm.test_key_intervals import file
@@ -351,3 +352,18 @@ def test_codecs_by_all_their_names() -> None:
     assert {codec_of("orc", name) for name in plain} == {"uncompressed"}
     assert {codec_of("orc", name) for name in ("zlib", "gzip", "deflate")} == {"zlib"}
     assert [codec_of("parquet", name) for name in ("gzip", "brotli")] == ["gzip", "brotli"]
+
+
+@pytest.mark.parametrize("columns", [["id", VALUE_KIND], [VALUE_KIND], [VALUE_KIND, SEQUENCE_NUMBER, "v"]])
+def test_row_kinds_are_decoded_where_rows_of_a_group_differ(columns: list[str], tmp_path: Path) -> None:
+    context = make_table(tmp_path / "t", {"id": "INT NOT NULL", "v": "STRING"}, ["id"], options={"file.block-size": "200 b"})
+    kinds = [*[0] * 20, *[3] * 20, *[0, 3] * 10, *[2] * 20]
+    ids = {"id": pa.array(range(80), pa.int32()), "v": pa.array([f"text {i}" for i in range(80)])}
+    batch = merge_rows(context.schema, ids, 0, 0).set_column(1, VALUE_KIND, pa.array(kinds, pa.int8()))
+    writer = DataFileWriter(context, BucketId(EMPTY_ROW, 0), level=1, source=1, names=DataFileNames(context))
+    for start in range(0, 80, 20):
+        writer.write(batch.slice(start, 20))
+    (written,) = writer.close()
+    found = pa.Table.from_batches(read_data_file(context, BucketId(EMPTY_ROW, 0), written, columns, 7))
+    assert found.to_pylist() == pa.Table.from_batches([batch]).select(columns).to_pylist()
+    assert pq.read_metadata(context.data_file_path(EMPTY_ROW, 0, written)).num_row_groups >= 4
