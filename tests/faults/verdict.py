@@ -11,8 +11,11 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.history.tags_and_branches import BranchList, ChangelogHistory
 from paimon_cli.invariants.check import check_table
 from paimon_cli.maintain.retention import tagged_snapshots
+from paimon_cli.metadata.data_file_schema import KIND_TEXTS, VALUE_KIND
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_layout import MAIN_BRANCH
+from paimon_cli.read.increments import CHANGES, IncrementRange, Position, plan_increment
+from paimon_cli.read.split_reader import read_split
 from tests.faults.bench import Actor, Bench, Rows
 from tests.faults.operations import Operation
 
@@ -86,6 +89,9 @@ def _go_on(bench: Bench, run: Run) -> Iterator[str]:
     bench.healthy().write({11: "next"}, commit_user="next", commit_id=1)
     bench.healthy().compact()
     context = bench.healthy().context()
+    if context.options.changelog_producer != "none":
+        bench.healthy().compact(strategy="full")
+        yield from _changelog(bench, {**expected, 11: "next"})
     for orphan in bench.paths() - reachable(context):
         bench.inner.delete(orphan)
     yield from _violations(context)
@@ -148,4 +154,40 @@ def _files_of(context: TableContext, snapshot: Snapshot) -> set[str]:
     found = _metadata_of(context, snapshot)
     for entry in context.manifests.live_entries(snapshot):
         found.add(context.data_file_path(entry.partition, entry.bucket, entry.file))
+    if snapshot.changelog_manifest_list is not None:
+        manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list)
+        found |= {context.layout.manifest(name) for name in (snapshot.changelog_manifest_list, *(m.file_name for m in manifests))}
+        changes = (entry for entries in context.manifests.entries(manifests) for entry in entries)
+        found |= {context.data_file_path(e.partition, e.bucket, e.file) for e in changes}
+    if snapshot.index_manifest is not None:
+        found.add(context.layout.manifest(snapshot.index_manifest))
+        found |= {context.layout.index(e.index_file.file_name) for e in context.manifests.index_entries(snapshot)}
     return found
+
+
+def _changelog(bench: Bench, rows: Rows) -> Iterator[str]:
+    """The changelog, replayed, gives the rows; where a compaction has written it, it tells each row as it was before."""
+    context = bench.healthy().context()
+    producer = context.options.changelog_producer
+    if producer == "none":
+        return
+    state: dict[int, str | None] = {}
+    for kind, key, value in _changes(context):
+        if kind in ("-U", "-D"):
+            if (was := state.pop(key, None)) != value and producer != "input":
+                yield f"the changelog takes {value} of key {key} back, which was {was}"
+        elif key in state and kind == "+I" and producer != "input":
+            yield f"the changelog inserts key {key} again"
+        else:
+            state[key] = value
+    if state != rows:
+        yield f"the changelog gives {state}, not {rows}"
+
+
+def _changes(context: TableContext) -> Iterator[tuple[str, int, str | None]]:
+    whole = IncrementRange(Position(0), Position(context.snapshots.latest_id() or 0))
+    plan = plan_increment(context, whole, whole.mode(context, CHANGES), None)
+    for split in plan.splits:
+        for batch in read_split(context, split, ["k", "v", VALUE_KIND], keep_kinds=True):
+            for row in batch.to_pylist():
+                yield KIND_TEXTS[row[VALUE_KIND]], row["k"], row["v"]
