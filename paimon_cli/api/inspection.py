@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from paimon_cli.api.opened_table import OpenedTable, Partitions, Runtime, check_positive
 from paimon_cli.errors import UsageError
@@ -109,12 +109,17 @@ class Inspection(OpenedTable):
         partition: Partitions | None = None,
         bucket: Sequence[int] | None = None,
         level: int | None = None,
+        kind: Literal["data", "changelog"] = "data",
     ) -> list[FileRow]:
-        """Live data files by partition, bucket and level."""
-        from paimon_cli.inspect.file_report import FileFilter, file_rows
+        """Live data files by partition, bucket and level; or the changelog files of one snapshot, without `snapshot` of all."""
+        from paimon_cli.inspect.file_report import FileFilter, changelog_file_rows, file_rows
 
-        found = self._snapshot(snapshot)
-        return file_rows(self.context, found, FileFilter(self._partitions(partition), bucket, level))
+        chosen, found = FileFilter(self._partitions(partition), bucket, level), self._snapshot(snapshot)
+        if kind == "data":
+            return file_rows(self.context, found, chosen)
+        history = self.context.snapshots
+        every = [known for number in history.ids() if (known := history.find(number)) is not None]
+        return changelog_file_rows(self.context, every if snapshot is None or found is None else [found], chosen)
 
     def file(self, name: str, *, snapshot: int | None = None) -> FileDetails:
         """One data file with its column statistics. `NotFound` if the snapshot does not hold it."""

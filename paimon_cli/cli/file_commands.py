@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -65,6 +65,10 @@ def list_files(
     partition: Partitions = None,
     bucket: Buckets = None,
     level: Annotated[int | None, typer.Option("--level", metavar="N", min=0, help="Only this level.")] = None,
+    kind: Annotated[
+        Literal["data", "changelog"],
+        typer.Option("--kind", help="Live data files, or changelog files of the snapshot, by default of all snapshots."),
+    ] = "data",
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="NAMES", help="Only these columns, such as file,size,rows.")
     ] = None,
@@ -72,10 +76,10 @@ def list_files(
         int | None, typer.Option("-l", "--limit", metavar="N", callback=addressable, min=0, help="Only the first N.")
     ] = None,
 ) -> None:
-    """List live data files by partition, bucket and level."""
+    """List live data files, or changelog files, by partition, bucket and level."""
     chosen = _chosen_columns(columns)
     opened = call.open(table)
-    rows = opened.files(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket, level=level)
+    rows = opened.files(snapshot=snapshot, partition=split_partitions(partition), bucket=bucket, level=level, kind=kind)
     row_count, size = sum(row.rows for row in rows), sum(row.size for row in rows)
     footer = f"{counted(len(rows), 'file')}, {counted(row_count, 'record')}, {human_size(size)}"
     if limit is not None and limit < len(rows):

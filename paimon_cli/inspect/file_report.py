@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,18 @@ def file_rows(context: TableContext, snapshot: Snapshot | None, chosen: FileFilt
     vectors = _vector_cardinalities(context, snapshot)
     rows = [FileRow(**_columns(context, entry, vectors)) for entry in entries]
     return sorted(rows, key=lambda row: (natural_order(row.partition), row.bucket, row.level, -row.max_seq, row.file))
+
+
+def changelog_file_rows(context: TableContext, snapshots: Iterable[Snapshot], chosen: FileFilter = FileFilter()) -> list[FileRow]:
+    """Changelog files of the snapshots, in their order, then by partition and bucket."""
+    rows: list[FileRow] = []
+    for snapshot in snapshots:
+        if snapshot.changelog_manifest_list is not None:
+            manifests = context.manifests.manifest_list(snapshot.changelog_manifest_list)
+            entries = [entry for batch in context.manifests.entries(manifests) for entry in batch if chosen.keeps(entry)]
+            found = [FileRow(**_columns(context, entry, {})) for entry in entries]
+            rows += sorted(found, key=lambda row: (natural_order(row.partition), row.bucket))
+    return rows
 
 
 def file_details(context: TableContext, snapshot: Snapshot | None, name: str) -> FileDetails:

@@ -92,6 +92,15 @@ CASES = (
         is_seeded=True,
     ),
     Case(
+        "snapshot-ordering",
+        "The same, with and without sequence.snapshot-ordering",
+        "merge disorder",
+        cases.snapshot_ordering,
+        writers=2,
+        rounds=1,
+        is_seeded=True,
+    ),
+    Case(
         "lost-update-columns",
         "Topology 2: two writers change two columns of one row",
         "lost update",

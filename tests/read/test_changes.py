@@ -107,3 +107,20 @@ def test_changes_are_followed_until_the_last_snapshot(tmp_path: Path, monkeypatc
     assert found == [("+I", 0, "0"), ("+I", 1, "0.5"), ("+I", 2, "0.5")]
     limited = FollowedChanges(opened, ReadRequest(keep_kinds=True, limit=4), 1)
     assert sum(batch.num_rows for batch in limited.rows()) == 4
+
+
+def test_changelog_files_are_listed(tmp_path: Path) -> None:
+    context = table(tmp_path, "full-compaction")
+    write(context, [row(1, "one"), row(2, "two", "b")], compaction="none")
+    opened = Table.open(context.url)
+    assert opened.files(kind="changelog") == []
+    compact(context, strategy="full")
+    write(context, [row(1, "ONE")], compaction="none")
+    found = opened.files(kind="changelog")
+    assert [(file.partition, file.rows, file.level, file.source) for file in found] == [
+        ("p=a", 1, 5, "APPEND"),
+        ("p=b", 1, 5, "APPEND"),
+    ]
+    assert all(file.file.startswith("changelog-") for file in found)
+    assert opened.files(kind="changelog", snapshot=2, partition={"p": "b"}) == found[1:]
+    assert opened.files(kind="changelog", snapshot=3) == []
