@@ -34,6 +34,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "startup": ("scripts.bench.startup",),
     "output": ("scripts.bench.output",),
     "lookup": ("scripts.bench.lookup",),
+    "vectors": ("scripts.bench.vectors",),
     "expire": ("scripts.bench.expire", "--snapshots", "100", "1000"),
 }
 PEERS = {"peers": ("rust_python", "pypaimon_python", "java_classpath"), "planning": ("pypaimon_python",)}
