@@ -33,7 +33,8 @@ from paimon_cli.storage.storage import delete_all
 class SnapshotChanges:
     """Entries of the delta (DELETEs before ADDs), of the changelog, and of the index manifest, for one snapshot.
 
-    `read_vectors`: buckets, with the files of deletion vectors that the changes are based on.
+    `read_vectors`: buckets, with the files of deletion vectors that the changes are based on. `read_upper_files`: buckets, with
+    the data files above level 0 that older rows were looked for in.
     `check_files`: the files to delete must still be there and levels must stay disjoint. `replaces_partitions`: the DELETEs
     are all that lives in the touched partitions, so their bucket count may change. `read_snapshot_id`: the oldest snapshot
     that a writer of these changes saw, None if unknown.
@@ -48,6 +49,7 @@ class SnapshotChanges:
     replaces_partitions: bool = False
     read_snapshot_id: int | None = None
     read_vectors: tuple[tuple[BucketId, tuple[str, ...]], ...] = ()
+    read_upper_files: tuple[tuple[BucketId, tuple[str, ...]], ...] = ()
 
     @cached_property
     def is_empty(self) -> bool:
@@ -92,6 +94,7 @@ def compact_changes(messages: Sequence[CommitMessage]) -> SnapshotChanges:
         check_files=True,
         read_snapshot_id=oldest_read(messages),
         read_vectors=tuple((m.bucket_id, m.read_index_files) for m in messages if m.read_index_files is not None),
+        read_upper_files=tuple((m.bucket_id, m.read_upper_files) for m in messages if m.read_upper_files is not None),
     )
 
 

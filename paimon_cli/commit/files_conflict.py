@@ -142,6 +142,7 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
     names: dict[BucketId, set[str]] = {bucket_id: set() for bucket_id in _touched_buckets(changes)}
     for entry in left:
         names[entry.bucket_id].add(entry.file.file_name)
+    _check_upper_files(context, changes, base)
     _check_vectors(context, latest, changes, names)
 
 
@@ -199,6 +200,17 @@ def _check_levels(context: TableContext, delta: Sequence[ManifestEntry], survivo
             if low <= reach:
                 why = f"its keys overlap those of {left.file.file_name}, which another job put at the same level"
                 raise _conflict(context, right, f"does not fit into level {right.file.level}", why)
+
+
+def _check_upper_files(context: TableContext, changes: SnapshotChanges, live: Iterable[ManifestEntry]) -> None:
+    """A compaction that looked for older rows above level 0 has not seen those of files that came there since: they would stay
+    beside its own rows of the same keys, unmarked, and its changelog would not tell them.
+    """
+    read = {bucket_id: set(names) for bucket_id, names in changes.read_upper_files}
+    for entry in live:
+        if entry.file.level > 0 and entry.file.file_name not in read.get(entry.bucket_id, {entry.file.file_name}):
+            why = "another job put it there after this compaction had looked for older rows"
+            raise _conflict(context, entry, f"is new at level {entry.file.level}", why)
 
 
 def _run(entry: ManifestEntry) -> tuple[bytes, int, int]:

@@ -26,7 +26,15 @@ from paimon_cli.lsm.changelog import Changes, FullCompactionChanges, inserts
 from paimon_cli.lsm.compaction_picker import Rewrite, Upgrade
 from paimon_cli.lsm.merge_engine import merge_engine
 from paimon_cli.lsm.sorted_runs import Section, SortedRun
-from paimon_cli.metadata.data_file import SOURCE_COMPACT, CommitMessage, DataFileMeta, FileFilter, file_facts, vector_file_names
+from paimon_cli.metadata.data_file import (
+    SOURCE_COMPACT,
+    CommitMessage,
+    DataFileMeta,
+    FileFilter,
+    file_facts,
+    upper_file_names,
+    vector_file_names,
+)
 from paimon_cli.metadata.data_file_schema import VALUE_KIND
 from paimon_cli.metadata.table_mode import FULL_COMPACTION, LOOKUP
 
@@ -210,10 +218,12 @@ class LookupRewriter(MergeRewriter):
 
     def message(self) -> CommitMessage:
         """With the deletion vectors of the files that are left, if there is a change to any."""
-        message = self._with_changelog(super().message(), self._changelog)
+        message, task = self._with_changelog(super().message(), self._changelog), self._task
+        if any(file.level == 0 for file in task.files):
+            message = replace(message, read_upper_files=upper_file_names((*task.files, *task.others)))
         if not self._context.mode.deletion_vectors:
             return message
-        task, vectors = self._task, self._lookup.vectors
+        vectors = self._lookup.vectors
         kept = {file.file_name for file in message.compact_after}
         for file in message.compact_before:
             if file.file_name not in kept:

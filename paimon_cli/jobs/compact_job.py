@@ -35,7 +35,7 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.jobs.engine import Engine, Progress, Work, phase, run_traced
 from paimon_cli.jobs.table_change import NewFiles, Shield
 from paimon_cli.lsm.compaction_picker import UNKNOWN, PickState
-from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter, vector_file_names
+from paimon_cli.metadata.data_file import BucketId, CommitMessage, DataFileMeta, FileFilter, upper_file_names, vector_file_names
 from paimon_cli.metadata.snapshot import Snapshot
 from paimon_cli.metadata.table_mode import LOOKUP
 
@@ -298,7 +298,7 @@ def _commit_as_one(new_files: NewFiles, messages: list[CommitMessage], outcome: 
         return
     waiting = list(messages)
     with undone_on_failure(lambda: new_files.delete_created(waiting)):
-        bases = {message.bucket_id: _Base(message.compact_before, message.read_index_files) for message in messages}
+        bases = {m.bucket_id: _Base(m.compact_before, m.read_index_files, m.read_upper_files) for m in messages}
         replaced = _replaced_buckets(new_files.context, bases)
         _drop_conflicting(new_files, [message for message in messages if message.bucket_id in replaced], conflict, outcome)
         left = [message for message in messages if message.bucket_id not in replaced]
@@ -338,10 +338,11 @@ def _drop_conflicting(new_files: NewFiles, messages: Sequence[CommitMessage], co
 
 @dataclass(frozen=True)
 class _Base:
-    """What a compaction has read of a bucket; without `vectors` its deletion vectors do not matter."""
+    """What a compaction has read of a bucket; without `vectors` or `upper_files` those do not matter."""
 
     files: tuple[DataFileMeta, ...]
     vectors: tuple[str, ...] | None = None
+    upper_files: tuple[str, ...] | None = None
 
     def is_current(self, bucket: BucketFiles | None) -> bool:
         """Whether all of it still belongs to the bucket (files at their level)."""
@@ -349,6 +350,8 @@ class _Base:
             return False
         names = {(file.file_name, file.level) for file in bucket.files}
         if not {(file.file_name, file.level) for file in self.files} <= names:
+            return False
+        if self.upper_files is not None and not set(upper_file_names(bucket.files)) <= set(self.upper_files):
             return False
         return self.vectors is None or set(self.vectors) == set(vector_file_names(bucket.index_files))
 

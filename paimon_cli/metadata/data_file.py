@@ -139,6 +139,11 @@ def vector_file_names(index_files: Iterable[IndexFileMeta]) -> tuple[str, ...]:
     return tuple(index.file_name for index in index_files if index.index_type == DELETION_VECTORS)
 
 
+def upper_file_names(files: Iterable[DataFileMeta]) -> tuple[str, ...]:
+    """Names of the data files above level 0."""
+    return tuple(file.file_name for file in files if file.level > 0)
+
+
 @dataclass(frozen=True, slots=True)
 class IndexManifestEntry:
     """One line of an index manifest: an index file of (partition, bucket)."""
@@ -213,6 +218,7 @@ class CommitMessage:
     The append half (`new_files`, `deleted_files`, `changelog_files`, `new_index_files`, `deleted_index_files`) becomes an
     APPEND snapshot, the compact half a COMPACT snapshot after it. `read_snapshot_id` is the snapshot that the writer read.
     `read_index_files`: the files of deletion vectors that the compact half is based on; None where it does not depend on any.
+    `read_upper_files`: the data files above level 0 among which it looked for older rows; None where it looked for none.
     """
 
     partition: bytes
@@ -230,6 +236,7 @@ class CommitMessage:
     compact_deleted_index_files: tuple[IndexFileMeta, ...] = ()
     read_snapshot_id: int | None = None
     read_index_files: tuple[str, ...] | None = None
+    read_upper_files: tuple[str, ...] | None = None
 
     @property
     def bucket_id(self) -> BucketId:

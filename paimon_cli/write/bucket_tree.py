@@ -11,7 +11,7 @@ from typing import Any
 from paimon_cli.errors import FilesConflict
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
-from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, IndexFileMeta, vector_file_names
+from paimon_cli.metadata.data_file import CommitMessage, DataFileMeta, IndexFileMeta, upper_file_names, vector_file_names
 from paimon_cli.write.write_plan import CompactBucket
 
 
@@ -173,7 +173,7 @@ class BucketTree:
 
     def message(self, read_snapshot_id: int | None) -> CommitMessage:
         start = self._start.index_files
-        depends_on_vectors = bool(self._before) and self._context.mode.deletion_vectors
+        mode, is_compacted = self._context.mode, bool(self._before)
         return CommitMessage(
             self._start.partition,
             self._start.bucket,
@@ -186,5 +186,6 @@ class BucketTree:
             compact_new_index_files=tuple(file for file in self._index_files if file not in start),
             compact_deleted_index_files=tuple(file for file in start if file not in self._index_files),
             read_snapshot_id=read_snapshot_id,
-            read_index_files=vector_file_names(start) if depends_on_vectors else None,
+            read_index_files=vector_file_names(start) if is_compacted and mode.deletion_vectors else None,
+            read_upper_files=upper_file_names(self._start.files) if is_compacted and mode.looks_up_old_rows else None,
         )

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from paimon_cli.lab.simulation.real_files import forget
+
 Patch = AbstractContextManager[Any]
 
 
@@ -25,10 +27,19 @@ PLANTED: list[Mutation] = []
 
 def planted_in(scenario: str) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:
     def register(plant: Callable[[], Patch]) -> Callable[[], Patch]:
-        PLANTED.append(Mutation(plant.__name__, scenario, plant))
+        PLANTED.append(Mutation(plant.__name__, scenario, lambda: _alone(plant())))
         return plant
 
     return register
+
+
+@contextmanager
+def _alone(bug: Patch) -> Iterator[None]:
+    """What tasks have made without the bug is forgotten, and what they make with it."""
+    forget()
+    with bug:
+        yield
+    forget()
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import replace
 
 from paimon_cli.lab.simulation.actor import (
@@ -19,15 +17,18 @@ from paimon_cli.lab.simulation.actor import (
     writer,
 )
 from paimon_cli.lab.simulation.paper_files import DELETE, INSERT
+from paimon_cli.lab.simulation.real_jobs import real_compactor, real_incrementer, real_writer
 from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import Scenario
-from paimon_cli.lab.simulation.schedule import CRASH, LOST_ANSWER, PUT_FAULTS
-from tests.simulation.real_jobs import real_compactor, real_incrementer, real_writer
+from paimon_cli.lab.simulation.schedule import CRASH, LOST_ANSWER
+from tests.simulation import vector_scenarios
+from tests.simulation.named_scenarios import ALL_FAULTS, CHECKED, CRASHES, planned, scenario
 from tests.simulation.upgrader import upgrader
 
-CRASHES = (CRASH,)
-ALL_FAULTS = (CRASH, *PUT_FAULTS)
-CHECKED = {"commit.data-conflict-check": "bucket"}
+MORE_SCENARIOS = (vector_scenarios,)
+"""Importing them gives them their names."""
+__all__ = ["CHECKED", "scenario"]
+
 MERGING = {"manifest.merge-min-count": "2"}
 """Merges manifests at every commit."""
 MERGING_FULLY = {"manifest.full-compaction-threshold-size": "1 b"}
@@ -35,37 +36,17 @@ MERGING_FULLY = {"manifest.full-compaction-threshold-size": "1 b"}
 TWO_LEVEL_0_FILES = (in_turn(writer("first", rows(0, 1, 2), rows(0, 2, 3))),)
 COMPACTED = (in_turn(*TWO_LEVEL_0_FILES, compactor(), writer("second", rows(0, 3, 4))),)
 
-Factory = Callable[[], Scenario]
-_FACTORIES: dict[str, Factory] = {}
-
-
-def _scenario(name: str) -> Callable[[Factory], Factory]:
-    def register(factory: Factory) -> Factory:
-        _FACTORIES[name] = functools.cache(factory)
-        return factory
-
-    return register
-
-
-def scenario(name: str) -> Scenario:
-    """The scenario of that name; KeyError if there is none."""
-    return _FACTORIES[name]()
-
-
-def names() -> list[str]:
-    return sorted(_FACTORIES)
-
 
 # two actors: complete
 
 
-@_scenario("writer-writer")
+@planned("writer-writer")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 2, value="a")), writer("b", rows(1, 11, 12, value="b")))
     return after(Scenario("writer-writer", jobs, faults=ALL_FAULTS, most_faults=1), (writer("first", rows(0, 1)),))
 
 
-@_scenario("writer-writer-restart")
+@planned("writer-writer-restart")
 def _() -> Scenario:
     jobs = (
         writer("a", rows(0, 1, value="a"), repeatable=True),
@@ -74,59 +55,59 @@ def _() -> Scenario:
     return Scenario("writer-writer-restart", jobs, faults=CRASHES, most_faults=1, most_restarts=1)
 
 
-@_scenario("twins")
+@planned("twins")
 def _() -> Scenario:
     """Two processes make the same commit, as when a scheduler starts a job again that was thought dead."""
     jobs = tuple(writer("a", rows(0, 1, 2, value="a"), repeatable=True) for _ in range(2))
     return after(Scenario("twins", jobs, faults=ALL_FAULTS, most_faults=1), (writer("first", rows(0, 1)),))
 
 
-@_scenario("writer-compactor")
+@planned("writer-compactor")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), compactor())
     return after(Scenario("writer-compactor", jobs, faults=ALL_FAULTS, most_faults=1), TWO_LEVEL_0_FILES)
 
 
-@_scenario("compactor-compactor")
+@planned("compactor-compactor")
 def _() -> Scenario:
     options = {**MERGING}
     made = Scenario("compactor-compactor", (compactor(), compactor()), options, faults=ALL_FAULTS, most_faults=1)
     return after(made, TWO_LEVEL_0_FILES)
 
 
-@_scenario("writer-expiry")
+@planned("writer-expiry")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), expirer())
     made = Scenario("writer-expiry", jobs, faults=ALL_FAULTS, most_faults=1, files_vanish=True)
     return after(made, (in_turn(writer("first", rows(0, 1, 2), rows(0, 2, 3)), compactor()),))
 
 
-@_scenario("compactor-expiry")
+@planned("compactor-expiry")
 def _() -> Scenario:
     made = Scenario("compactor-expiry", (compactor(), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
     return after(made, TWO_LEVEL_0_FILES)
 
 
-@_scenario("expiry-expiry")
+@planned("expiry-expiry")
 def _() -> Scenario:
     made = Scenario("expiry-expiry", (expirer(), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
     return after(made, (in_turn(writer("first", rows(0, 1, 2)), compactor(), writer("second", rows(0, 5))),))
 
 
-@_scenario("tag-expiry")
+@planned("tag-expiry")
 def _() -> Scenario:
     jobs = (tagger("kept", 2), expirer())
     made = Scenario("tag-expiry", jobs, faults=CRASHES, most_faults=1, files_vanish=True)
     return after(made, (in_turn(*TWO_LEVEL_0_FILES, tagger("old", 1), compactor()),))
 
 
-@_scenario("overwriter-compactor")
+@planned("overwriter-compactor")
 def _() -> Scenario:
     jobs = (overwriter("o", rows(0, 7, 8, value="o")), compactor())
     return after(Scenario("overwriter-compactor", jobs, faults=CRASHES, most_faults=1), TWO_LEVEL_0_FILES)
 
 
-@_scenario("checked-writers")
+@planned("checked-writers")
 def _() -> Scenario:
     """Topology 2 under the data conflict check: both write the same keys of one bucket."""
     jobs = (writer("a", rows(0, 1, 2, value="a")), writer("b", rows(0, 2, 3, value="b")))
@@ -134,7 +115,7 @@ def _() -> Scenario:
     return after(made, (writer("first", rows(0, 1)),))
 
 
-@_scenario("writer-orphans")
+@planned("writer-orphans")
 def _() -> Scenario:
     """The files of a writer on its way are young, and those that it commits on are used by older versions."""
     jobs = (writer("a", rows(0, 1, 4, value="a")), orphan_remover())
@@ -142,13 +123,13 @@ def _() -> Scenario:
     return after(made, (in_turn(*TWO_LEVEL_0_FILES, compactor(), litterer()),))
 
 
-@_scenario("compactor-orphans")
+@planned("compactor-orphans")
 def _() -> Scenario:
     made = Scenario("compactor-orphans", (compactor(), orphan_remover()), faults=CRASHES, most_faults=1, files_vanish=True)
     return after(made, (in_turn(*TWO_LEVEL_0_FILES, litterer()),))
 
 
-@_scenario("expiry-orphans")
+@planned("expiry-orphans")
 def _() -> Scenario:
     """What only a tag holds is not an orphan."""
     made = Scenario("expiry-orphans", (expirer(), orphan_remover()), faults=CRASHES, most_faults=1, files_vanish=True)
@@ -158,13 +139,13 @@ def _() -> Scenario:
 # two actors: what some bugs need to show
 
 
-@_scenario("two-batches")
+@planned("two-batches")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 2, value="a1"), rows(0, 2, 3, value="a2")), writer("b", rows(1, 11, value="b")))
     return Scenario("two-batches", jobs)
 
 
-@_scenario("merged-manifests")
+@planned("merged-manifests")
 def _() -> Scenario:
     """Neighbours are merged, and the DELETE of a compaction lies in another group than its ADD."""
     many = {bucket: ((10 * bucket, INSERT, "m"), (10 * bucket + 1, INSERT, "m")) for bucket in range(32)}
@@ -173,14 +154,14 @@ def _() -> Scenario:
     return after(made, (in_turn(writer("first", many), compactor(buckets=(0,))),))
 
 
-@_scenario("merged-at-once")
+@planned("merged-at-once")
 def _() -> Scenario:
     """All manifests become one at every commit."""
     jobs = (writer("a", rows(0, 6, value="a1"), rows(0, 7, value="a2")), compactor())
     return after(Scenario("merged-at-once", jobs, MERGING), TWO_LEVEL_0_FILES)
 
 
-@_scenario("tombstones")
+@planned("tombstones")
 def _() -> Scenario:
     """A minor compaction above a level with older rows must keep retractions."""
     before = in_turn(writer("first", rows(0, *range(1, 40))), compactor(), writer("second", rows(0, 1, kind=DELETE)))
@@ -188,20 +169,20 @@ def _() -> Scenario:
     return after(Scenario("tombstones", jobs, {"num-sorted-run.compaction-trigger": "2", "num-levels": "6"}), (before,))
 
 
-@_scenario("upgrades")
+@planned("upgrades")
 def _() -> Scenario:
     """Two compactors lift one level-0 file each to the top; their keys meet."""
     made = Scenario("upgrades", (upgrader(0), upgrader(1)), faults=CRASHES, most_faults=1)
     return after(made, TWO_LEVEL_0_FILES)
 
 
-@_scenario("upgrades-expiry")
+@planned("upgrades-expiry")
 def _() -> Scenario:
     made = Scenario("upgrades-expiry", (upgrader(0), expirer()), faults=CRASHES, most_faults=1, files_vanish=True)
     return after(made, TWO_LEVEL_0_FILES)
 
 
-@_scenario("slow-writer")
+@planned("slow-writer")
 def _() -> Scenario:
     """One writer may be so slow that its snapshot number was used by others and has expired."""
     jobs = (writer("a", rows(0, 1, value="a")), in_turn(writer("b", rows(1, 11), rows(1, 12)), expirer()))
@@ -209,7 +190,7 @@ def _() -> Scenario:
     return after(made, (writer("first", rows(0, 1)),))
 
 
-@_scenario("slow-writer-restart")
+@planned("slow-writer-restart")
 def _() -> Scenario:
     """The same, and what crashes is run again under its user and identifier, when its snapshot may have come back or expired."""
     rivals = in_turn(writer("b", rows(1, 11), rows(1, 12), rows(1, 13), repeatable=True), expirer())
@@ -221,32 +202,32 @@ def _() -> Scenario:
 # three and four actors
 
 
-@_scenario("writers-compactor")
+@planned("writers-compactor")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), writer("b", rows(1, 11, value="b")), compactor())
     return after(Scenario("writers-compactor", jobs, MERGING, faults=ALL_FAULTS, most_faults=1), TWO_LEVEL_0_FILES)
 
 
-@_scenario("three-writers")
+@planned("three-writers")
 def _() -> Scenario:
     jobs = tuple(writer(name, rows(bucket, 10 * bucket, value=name)) for bucket, name in enumerate("abc"))
     return Scenario("three-writers", jobs, {"bucket": "3", **MERGING_FULLY}, faults=ALL_FAULTS, most_faults=1)
 
 
-@_scenario("writer-compactors")
+@planned("writer-compactors")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a")), compactor(), compactor())
     return after(Scenario("writer-compactors", jobs, faults=ALL_FAULTS, most_faults=1), TWO_LEVEL_0_FILES)
 
 
-@_scenario("writer-compactor-expiry")
+@planned("writer-compactor-expiry")
 def _() -> Scenario:
     jobs = (writer("a", rows(0, 1, 4, value="a"), rows(0, 4, 5)), compactor(), expirer())
     made = Scenario("writer-compactor-expiry", jobs, faults=ALL_FAULTS, most_faults=1, files_vanish=True)
     return after(made, TWO_LEVEL_0_FILES)
 
 
-@_scenario("writers-compactor-expiry")
+@planned("writers-compactor-expiry")
 def _() -> Scenario:
     jobs = (
         writer("a", rows(0, 1, 4, value="a"), rows(0, 4, 5)),
@@ -258,7 +239,7 @@ def _() -> Scenario:
     return after(made, COMPACTED)
 
 
-@_scenario("checked-writers-compactor")
+@planned("checked-writers-compactor")
 def _() -> Scenario:
     jobs = (
         writer("a", rows(0, 1, 2, value="a")),
@@ -270,7 +251,7 @@ def _() -> Scenario:
     return after(made, TWO_LEVEL_0_FILES)
 
 
-@_scenario("checked-counter")
+@planned("checked-counter")
 def _() -> Scenario:
     """Three read-modify-writes of one counter, each tried again after a data conflict."""
     jobs = tuple(read_modify_write(name, 0, 1) for name in "abc")
@@ -282,7 +263,7 @@ def _() -> Scenario:
 # real data files
 
 
-@_scenario("real-writers-compactor")
+@planned("real-writers-compactor")
 def _() -> Scenario:
     jobs = (
         real_writer("a", rows(0, 1, 2, value="a"), rows(0, 1, kind=DELETE)),
@@ -295,7 +276,7 @@ def _() -> Scenario:
     return after(made, (before,))
 
 
-@_scenario("real-compactors-expiry")
+@planned("real-compactors-expiry")
 def _() -> Scenario:
     jobs = (real_compactor(), real_compactor(), expirer())
     before = in_turn(real_writer("first", rows(0, 1, 2, 3)), real_writer("second", rows(0, 2, 3, value="s")))
@@ -303,7 +284,7 @@ def _() -> Scenario:
     return after(made, (before,))
 
 
-@_scenario("real-updates")
+@planned("real-updates")
 def _() -> Scenario:
     jobs = (real_incrementer("a", 1), real_incrementer("b", 1), real_compactor())
     before = in_turn(
@@ -313,7 +294,7 @@ def _() -> Scenario:
     return after(made, (before,))
 
 
-@_scenario("real-inline-writers")
+@planned("real-inline-writers")
 def _() -> Scenario:
     """Both writers compact after each flush, and so does a dedicated job: the late writer keeps its rows."""
     jobs = (
@@ -331,20 +312,20 @@ def _() -> Scenario:
 # what unchecked tables suffer: violations are wanted
 
 
-@_scenario("merge-disorder")
+@planned("merge-disorder")
 def _() -> Scenario:
     """Topology 2, unchecked: the second commit numbers its rows below those of the first."""
     jobs = (writer("a", rows(0, 9, 1, value="a")), writer("b", rows(0, 1, value="b")))
     return after(Scenario("merge-disorder", jobs), (writer("first", rows(0, 1)),))
 
 
-@_scenario("merge-disorder-seen-by-readers")
+@planned("merge-disorder-seen-by-readers")
 def _() -> Scenario:
     made = scenario("merge-disorder")
     return replace(made, name="merge-disorder-seen-by-readers", tolerates=frozenset({"PV023"}))
 
 
-@_scenario("lost-update")
+@planned("lost-update")
 def _() -> Scenario:
     """Two increments of one counter, unchecked."""
     jobs = tuple(read_modify_write(name, 0, 1) for name in "ab")

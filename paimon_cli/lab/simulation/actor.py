@@ -168,11 +168,15 @@ class ActorRandom:
     def __init__(self, number: int, life: int) -> None:
         self._number = number
         self._middle = f"-{life:04x}-4000-8000-00000000"
-        self._count = 0
+        self.count = 0
 
     def uuid(self) -> str:
-        self._count += 1
-        return f"{self._number:04x}{self._count:04x}{self._middle}{self._count:04x}"
+        self.count += 1
+        return str(self)
+
+    def __str__(self) -> str:
+        """The last UUID."""
+        return f"{self._number:04x}{self.count:04x}{self._middle}{self.count:04x}"
 
     def jitter(self) -> float:
         return 0.5

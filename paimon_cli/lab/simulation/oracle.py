@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from paimon_cli.bucket.merged_rows import read_bucket
 from paimon_cli.errors import PaimonError
-from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.invariants.check import check_table, check_version
 from paimon_cli.invariants.version import Version
 from paimon_cli.lab.simulation.paper_files import BucketRows, merged, paper_rows
+from paimon_cli.lab.simulation.real_files import Change, real_changes, real_rows, real_violations
 from paimon_cli.lab.simulation.scenario import Memory, Rows, Scenario, Wanted
 from paimon_cli.lab.simulation.sim_storage import DiskStorage, SimDisk
-from paimon_cli.metadata.snapshot import COMPACT, Snapshot
+from paimon_cli.maintain.needed_files import changelog_entries
+from paimon_cli.metadata.data_file import ADD
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from paimon_cli.metadata.snapshot import COMPACT, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import SNAPSHOT_PREFIX, parse_numbered
+from paimon_cli.metadata.table_mode import INPUT
 
 COUNTER = 1
 ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
@@ -30,14 +33,34 @@ def incremented(before: Rows) -> Rows:
     return {key: str(int(value) + 1) if key == COUNTER else value for key, value in before.items()}
 
 
-def real_rows(version: Version) -> Rows:
-    """Rows of real data files, read by the shipped reader."""
-    found: dict[int, str] = {}
-    for place, entries in version.buckets.items():
-        bucket = BucketFiles(*place, entries[-1].total_buckets, tuple(entry.file for entry in entries))
-        for batch in read_bucket(version.context, bucket, ("k", "v")):
-            found.update(zip(batch.column("k").to_pylist(), map(str, batch.column("v").to_pylist()), strict=True))
-    return found
+def _taken_in(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
+    """The rows after changes that say nothing of what was there before."""
+    rows = dict(before)
+    for kind, key, value in changes:
+        if kind & 1:
+            rows.pop(key, None)
+        else:
+            rows[key] = value
+    return rows, []
+
+
+def _replayed(before: Rows, changes: list[Change]) -> tuple[Rows, list[str]]:
+    """The rows after changes, and which of these do not fit what was there before."""
+    rows, wrong = dict(before), list[str]()
+    for place, (kind, key, value) in enumerate(changes):
+        follows = changes[place + 1][:2] if place + 1 < len(changes) else None
+        precedes = changes[place - 1][:2] if place else None
+        if kind in (UPDATE_BEFORE, DELETE) and rows.pop(key, None) != value:
+            wrong.append(f"{'-U' if kind == UPDATE_BEFORE else '-D'} of key {key} says {value}, which was not its row")
+        if kind == INSERT and key in rows:
+            wrong.append(f"+I of key {key}, which is there")
+        if kind == UPDATE_BEFORE and follows != (UPDATE_AFTER, key):
+            wrong.append(f"-U without +U of key {key}")
+        if kind == UPDATE_AFTER and precedes != (UPDATE_BEFORE, key):
+            wrong.append(f"+U without -U of key {key}")
+        if kind in (INSERT, UPDATE_AFTER):
+            rows[key] = value
+    return rows, wrong
 
 
 class Suspect(Protocol):
@@ -162,7 +185,7 @@ class Oracle:
         if data is not None:
             number = Snapshot.from_json(data, path).id
             if number in self._names:
-                self._tags[path] = self._names[number]
+                self._tags[path] = self._named_by(self._versions[number])
 
     def _vanished(self, number: int) -> None:
         if self._undead.pop(number, None):
@@ -192,9 +215,11 @@ class Oracle:
         self.violations += map(str, found)
         if any(v.code == "PV005" for v in found):
             return
-        self._names[number] = self._named_by(version)
+        self._names[number] = self._named_by(version) | self._changelog_of(version)
         self._check_once(snapshot)
         self._check_rows(version)
+        if self.scenario.real_files and not self.violations:
+            self.violations += self._wrong_files(version)
 
     def _check_once(self, snapshot: Snapshot) -> None:
         same = [
@@ -227,7 +252,7 @@ class Oracle:
             yield f"rows at {name} are {actual}, the commits give {expected}"
 
     def _rows_at(self, version: Version) -> Rows:
-        return real_rows(version) if self.scenario.real_files else self._rows_on_paper(version)
+        return real_rows(version, level_0=True) if self.scenario.real_files else self._rows_on_paper(version)
 
     def _rows_on_paper(self, version: Version) -> Rows:
         found: dict[int, str] = {}
@@ -240,7 +265,67 @@ class Oracle:
         snapshot, layout = version.snapshot, self._layout
         lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
         manifests = [meta.file_name for name in lists for meta in self._context.manifests.manifest_list(name)]
-        return frozenset([*map(layout.manifest, (*lists, *manifests)), *(version.file_path(entry) for entry in version.live)])
+        if snapshot.index_manifest is not None:
+            manifests.append(snapshot.index_manifest)
+        data = [*map(version.file_path, version.live), *map(version.index_path, version.index_entries)]
+        return frozenset([*map(layout.manifest, (*lists, *manifests)), *data])
+
+    def _changelog_of(self, version: Version) -> frozenset[str]:
+        """What a snapshot names besides; a tag of it does not keep that."""
+        listed = version.snapshot.changelog_manifest_list
+        if listed is None:
+            return frozenset()
+        context = self._context
+        manifests = [meta.file_name for meta in context.manifests.manifest_list(listed)]
+        data = [context.data_file_path(e.partition, e.bucket, e.file) for e in changelog_entries(context, version.snapshot)]
+        return frozenset([*map(self._layout.manifest, (listed, *manifests)), *data])
+
+    # deletion vectors and changelogs
+
+    def _wrong_files(self, version: Version) -> Iterator[str]:
+        """What plain readers, readers of the changelog and the checks of the table's rows find wrong with a new snapshot."""
+        number = version.snapshot.id
+        added = (e for e in version.delta if e.kind == ADD and e.file.level == 0)
+        self.memory.flushed[number] = frozenset((e.bucket, e.file.file_name) for e in added)
+        yield from (str(v) for v in real_violations(version) if v.code not in self.scenario.tolerates)
+        mode, visible = self._context.mode, self._above_level_0(version)
+        if mode.hides_level_0 and (shown := real_rows(version, level_0=False)) != visible:
+            yield f"plain readers of snapshot {number} see {shown}, compacted are {visible}"
+        if mode.changelog_producer == "none":
+            return
+        before = self.memory.changes.get(number - 1, {})
+        changes = list(real_changes(version, changelog_entries(self._context, version.snapshot)))
+        is_input = mode.changelog_producer == INPUT
+        if version.snapshot.commit_kind == OVERWRITE:
+            self.memory.changes[number] = self.memory.rows[number] if is_input else visible
+            return
+        replayed, wrong = _taken_in(before, changes) if is_input else _replayed(before, changes)
+        self.memory.changes[number] = replayed
+        yield from (f"changelog of snapshot {number}: {text}" for text in wrong)
+        expected = self.memory.rows[number] if is_input else visible
+        if replayed != expected:
+            yield f"the changelogs up to snapshot {number} replay to {replayed}, the state is {expected}"
+        if is_input:
+            yield from self._wrong_input(version.snapshot, changes)
+
+    def _wrong_input(self, snapshot: Snapshot, changes: list[Change]) -> Iterator[str]:
+        """Each written row is in the changelog once, and no other."""
+        wanted = self.memory.wanted.get((snapshot.commit_user, snapshot.commit_identifier))
+        is_write = wanted is not None and snapshot.commit_kind != COMPACT
+        rows = [(kind, key, value) for batch in wanted.rows.values() for key, kind, value in batch] if wanted and is_write else []
+        if sorted(rows) != sorted(map(tuple, changes)):
+            yield f"changelog of snapshot {snapshot.id} is {changes}, written were {rows}"
+
+    def _above_level_0(self, version: Version) -> Rows:
+        """The rows of all commits whose files have left level 0."""
+        waiting = {(entry.bucket, entry.file.file_name) for entry in version.live if entry.file.level == 0}
+        found: Rows = {}
+        for number, snapshot in sorted(self.memory.snapshots.items()):
+            wanted = self.memory.wanted.get((snapshot.commit_user, snapshot.commit_identifier))
+            if number <= version.snapshot.id and snapshot.commit_kind != COMPACT and wanted is not None:
+                hidden = {bucket for bucket, _ in self.memory.flushed.get(number, frozenset()) & waiting}
+                found = wanted.without(hidden).applied_to(found)
+        return found
 
     # the end of a run
 
@@ -268,7 +353,7 @@ class Oracle:
         newest = max(self.memory.snapshots, default=None)
         if context.snapshots.latest_id() != newest:
             yield f"a reader takes snapshot {context.snapshots.latest_id()} for the newest, it is {newest}"
-        yield from (str(v) for v in check_table(context, rows=self.scenario.real_files) if v.code not in self.scenario.tolerates)
+        yield from (str(v) for v in check_table(context) if v.code not in self.scenario.tolerates)
         for path in self._tags:
             tag = Snapshot.from_json(self._disk.read(path), path)
             yield from self._wrong_rows(Version(context, tag), path)

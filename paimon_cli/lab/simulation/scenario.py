@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +30,9 @@ class Wanted:
     rows: BucketRows
     overwrites: bool = False
 
+    def without(self, buckets: Collection[int]) -> Wanted:
+        return replace(self, rows={bucket: rows for bucket, rows in self.rows.items() if bucket not in buckets})
+
     def applied_to(self, before: Rows) -> Rows:
         after = {} if self.overwrites else dict(before)
         for key, kind, value in (row for rows in self.rows.values() for row in rows):
@@ -54,6 +57,10 @@ class Memory:
     """Snapshots up to this one have expired."""
     names: dict[int, frozenset[str]] = field(default_factory=dict)
     """Files that each snapshot names that has not expired."""
+    flushed: dict[int, frozenset[tuple[int, str]]] = field(default_factory=dict)
+    """Files that each snapshot added to level 0, with their buckets."""
+    changes: dict[int, Rows] = field(default_factory=dict)
+    """The rows that the changelogs of all snapshots up to each one replay to."""
     increments: dict[int, int] = field(default_factory=dict)
     """How often a counter was raised, by key."""
 
@@ -66,6 +73,8 @@ class Memory:
             dict(self.tries),
             self.gone,
             dict(self.names),
+            dict(self.flushed),
+            dict(self.changes),
         )
 
 

@@ -1,0 +1,297 @@
+"""Real data files in a simulation: what a job writes and what readers see is computed once for each different input.
+
+A schedule runs the shipped tasks on a few rows, and thousands of schedules run the same tasks on the same files. So the storage
+calls of a task are noted with their answers. When a task begins with the same files under the same names, the calls are made
+again, one by one, so that other actors and faults come in between as ever; its result is known as long as each call is answered
+as it was before. If one is not, the task runs again from its start, and gets the answers that it has seen so far.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, NamedTuple
+
+from paimon_cli.bucket.data_file_reader import read_data_file
+from paimon_cli.bucket.merged_rows import read_bucket
+from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.errors import StorageUnavailable
+from paimon_cli.history.live_files import BucketFiles
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.invariants.check import check_bucket, check_file
+from paimon_cli.invariants.version import Version
+from paimon_cli.invariants.violation import Violation
+from paimon_cli.jobs.engine import Progress
+from paimon_cli.jobs.engine_choice import LocalEngine
+from paimon_cli.lab.simulation.scenario import Rows
+from paimon_cli.lab.simulation.sim_storage import SimDisk
+from paimon_cli.metadata.data_file import BucketId
+from paimon_cli.metadata.data_file_schema import VALUE_KIND
+from paimon_cli.storage.storage import FileStatus, PutOutcome
+from paimon_cli.write.table_writer import Written
+from paimon_cli.write.write_plan import Tallies, WritePlan
+
+MOST_KEPT = 20_000
+MANY_ROWS = 1 << 16
+
+
+class Call(NamedTuple):
+    """A call of the storage and its answer, which is an error if it was raised."""
+
+    operation: str
+    path: str
+    arguments: tuple[bytes, ...]
+    answer: Any
+
+
+def _answer(storage: Any, operation: str, path: str, arguments: tuple[bytes, ...]) -> Any:
+    try:
+        found = getattr(storage, operation)(path, *arguments)
+    except (FileNotFoundError, StorageUnavailable) as error:
+        return error
+    return found.read() if operation == "open_input" else found
+
+
+def _is_same(call: Call, answer: Any) -> bool:
+    if isinstance(answer, Exception) or isinstance(call.answer, Exception):
+        return type(answer) is type(call.answer)
+    return bool(answer == call.answer)
+
+
+class NotedStorage:
+    """The storage of an actor, whose calls are noted. `known`: calls that were made before; they are not made again."""
+
+    def __init__(self, inner: Any, known: Sequence[Call] = ()) -> None:
+        self._inner = inner
+        self._known = iter(known)
+        self.calls: list[Call] = []
+
+    def _call(self, operation: str, path: str, *arguments: bytes) -> Any:
+        call = next(self._known, None) or Call(operation, path, arguments, _answer(self._inner, operation, path, arguments))
+        if (call.operation, call.path) != (operation, path):
+            raise AssertionError(f"a task that ran again calls {operation} {path} in place of {call.operation} {call.path}")
+        self.calls.append(call)
+        if isinstance(call.answer, Exception):
+            raise call.answer
+        return call.answer
+
+    def read_bytes(self, path: str) -> bytes:
+        return self._call("read_bytes", path)
+
+    def open_input(self, path: str) -> BinaryIO:
+        return io.BytesIO(self._call("open_input", path))
+
+    def open_output(self, path: str) -> BinaryIO:
+        return _NotedFile(self, path)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self._call("write_new", path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        return self._call("put_if_absent", path, data)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        self._call("overwrite", path, data)
+
+    def exists(self, path: str) -> bool:
+        return self._call("exists", path)
+
+    def file_size(self, path: str) -> int:
+        return self._call("file_size", path)
+
+    def list_directory(self, path: str) -> list[FileStatus]:
+        return self._call("list_directory", path)
+
+    def delete(self, path: str) -> None:
+        self._call("delete", path)
+
+    def delete_directory(self, path: str) -> None:
+        self._call("delete_directory", path)
+
+
+class _NotedFile(io.BytesIO):
+    def __init__(self, storage: NotedStorage, path: str) -> None:
+        super().__init__()
+        self._storage = storage
+        self._path = path
+
+    def close(self) -> None:
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._storage.write_new(self._path, data)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A task that has run: its calls, how many UUIDs it took, and its result."""
+
+    calls: tuple[Call, ...]
+    uuids: int
+    result: Any
+
+
+_KNOWN: dict[Any, _Known] = {}
+
+
+def forget() -> None:
+    """Forget all tasks and rows: from now on other code may run in them."""
+    _KNOWN.clear()
+    _FOUND.clear()
+
+
+def remembered(key: tuple[Any, ...], context: TableContext, run: Callable[[TableContext], Any]) -> Any:
+    """The result of `run` on this table. `key` names everything that it depends on but the answers of the storage."""
+    random: Any = context.random
+    place = (*key, str(random), context.clock.now_millis())
+    known = _KNOWN.get(place)
+    made: list[Call] = []
+    if known is not None:
+        for call in known.calls:
+            answer = _answer(context.storage, call.operation, call.path, call.arguments)
+            if not _is_same(call, answer):
+                made.append(call._replace(answer=answer))
+                break
+            made.append(call)
+        else:
+            for _ in range(known.uuids):
+                random.uuid()
+            return known.result
+    storage, before = NotedStorage(context.storage, made), random.count
+    result = run(replace(context, storage=storage))
+    if known is None and not any(isinstance(call.answer, Exception) for call in storage.calls):
+        if len(_KNOWN) >= MOST_KEPT:
+            _KNOWN.clear()
+        _KNOWN[place] = _Known(tuple(storage.calls), random.count - before, result)
+    return result
+
+
+class RealEngine(LocalEngine):
+    """The local engine, which remembers tasks. `rows` names the rows that a write takes in."""
+
+    def __init__(self, disk: SimDisk, rows: object = None) -> None:
+        super().__init__()
+        self._disk = disk
+        self._rows = rows
+
+    def run_tasks(
+        self, function: Callable[[Any], Any], tasks: Sequence[Any], on_done: Callable[[Any], None] | None = None
+    ) -> list[Any]:
+        context = getattr(function, "args", (None,))[0]
+        if not (isinstance(context, TableContext) and all(isinstance(task, CompactionTask) for task in tasks)):
+            return super().run_tasks(function, tasks, on_done)
+        shipped = function.func  # type: ignore[attr-defined]
+
+        def known(task: CompactionTask) -> Any:
+            key = ("compact", _table(context), task, self._contents(context, task))
+            return remembered(key, context, lambda noted: shipped(noted, task))
+
+        return super().run_tasks(known, tasks, on_done)
+
+    def _contents(self, context: TableContext, task: CompactionTask) -> tuple[bytes | None, ...]:
+        files = self._disk.files
+        data = (files.get(context.data_file_path(task.partition, task.bucket, f)) for f in (*task.files, *task.others))
+        return (*data, *(files.get(context.layout.index(index.file_name)) for index in task.index_files))
+
+    def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
+        if self._rows is None:
+            return super().write_rows(plan, tallies, progress)
+        context = plan.context
+        existing = [(bucket.files, bucket.index_files) for bucket in plan.existing.values()]
+        started = (plan.file_stamp, tuple(plan.first_sequences.items()), plan.read_snapshot_id, plan.compact_bucket)
+        key = ("write", _table(context), self._rows, started, tuple(existing))
+        written = super().write_rows
+        return remembered(key, context, lambda noted: written(replace(plan, context=noted), tallies, progress))
+
+
+def _table(context: TableContext) -> tuple[object, ...]:
+    return (context.schema.id, tuple(sorted(context.schema.options.items())), context.schema.fields)
+
+
+# what readers see
+
+
+_FOUND: dict[Any, Any] = {}
+
+
+def _found(what: str, version: Version, paths: Sequence[str], read: Callable[[], Any]) -> Any:
+    """What `read` finds in these files, by their content. A file that is missing raises as it does in `read`."""
+    storage = version.context.storage
+    try:
+        key = (what, _table(version.context), tuple((path, storage.read_bytes(path)) for path in paths))
+    except FileNotFoundError:
+        return read()
+    if key not in _FOUND:
+        if len(_FOUND) >= MOST_KEPT:
+            _FOUND.clear()
+        _FOUND[key] = read()
+    return _FOUND[key]
+
+
+def _paths(version: Version, bucket_id: BucketId) -> list[str]:
+    data = [version.file_path(entry) for entry in version.at(bucket_id)]
+    return data + [version.index_path(entry) for entry in version.index_entries if entry.bucket_id == bucket_id]
+
+
+def _levels(version: Version, bucket_id: BucketId) -> str:
+    return ",".join(f"{entry.file.file_name}@{entry.file.level}" for entry in version.at(bucket_id))
+
+
+def real_rows(version: Version, *, level_0: bool) -> Rows:
+    """Rows of real data files, read by the shipped reader. `level_0`: also those that plain reads of the table hide."""
+    shown = replace(version.context, shows_level_0=level_0)
+    rows: dict[int, str] = {}
+    for place, entries in version.buckets.items():
+        indexes = tuple(e.index_file for e in version.index_entries if e.bucket_id == place)
+        bucket = BucketFiles(*place, entries[-1].total_buckets, tuple(entry.file for entry in entries), indexes)
+
+        def read(bucket: BucketFiles = bucket) -> dict[int, str]:
+            found: dict[int, str] = {}
+            for batch in read_bucket(shown, bucket, ("k", "v")):
+                keys = batch.column("k").to_pylist()
+                for key, value in zip(keys, map(str, batch.column("v").to_pylist()), strict=True):
+                    found[key] = f"{found[key]} and {value}" if key in found else value
+            return found
+
+        rows.update(_found(f"rows {level_0} {_levels(version, place)}", version, _paths(version, place), read))
+    return rows
+
+
+def real_violations(version: Version) -> list[Violation]:
+    """What the shipped checks of rows and vectors say of every bucket."""
+    found: list[Violation] = []
+    for place in sorted(version.buckets):
+        read = functools.partial(_checked, version, place)
+        found += _found(f"check {_levels(version, place)}", version, _paths(version, place), read)
+    return found
+
+
+def _checked(version: Version, place: BucketId) -> list[Violation]:
+    found = [v for entry in version.at(place) for v in check_file(version, entry, rows=True)]
+    return [*found, *check_bucket(version, place, rows=True)]
+
+
+class Change(NamedTuple):
+    """A row of a changelog."""
+
+    kind: int
+    key: int
+    value: str
+
+
+def real_changes(version: Version, entries: Sequence[Any]) -> Iterator[Change]:
+    """The rows of changelog files, in their order."""
+    context = version.context
+    for entry in entries:
+        path = context.data_file_path(entry.partition, entry.bucket, entry.file)
+
+        def read(entry: Any = entry) -> list[Change]:
+            names, found = (VALUE_KIND, "k", "v"), list[Change]()
+            for batch in read_data_file(context, entry.bucket_id, entry.file, names, MANY_ROWS):
+                kinds, keys, values = (batch.column(name).to_pylist() for name in names)
+                found += map(Change, kinds, keys, map(str, values))
+            return found
+
+        yield from _found("changelog", version, [path], read)

@@ -1,0 +1,133 @@
+"""Jobs of actors with nothing on paper: `write`, `compact` and `update` with the local engine and real Parquet."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Collection, Sequence
+
+from paimon_cli.bucket.stamped_files import new_stamp
+from paimon_cli.commit.commit_messages import removed_on_refusal
+from paimon_cli.commit.committer import Committer
+from paimon_cli.commit.deduplication import BATCH_IDENTIFIER, fresh_identity
+from paimon_cli.compact.bucket_compactor import run_compaction
+from paimon_cli.compact.compaction_plan import CompactionTask
+from paimon_cli.history.live_files import BucketFiles, bucket_files
+from paimon_cli.history.table_context import TableContext
+from paimon_cli.ingest.row_sources import FileRows
+from paimon_cli.jobs.compact_job import CompactRequest, run_compact
+from paimon_cli.jobs.engine import NoProgress
+from paimon_cli.jobs.update_job import UpdateRequest, run_update
+from paimon_cli.jobs.write_job import WriteRequest, run_write
+from paimon_cli.lab.simulation.actor import Actor, Job, end_of, run_and_report
+from paimon_cli.lab.simulation.oracle import ACKNOWLEDGED
+from paimon_cli.lab.simulation.paper_files import BucketRows
+from paimon_cli.lab.simulation.real_files import RealEngine
+from paimon_cli.lsm.compaction_picker import may_drop_deletes
+from paimon_cli.lsm.sorted_runs import highest_level
+from paimon_cli.metadata.data_file import EMPTY_ROW, BucketId, DataFileMeta
+from paimon_cli.storage.memory_storage import MemoryStorage
+
+OPS = {0: "+I", 3: "-D"}
+
+
+def real_writer(user: str, *batches: BucketRows, numbers: bool = False, repeatable: bool = False, overwrite: bool = False) -> Job:
+    """One `write` of JSON rows after the other; the bucket of a row follows from its key, and only the oracle reads the one that
+    it names. `repeatable`: under one user with identifiers, so that a restart continues where it stopped.
+    """
+
+    def run(actor: Actor) -> None:
+        for number, batch in enumerate(batches, 1):
+            source = _source(batch, numbers)
+            name, identifier = (user, number) if repeatable else (f"{user}-{number}", None)
+            rows = FileRows((source,), "json")
+            request = WriteRequest(rows, op_column="_op", commit_user=name, commit_id=identifier, overwrite=overwrite)
+            job = functools.partial(run_write, actor.context, request, RealEngine(actor.disk, source), NoProgress())
+            run_and_report(actor, name, batch, job, identifier=identifier or BATCH_IDENTIFIER, overwrites=overwrite)
+
+    return run
+
+
+@functools.cache
+def _source_of(content: bytes) -> str:
+    path = f"memory://simulation/{hash(content):x}.jsonl"
+    MemoryStorage().overwrite(path, content)
+    return path
+
+
+def _source(batch: BucketRows, numbers: bool) -> str:
+    rows = [row for rows in batch.values() for row in rows]
+    lines = [{"k": key, "v": int(value) if numbers else value, "_op": OPS[kind]} for key, kind, value in rows]
+    return _source_of("".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def real_compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job:
+    """Run `compact`; after a conflict it plans again."""
+
+    def run(actor: Actor) -> None:
+        request = CompactRequest(strategy=strategy, buckets=buckets)
+        end_of(actor, lambda: run_compact(actor.context, request, RealEngine(actor.disk), NoProgress()))
+
+    return run
+
+
+def level_compactor(levels: Collection[int], output_level: int, bucket: int = 0, picks: tuple[int, ...] | None = None) -> Job:
+    """Merge some levels of a bucket into one, as a compaction by another plan than ours might; without a second try. `picks`:
+    the numbers of the files to take from these levels, oldest first; None for all.
+    """
+
+    def run(actor: Actor) -> None:
+        context = actor.context
+        snapshot = context.snapshots.latest()
+        assert snapshot is not None
+        found = bucket_files(context, snapshot)[BucketId(EMPTY_ROW, bucket)]
+        files = [file for file in found.files if file.level in levels]
+        chosen = files if picks is None else [file for number, file in enumerate(files) if number in picks]
+        task = _task(context, found, chosen, output_level, snapshot.id)
+        if not task.files:
+            return
+
+        def compact() -> None:
+            messages = RealEngine(actor.disk).run_tasks(functools.partial(run_compaction, context), [task])
+            with removed_on_refusal(context, messages):
+                Committer(context).commit(messages, fresh_identity(context))
+
+        end_of(actor, compact)
+
+    return run
+
+
+def _task(context: TableContext, bucket: BucketFiles, files: Sequence[DataFileMeta], to: int, read: int) -> CompactionTask:
+    looks_up = context.mode.looks_up_old_rows
+    others = tuple(file for file in bucket.files if file not in files)
+    marks = context.mode.deletion_vectors
+    return CompactionTask(
+        partition=EMPTY_ROW,
+        bucket=bucket.bucket,
+        total_buckets=bucket.total_buckets,
+        files=tuple(files),
+        output_level=to,
+        max_level=context.options.num_levels - 1,
+        drop_deletes=may_drop_deletes(to, highest_level(bucket.files), marks_old_rows=marks),
+        reason="",
+        arithmetic="",
+        runs_before=len(files),
+        runs_after=1,
+        read_snapshot_id=read,
+        file_stamp=new_stamp(context),
+        others=others if looks_up else (),
+        index_files=bucket.index_files if looks_up else (),
+        rewrite_marked=all(file.level for file in files),
+    )
+
+
+def real_incrementer(user: str, key: int) -> Job:
+    """`update --set "v = v + 1"` adds one to a counter; the oracle counts what was acknowledged, the rows follow from it."""
+
+    def run(actor: Actor) -> None:
+        request = UpdateRequest(f"k = {key}", ("v = v + 1",), commit_user=user)
+        end = end_of(actor, lambda: run_update(actor.context, request, RealEngine(actor.disk), NoProgress()))
+        if end == ACKNOWLEDGED:
+            actor.oracle.incremented(key)
+
+    return run
