@@ -142,8 +142,8 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
     names: dict[BucketId, set[str]] = {bucket_id: set() for bucket_id in _touched_buckets(changes)}
     for entry in left:
         names[entry.bucket_id].add(entry.file.file_name)
-    _check_upper_files(context, changes, base)
     _check_vectors(context, latest, changes, names)
+    _check_upper_files(context, changes, base)
 
 
 def _check_vectors_switch(context: TableContext) -> None:

@@ -143,3 +143,28 @@ def test_a_bucket_gets_no_second_file_of_vectors(tmp_path: Path) -> None:
     second = replace(made, file_name="index-other-0")
     with pytest.raises(FilesConflict, match="no longer current"):
         commit(context, CommitMessage(first.partition, 0, 1, compact_new_index_files=(second,)))
+
+
+def picked(context: TableContext, file: int, level: int) -> CommitMessage:
+    """A compaction of one file of level 0, as by a writer that knows of its own files only."""
+    (found,), snapshot = buckets(context), context.snapshots.latest()
+    assert snapshot is not None
+    task = plan_bucket(context, found, "full", snapshot.id)
+    assert isinstance(task, CompactionTask), task
+    fresh = [f for f in found.files if f.level == 0]
+    others = tuple(f for f in found.files if f is not fresh[file])
+    return run_compaction(context, replace(task, files=(fresh[file],), others=others, output_level=level))
+
+
+@pytest.mark.parametrize("options", [OPTIONS, {"changelog-producer": "lookup"}], ids=["vectors", "lookup"])
+def test_compactions_of_different_files_into_different_levels(tmp_path: Path, options: dict[str, str]) -> None:
+    """Neither removes what the other has read, their levels do not overlap, and there is no vector yet."""
+    context = make_table(tmp_path / "t", COLUMNS, ["k"], bucket=1, options=options)
+    for value in ("old", "new"):
+        write(context, [{"k": 1, "v": value}], compaction="none")
+    first, second = picked(context, 0, 4), picked(context, 1, 3)
+    commit(context, first)
+    with pytest.raises(FilesConflict, match="is new at level 4: another job put it there"):
+        commit(context, second)
+    compact(context)
+    assert values(context) == {1: "new"} and not list(check_table(context, rows=True))

@@ -22,12 +22,12 @@ from paimon_cli.lab.simulation.run import after
 from paimon_cli.lab.simulation.scenario import Scenario
 from paimon_cli.lab.simulation.schedule import CRASH, LOST_ANSWER
 from tests.simulation import vector_scenarios
-from tests.simulation.named_scenarios import ALL_FAULTS, CHECKED, CRASHES, planned, scenario
+from tests.simulation.named_scenarios import ALL_FAULTS, CHECKED, CRASHES, names, planned, scenario
 from tests.simulation.upgrader import upgrader
 
 MORE_SCENARIOS = (vector_scenarios,)
 """Importing them gives them their names."""
-__all__ = ["CHECKED", "scenario"]
+__all__ = ["CHECKED", "names", "scenario"]
 
 MERGING = {"manifest.merge-min-count": "2"}
 """Merges manifests at every commit."""

@@ -10,13 +10,16 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
+from paimon_cli.bucket import merged_rows
 from paimon_cli.bucket.deletion_vectors import ChangedVectors
 from paimon_cli.bucket.key_lookup import FoundRows, find_keys
 from paimon_cli.commit import commit_messages, committer, files_conflict, prepared_snapshot
 from paimon_cli.commit.commit_messages import SnapshotChanges, apply_index_changes
 from paimon_cli.commit.prepared_snapshot import PreparedSnapshot, prepare_snapshot
+from paimon_cli.commit.snapshot_publish import publish
 from paimon_cli.compact import bucket_compactor, lookup_merge
 from paimon_cli.compact.lookup_merge import LookupMerge
+from paimon_cli.errors import PaimonError
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.lsm import changelog
 from paimon_cli.lsm.changelog import Changes
@@ -103,7 +106,7 @@ def a_write_drops_the_index_manifest() -> Patch:
 
 @planted_in("vectors-overwriter-compactor")
 def an_overwrite_keeps_the_vectors_of_replaced_files() -> Patch:
-    real = committer.overwrite_changes
+    real = commit_messages.overwrite_changes
     keeping: Patch = patch.object(committer, "overwrite_changes", lambda *given: replace(real(*given), deleted_indexes=()))
     return both(keeping, patch.object(files_conflict, "_check_vectors", _nothing))
 
@@ -167,7 +170,7 @@ def deletes_stay_above_level_0() -> Patch:
 @planted_in("vectors-rewrite")
 def a_rewrite_brings_marked_rows_back() -> Patch:
     """The file is read whole, and its vector is dropped with it."""
-    real = lookup_merge.merge_section
+    real = merged_rows.merge_section
     return patch.object(lookup_merge, "merge_section", lambda *given, **named: real(*given[:6], **named))
 
 
@@ -245,8 +248,8 @@ def changelog_listed_twice_after_a_retry() -> Patch:
     def twice(context: TableContext, delta: Any, writer: Any, prepared: PreparedSnapshot) -> PreparedSnapshot:
         manifests = context.manifests.manifest_list(delta.changelog[0])
         name, size = writer.manifest_list([*manifests, *manifests], "changelog")
-        listed = {"changelog_manifest_list": name, "changelog_manifest_list_size": size}
-        return replace(prepared, snapshot=replace(prepared.snapshot, **listed))
+        twofold = replace(prepared.snapshot, changelog_manifest_list=name, changelog_manifest_list_size=size)
+        return replace(prepared, snapshot=twofold)
 
     return _changelog_of_retries(twice)
 
@@ -254,8 +257,8 @@ def changelog_listed_twice_after_a_retry() -> Patch:
 @planted_in("input-changelog-writers")
 def changelog_missing_after_a_retry() -> Patch:
     def without(context: TableContext, delta: Any, writer: Any, prepared: PreparedSnapshot) -> PreparedSnapshot:
-        none = {"changelog_manifest_list": None, "changelog_manifest_list_size": None, "changelog_record_count": None}
-        return replace(prepared, snapshot=replace(prepared.snapshot, **none))
+        bare = replace(prepared.snapshot, changelog_manifest_list=None, changelog_manifest_list_size=None)
+        return replace(prepared, snapshot=replace(bare, changelog_record_count=None))
 
     return _changelog_of_retries(without)
 
@@ -313,12 +316,11 @@ def full_compaction_takes_every_row_for_new() -> Patch:
 @planted_in("input-changelog-writers")
 def changelog_deleted_after_unknown() -> Patch:
     """The clean-up of a commit whose outcome is unknown takes the changelog files alone."""
-    real = committer.publish
 
     def planted(context: TableContext, snapshot: Snapshot, base: Snapshot | None) -> bool:
         try:
-            return real(context, snapshot, base)
-        except Exception:
+            return publish(context, snapshot, base)
+        except PaimonError:
             for entry in needed_files.changelog_entries(context, snapshot):
                 context.storage.delete(context.data_file_path(entry.partition, entry.bucket, entry.file))
             raise
