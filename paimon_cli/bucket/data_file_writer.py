@@ -79,8 +79,9 @@ def group_bytes(options: TableOptions) -> int:
 
 
 class DataFileWriter:
-    """Writes batches in `merge_schema`, sorted by primary key with one row per key, into files of about `target-file-size`
-    and of at most `target-file-row-num` rows.
+    """Writes batches in `merge_schema` into files of about `target-file-size` and of at most `target-file-row-num` rows.
+
+    They come sorted by primary key with one row per key, or in the order of arrival where there is no key.
 
     `close` returns the metadata of all files; `abort` removes them. Files are durable when `close` returns.
     """
@@ -94,7 +95,7 @@ class DataFileWriter:
         self._names = names
         self._files: list[DataFileMeta] = []
         self._open: _OpenDataFile | None = None
-        self._target = context.options.target_file_size
+        self._target = context.mode.target_file_size
         self._row_target = context.options.target_file_row_num
         self._step = min(group_bytes(context.options), self._target)
         self._paths: list[str] = []
@@ -181,7 +182,7 @@ class _OpenDataFile:
         self._index = IndexBuilder(indexed, context.options) if indexed else None
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
-        self._group_bytes = min(group_bytes(context.options), context.options.target_file_size)
+        self._group_bytes = min(group_bytes(context.options), context.mode.target_file_size)
         self._rows = 0
         self._deletes = 0
         self._sequences = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)

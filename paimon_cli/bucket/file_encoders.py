@@ -77,7 +77,7 @@ def open_encoder(sink: BinaryIO, layout: FileLayout, options: TableOptions, leve
     file_format = options.format_at(level)
     codec = codec_of(file_format, options.compression_at(level))
     if file_format == "orc":
-        largest = min(options.target_file_size, options.file_block_size or ORC_STRIPE_BYTES)
+        largest = min(options.target_file_size or ORC_STRIPE_BYTES, options.file_block_size or ORC_STRIPE_BYTES)
         return _OrcEncoder(sink, layout, codec, largest, sample)
     if file_format == "avro":
         return _AvroEncoder(sink, layout.fields, codec, options.zstd_level)

@@ -78,9 +78,7 @@ def _refuse_unwritable(name: str, schema: TableSchema) -> None:
     if not limits:
         return
     hint = "leave that out, or create the table with another Paimon engine"
-    if not schema.primary_keys:
-        hint = "add --primary-key COLUMNS and --bucket 4"
-    elif int(schema.options["bucket"]) < 1:
+    if schema.primary_keys and int(schema.options["bucket"]) < 1:
         hint = "add --bucket 4, or about one bucket per gigabyte of the biggest partition"
     raise NotSupported(f"cannot create {name}", "; ".join(limits), hint)
 

@@ -223,7 +223,7 @@ def _decide(
 
 def task_steps(context: TableContext, task: CompactionTask) -> list[Step]:
     """The steps of the task: what is rewritten, and what only changes its level. The run and its estimate both use them."""
-    small_file_size = int(context.options.target_file_size * context.options.small_file_ratio)
+    small_file_size = int(context.mode.target_file_size * context.options.small_file_ratio)
     if task.one_by_one:
         return steps_one_by_one(task.files)
     sections, marked = key_sections(task.files, context.key_of), task.marked if task.rewrite_marked else ()

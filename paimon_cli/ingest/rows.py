@@ -41,11 +41,12 @@ from paimon_cli.ingest.text_form import TEXT
 from paimon_cli.ingest.text_values import parse_text, text_of_cells, with_nulls
 from paimon_cli.ingest.typed_columns import CastRules, cast_column
 from paimon_cli.lsm.merge_engine import merge_engine
-from paimon_cli.metadata.data_file_schema import DELETE, INSERT, KIND_TEXTS, UPDATE_BEFORE, VALUE_KIND, merge_schema
+from paimon_cli.metadata.data_file_schema import DELETE, INSERT, KIND_TEXTS, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND, merge_schema
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
 KIND_TYPE = STRING.with_nullable(False)
+INSERTS_ONLY = "write rows of kind +I only, or create a table with a primary key"
 HAS_KINDS, ALL_ASKED_FOR = "what says the kind of each row", "nullable, but --missing-columns error asks for all"
 
 
@@ -62,6 +63,9 @@ class RowKindFilter:
         the rest.
         """
         dropped = {UPDATE_BEFORE, DELETE} if options.ignore_delete else {UPDATE_BEFORE} if options.ignore_update_before else set()
+        if not schema.primary_keys:
+            kinds = {UPDATE_BEFORE, UPDATE_AFTER, DELETE} - dropped
+            return RowKindFilter(frozenset(dropped), tuple((kind, _no_insert(kind)) for kind in sorted(kinds)))
         engine = merge_engine(schema, options)
         asked = [(kind, engine.refusal(kind)) for kind in (UPDATE_BEFORE, DELETE) if kind not in dropped]
         return RowKindFilter(frozenset(dropped), tuple((kind, refusal) for kind, refusal in asked if refusal is not None))
@@ -69,13 +73,18 @@ class RowKindFilter:
     def kept(self, rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
         """The rows to write. `BadInput` that names `source` for a kind that the table refuses."""
         kinds = rows.column(VALUE_KIND).to_numpy()
-        if not (kinds & 1).any():
+        if not kinds.any():
             return rows
         for kind, refusal in self.refused:
             if (kinds == kind).any():
                 raise BadInput(f"{source}: {refusal.what}", refusal.why, refusal.hint, source=source)
         unwanted = np.isin(kinds, list(self.dropped))
         return rows.filter(pa.array(~unwanted)) if unwanted.any() else rows
+
+
+def _no_insert(kind: int) -> BadInput:
+    why = "rows of a table without a primary key are inserted and never replaced"
+    return BadInput(f"an append table takes no {KIND_TEXTS[kind]} rows", why, INSERTS_ONLY)
 
 
 @dataclass(frozen=True)
@@ -106,8 +115,8 @@ class IncomingRows:
                 "the table's rowkind.field column already holds the row kinds",
                 f"put +I, +U, -U or -D into '{own}' and leave --op-column out",
             )
-        if not self.schema.primary_keys and (self.kind != INSERT or self.kind_column is not None):
-            raise UsageError("this table takes no deletes", "without a primary key no row can be identified")
+        if not self.schema.primary_keys and self.kind != INSERT:
+            raise UsageError("an append table takes no deletes", "without a primary key no row can be identified", INSERTS_ONLY)
 
     def read(self, split: SourceSplit, tally: Tally) -> Iterator[pa.RecordBatch]:
         """The split's rows in `merge_schema(schema)`, about 64K per batch; `_SEQUENCE_NUMBER` is the order of arrival.

@@ -129,7 +129,7 @@ def bucket_size(case: Case) -> Iterator[Advice]:
 def small_files(case: Case) -> Iterator[Advice]:
     """How many files a commit writes, why, and how many that makes in a day."""
     files = [file for bucket in case.buckets for file in bucket.files]
-    target = case.context.options.target_file_size
+    target = case.context.mode.target_file_size
     small = [file for file in files if file.file_size < target // 10]
     figures: dict[str, Figure] = {
         "files": len(files),

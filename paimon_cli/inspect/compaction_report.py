@@ -77,7 +77,7 @@ def _row(context: TableContext, partition: str, decision: Decision) -> DecisionR
     new = sum(file.file_size for file in decision.files if file.level == 0)
     runs = decision.runs_before - decision.runs_after + 1
     level_0 = sum(file.level == 0 for file in decision.files)
-    target = context.options.target_file_size
+    target = context.mode.target_file_size
     left = decision.bucket_size - read + sum(written)
     made = sum(max(1, -(-size // target)) for size in written)
     return DecisionRow(

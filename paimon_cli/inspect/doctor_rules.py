@@ -80,7 +80,7 @@ def snapshots_are_few(examined: ExaminedTable) -> Iterator[Diagnosis]:
 
 def files_are_not_small(examined: ExaminedTable) -> Iterator[Diagnosis]:
     """PD011: buckets with many small files."""
-    target = examined.context.options.target_file_size
+    target = examined.context.mode.target_file_size
     small = [
         b
         for b in examined.buckets

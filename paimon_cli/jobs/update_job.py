@@ -33,7 +33,7 @@ from paimon_cli.lsm.sort_merge import sorted_rows
 from paimon_cli.metadata.data_file import SOURCE_APPEND, BucketId, CommitMessage, FileFilter, file_facts
 from paimon_cli.metadata.data_file_schema import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_AFTER, VALUE_KIND, merge_rows
 from paimon_cli.metadata.snapshot import Snapshot
-from paimon_cli.metadata.table_mode import INPUT
+from paimon_cli.metadata.table_mode import CHANGE_ROWS, INPUT
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECK
 from paimon_cli.read.scan_plan import Split, plan_scan
 from paimon_cli.read.split_reader import read_split
@@ -85,6 +85,7 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     Raises `Conflict` when all attempts were overtaken.
     """
     started = context.clock.now_millis()
+    context.check(CHANGE_ROWS)
     check_writable_table(context)
     checked = _under_check(context)
     identity = identity_of(checked, request.commit_user, request.commit_id, request.assume_new)

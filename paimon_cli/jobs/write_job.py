@@ -18,7 +18,7 @@ from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.compact.bucket_compactor import WriterCompaction
 from paimon_cli.compact.compaction_plan import FULL_STRATEGY, MINOR_STRATEGY, why_not_compactable
 from paimon_cli.errors import BadInput, Conflict, PaimonError, StorageUnavailable
-from paimon_cli.history.live_files import bucket_files, committed_state
+from paimon_cli.history.live_files import CommittedState, bucket_files, committed_state
 from paimon_cli.history.partition_spec import PartitionSpec
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import FAIL, SKIP, RejectFile, RejectingTally, Tally
@@ -30,6 +30,7 @@ from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identit
 from paimon_cli.metadata import data_file_schema
 from paimon_cli.metadata.data_file import BucketId, CommitMessage
 from paimon_cli.metadata.snapshot import Snapshot
+from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
 
@@ -121,13 +122,13 @@ class WriteSummary:
             delete_rows=sum(file.delete_row_count or 0 for file in files),
             files=len(files),
             size=sum(file.file_size for file in files),
-            buckets=len(messages),
+            buckets=len({message.bucket_id for message in messages}),
             snapshots=tuple(result.snapshots),
             attempts=result.attempts,
             engine=engine.name,
             engine_reason=engine.reason,
             seconds=seconds,
-            touched=tuple(message.bucket_id for message in messages),
+            touched=tuple(dict.fromkeys(message.bucket_id for message in messages)),
             compacted=0 if refusal else sum(message.has_compact for message in messages),
             compaction_lost=str(refusal) if refusal else next(filter(None, (b.compaction_lost for b in written.buckets)), None),
             stalls=sum(bucket.stalls for bucket in written.buckets),
@@ -188,7 +189,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
         ),
         splits=tuple(splits),
         total_buckets=context.options.bucket,
-        first_sequences={bucket_id: number + 1 for bucket_id, number in committed.max_sequences.items()},
+        first_sequences=_first_sequences(context, committed),
         read_snapshot_id=read_snapshot_id,
         file_stamp=file_stamp,
         parallelism=request.parallelism,
@@ -206,6 +207,13 @@ def _is_full_commit(context: TableContext, request: WriteRequest) -> bool:
     """
     every = context.options.full_compaction_delta_commits
     return every is not None and (request.commit_id is None or request.commit_id % every == 0)
+
+
+def _first_sequences(context: TableContext, committed: CommittedState) -> dict[BucketId, int]:
+    """Numbers above those of each bucket; none where all writers begin at 0, because the files of a bucket have no order."""
+    if context.mode.bucket_mode is BucketMode.UNAWARE:
+        return {}
+    return {bucket_id: number + 1 for bucket_id, number in committed.max_sequences.items()}
 
 
 def _read_snapshot_id(context: TableContext, latest: Snapshot | None, given: int | None) -> int | None:
@@ -241,7 +249,7 @@ def write_input(plan: WritePlan, request: WriteRequest, engine: Engine, progress
 
 def write_files(plan: WritePlan, engine: Engine, progress: Progress, tallies: Tallies | None = None) -> Written:
     """Run the writer tasks. `tallies`: what was found in the splits."""
-    with plan.context.trace.timed("write", route="fixed-bucket", buckets=plan.total_buckets, splits=len(plan.splits)) as facts:
+    with plan.context.trace.timed("write", route=plan.route, buckets=plan.total_buckets, splits=len(plan.splits)) as facts:
         written = engine.write_rows(plan, {} if tallies is None else tallies, progress)
         plan.context.trace.show(written.steps)
         messages = written.messages

@@ -20,9 +20,13 @@ INPUT, LOOKUP, FULL_COMPACTION = "input", "lookup", "full-compaction"
 """Changelog producers: files hold what a flush takes in, what changes above level 0, or what changes at the top level."""
 RESCALE = "rescale"
 """Moving rows into another number of buckets."""
-LIMITED_WORK = (WRITE, COMPACT, RESCALE)
+CHANGE_ROWS = "change rows of"
+"""`update` and `delete`."""
+LIMITED_WORK = (WRITE, COMPACT, RESCALE, CHANGE_ROWS)
 """Work that depends on what kind of table it is; other work depends only on options without a gate."""
 DYNAMIC_BUCKET = -1
+KEYED_FILE_SIZE, APPEND_FILE_SIZE = 128 << 20, 256 << 20
+"""Default of `target-file-size`, with a primary key and without."""
 
 
 class BucketMode(Enum):
@@ -59,6 +63,7 @@ class TableMode:
     shows_level_0: bool
     """Whether nothing is hidden: for work on all rows of the table."""
     bucket: int
+    target_file_size: int
     raw_options: Mapping[str, str]
     force_lookup: bool = False
 
@@ -73,6 +78,7 @@ class TableMode:
             options.deletion_vectors_merge_on_read,
             shows_level_0,
             options.bucket,
+            options.target_file_size or (KEYED_FILE_SIZE if schema.primary_keys else APPEND_FILE_SIZE),
             options.raw,
             options.force_lookup,
         )
@@ -116,7 +122,7 @@ class TableMode:
         return [*named, *(limit.why for limit in self._limits(work))]
 
     def _limits(self, work: str) -> Iterator[Limit]:
-        if not self.has_keys:
+        if not self.has_keys and work != WRITE:
             hint = "use another Paimon engine, or create a table with a primary key"
             yield Limit("without a primary key", f"this version does not {work} tables without a primary key", hint)
         elif work == COMPACT:
@@ -125,7 +131,7 @@ class TableMode:
                 yield Limit(f"with bucket={self.bucket}", why, "compact it with another Paimon engine")
         elif self.bucket == 0:
             yield Limit("with bucket=0", "0 is not a number of buckets", "set a number of buckets, such as --bucket 4")
-        elif self.bucket_mode is not BucketMode.FIXED:
+        elif self.bucket_mode not in (BucketMode.FIXED, BucketMode.UNAWARE):
             why = f"this version does not {work} tables with {self.bucket_mode.value}, only with a fixed number of buckets"
             hint = "use another Paimon engine, or create a table with a fixed number of buckets, such as --bucket 4"
             yield Limit(f"with bucket={self.bucket}", why, hint)

@@ -107,7 +107,7 @@ class TableOptions:
     parquet_page_rows = TypedOption("parquet.page.row.count.limit", None, read.whole_number(1))
     file_block_size = TypedOption("file.block-size", None, _positive_size)
     data_file_path_directory = TypedOption("data-file.path-directory", None, read.text)
-    target_file_size = TypedOption("target-file-size", 128 * MB, _positive_size)
+    target_file_size = TypedOption("target-file-size", None, _positive_size)
     target_file_row_num = TypedOption("target-file-row-num", _MAX_LONG, read.whole_number(1, _MAX_LONG))
     data_file_prefix = TypedOption("data-file.prefix", "data-", read.text)
     changelog_file_prefix = TypedOption("changelog-file.prefix", "changelog-", read.text)
@@ -125,6 +125,7 @@ class TableOptions:
     write_buffer_size = TypedOption("write-buffer-size", 256 * MB, _positive_size)
     write_buffer_spillable = TypedOption("write-buffer-spillable", True, read.boolean)
     write_buffer_spill_max_disk_size = TypedOption("write-buffer-spill.max-disk-size", _MAX_LONG, read.parse_size)
+    write_max_writers_to_spill = TypedOption("write-max-writers-to-spill", 10, read.whole_number(0))
     local_sort_max_file_handles = TypedOption("local-sort.max-num-file-handles", 128, read.whole_number(2))
     sort_spill_threshold = TypedOption("sort-spill-threshold", None, read.whole_number(2))
     merge_engine = TypedOption(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from types import TracebackType
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -167,14 +168,23 @@ class BucketWriter:
         self._tree = BucketTree(plan.context, before, compactions)
         self._names = DataFileNames(plan.context, plan.file_stamp)
         self._writers: list[DataFileWriter] = []
+        self._open: DataFileWriter | None = None
+        self._arrived = 0
         self._stalls = self._stall_millis = 0
         self._memory = memory
-        self.buffer = memory.row_buffer(self.path)
+        self.buffer = memory.row_buffer(self.path, self._level_0_files)
         memory.join(self)
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows in the order of the buffer; as sequence numbers they bear their places in the order of arrival."""
-        self._memory.add(self, _numbered(rows, self._first_sequence))
+        """Take rows in the order of the buffer; as sequence numbers they bear their places in the order of arrival.
+
+        In append tables the rows of a bucket are numbered without gaps.
+        """
+        if self._plan.context.mode.has_keys:
+            self._memory.add(self, _numbered(rows, self._first_sequence))
+            return
+        self._memory.add(self, _in_turn(rows, self._first_sequence + self._arrived))
+        self._arrived += rows.num_rows
 
     def flush(self) -> None:
         self._flush("the write buffer is full")
@@ -200,15 +210,22 @@ class BucketWriter:
     def _flush(self, reason: str) -> None:
         self._wait_for_room()
         with self._plan.context.trace.timed("flush", bucket=self.path, reason=reason, level=0) as facts:
-            writer, changelog = self._plan.level_0_writer(self._bucket_id, self._names), None
-            self._writers.append(writer)
+            writer, changelog = self._level_0_files(), None
             if self._plan.records_input:
                 changelog = changelog_writer(self._plan.context, self._bucket_id, 0, self._plan.file_stamp)
                 self._writers.append(changelog)
             self.buffer.flush(writer, changelog)
+            self._open = None
             files, changes = writer.close(), changelog.close() if changelog else ()
             facts |= {**file_facts("", files), **(file_facts("changelog_", changes) if changes else {})}
         self._tree.flushed(files, changes)
+
+    def _level_0_files(self) -> DataFileWriter:
+        """What writes the files of the next flush."""
+        if self._open is None:
+            self._open = self._plan.level_0_writer(self._bucket_id, self._names)
+            self._writers.append(self._open)
+        return self._open
 
     def _wait_for_room(self) -> None:
         """Back pressure: more runs would make every read, and the compaction itself, slower than this write is worth."""
@@ -243,3 +260,10 @@ def _numbered(batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
     index = batch.schema.get_field_index(SEQUENCE_NUMBER)
     sequence = pc.add(batch.column(index), pa.scalar(first_sequence, pa.int64()))
     return batch.set_column(index, batch.schema.field(index), sequence)
+
+
+def _in_turn(batch: pa.RecordBatch, first_sequence: int) -> pa.RecordBatch:
+    """The batch with its rows numbered one by one from `first_sequence` on."""
+    index = batch.schema.get_field_index(SEQUENCE_NUMBER)
+    numbers = pa.array(np.arange(first_sequence, first_sequence + batch.num_rows, dtype=np.int64))
+    return batch.set_column(index, batch.schema.field(index), numbers)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from paimon_cli.bucket.data_file_writer import DataFileWriter
+from paimon_cli.bucket.data_file_writer import DataFileWriter, group_bytes
 from paimon_cli.bucket.spilled_runs import SPILLED_BATCH_BYTES, OpenRun, SpillDirectory, SpilledRun, merge_in_passes
 from paimon_cli.datatypes.key_order import order_words, stable_order
 from paimon_cli.history.table_context import TableContext
@@ -55,6 +55,11 @@ class RowBuffer(Protocol):
     @property
     def is_empty(self) -> bool: ...
 
+    @property
+    def has_open_file(self) -> bool:
+        """Whether rows went into a file already that the next flush will close."""
+        ...
+
     def add(self, rows: pa.RecordBatch) -> None: ...
 
     def spill(self) -> None:
@@ -64,6 +69,10 @@ class RowBuffer(Protocol):
     def flush(self, writer: DataFileWriter, changelog: DataFileWriter | None = None) -> None:
         """Write all rows, merged, and to `changelog` all of them as they came; empty afterwards."""
         ...
+
+
+OpenFile = Callable[[], DataFileWriter]
+"""Gives the writer of the bucket's next files, which the following flush closes."""
 
 
 class BufferOwner(Protocol):
@@ -94,16 +103,18 @@ class WriteBuffer:
         self._lock = threading.Lock()  # buckets are flushed side by side in the end
         self._held = self._peak = self._flushes = self._spills = self._spilled_size = self._preemptions = 0
 
-    def row_buffer(self, bucket_path: str) -> RowBuffer:
+    def row_buffer(self, bucket_path: str, open_file: OpenFile) -> RowBuffer:
         """A buffer for the rows of one bucket, which come in the order of `order_of`."""
-        return SortBuffer(self, bucket_path)
+        return SortBuffer(self, bucket_path) if self.keys else ArrivalBuffer(self, bucket_path, open_file)
 
-    def order_of(self, rows: pa.RecordBatch) -> np.ndarray:
-        """The order in which buffers take the rows of a batch of all buckets: by key.
+    def order_of(self, rows: pa.RecordBatch) -> np.ndarray | None:
+        """The order in which buffers take the rows of a batch of all buckets: by key, or as they come (None).
 
         They are sorted while they are in the processor's cache, so that a flush merges runs instead of gathering rows from
         everywhere.
         """
+        if not self.keys:
+            return None
         return stable_order(order_words([rows.column(name) for name in self.keys]))
 
     def join(self, owner: BufferOwner) -> None:
@@ -114,10 +125,10 @@ class WriteBuffer:
         """Put rows into the owner's buffer, after others have made room for them."""
         for piece in self._fitting(rows):
             self._make_room(piece.nbytes, owner)
-            owner.buffer.add(piece)
             with self._lock:
                 self._held += piece.nbytes
                 self._peak = max(self._peak, self._held)
+            owner.buffer.add(piece)
 
     def _fitting(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Pieces that an empty buffer has room for, as long as a single row has."""
@@ -140,6 +151,10 @@ class WriteBuffer:
     def _may_spill(self) -> bool:
         options = self._options
         return options.write_buffer_spillable and self.spill.size < options.write_buffer_spill_max_disk_size
+
+    def may_keep_file_open(self) -> bool:
+        """Whether one more bucket may write into its file while rows still come: each such file holds memory and a handle."""
+        return sum(owner.buffer.has_open_file for owner in self._owners) < self._options.write_max_writers_to_spill
 
     def given_back(self, size: int, *, flushed: bool = False, spilled_size: int | None = None) -> None:
         """Release bytes of a bucket whose rows went into a level-0 file or into a run on disk."""
@@ -182,6 +197,10 @@ class SortBuffer:
     def is_empty(self) -> bool:
         return not (self._batches or self._runs)
 
+    @property
+    def has_open_file(self) -> bool:
+        return False
+
     def spill(self) -> None:
         """Move the rows in memory to disk, all of them: merging is for the flush, which sees every row of a key."""
         with self._memory.context.trace.timed("spill", bucket=self._bucket_path, bytes=self.size) as facts:
@@ -218,3 +237,72 @@ class SortBuffer:
         taken = self._batches, self.size
         self._batches, self.size = [], 0
         return taken
+
+
+class ArrivalBuffer:
+    """One bucket's part in an append table: rows in `merge_schema`, which leave it in the order of arrival.
+
+    A bucket writes each full row group into its file at once. Where that would keep too many files open, its rows wait in memory
+    or on disk for the flush (Java AppendOnlyWriter).
+    """
+
+    def __init__(self, memory: WriteBuffer, bucket_path: str, open_file: OpenFile) -> None:
+        self._memory = memory
+        self._bucket_path = bucket_path
+        self._open_file = open_file
+        self._full_size = group_bytes(memory.context.options)
+        self._file: DataFileWriter | None = None
+        self._batches: list[pa.RecordBatch] = []
+        self._runs: list[SpilledRun] = []
+        self.size = 0
+        """Bytes in memory."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._batches or self._runs or self._file)
+
+    @property
+    def has_open_file(self) -> bool:
+        return self._file is not None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._batches.append(rows)
+        self.size += rows.nbytes
+        if self.size < self._full_size:
+            return
+        if self._file is None and self._memory.may_keep_file_open():
+            self._file = self._open_file()
+        if self._file is not None:
+            self._empty_into(self._file)
+
+    def spill(self) -> None:
+        """Move the rows in memory to the open file, or to disk."""
+        if self._file is not None:
+            self._empty_into(self._file)
+            return
+        with self._memory.context.trace.timed("spill", bucket=self._bucket_path, bytes=self.size) as facts:
+            run = self._memory.spill.write(self._batches, self._batches[0].schema)
+            self._runs.append(run)
+            facts["spilled_bytes"] = run.size
+        self._forget_memory(spilled_size=run.size)
+
+    def flush(self, writer: DataFileWriter, changelog: DataFileWriter | None = None) -> None:
+        """Write what is left; append tables have no changelog files."""
+        self._empty_into(writer)
+        self._file = None
+        self._memory.given_back(0, flushed=True)
+
+    def _empty_into(self, writer: DataFileWriter) -> None:
+        runs, self._runs = self._runs, []
+        for run in runs:
+            for batch in run.read():
+                writer.write(batch)
+            self._memory.spill.remove(run)
+        for batch in self._batches:
+            writer.write(batch)
+        self._forget_memory()
+
+    def _forget_memory(self, spilled_size: int | None = None) -> None:
+        size, self.size = self.size, 0
+        self._batches = []
+        self._memory.given_back(size, spilled_size=spilled_size)

@@ -19,7 +19,7 @@ from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
 from paimon_cli.ingest.faults import Tally
 from paimon_cli.metadata.data_file import EMPTY_ROW, SOURCE_APPEND, BucketId, CommitMessage
-from paimon_cli.metadata.table_mode import INPUT
+from paimon_cli.metadata.table_mode import INPUT, BucketMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.table_options import TableOptions
 
@@ -75,7 +75,21 @@ class WritePlan:
         """Whether the rows go into changelog files, too, as they come (`changelog-producer=input`)."""
         return self.context.mode.changelog_producer == INPUT and not self.replaces_rows
 
+    @property
+    def route(self) -> str:
+        """What decides on the bucket of a row, as the trace names it."""
+        mode = self.context.mode
+        kind = "append" if not mode.has_keys else "key-value"
+        return f"{kind}-{mode.bucket_mode.name.lower()}"
+
+    @property
+    def shuffles(self) -> bool:
+        """Whether all rows of a bucket have to come to the same task; not where any task may add files to it."""
+        return self.context.mode.bucket_mode is not BucketMode.UNAWARE
+
     def router(self) -> Router:
+        if self.context.mode.bucket_mode is BucketMode.UNAWARE:
+            return UnawareRouter(self.context.schema)
         return FixedRouter(self.context.schema, self.context.options)
 
     def check_total(self, partition: bytes) -> None:
@@ -111,6 +125,9 @@ class Routed:
         """The batch as one piece per bucket, rows in their order, or as `order` (row numbers) has them."""
         if batch.num_rows == 0:
             return
+        if order is None and len(self.partitions) == 1 and int(self.buckets.min()) == int(self.buckets.max()):
+            yield BucketId(self.partitions[0].as_py(), int(self.buckets[0])), batch
+            return
         stride = int(self.buckets.max()) + 1
         places = self.codes.astype(np.int64) * stride + self.buckets
         order = stable_order([places]) if order is None else order[stable_order([places[order]])]
@@ -130,22 +147,20 @@ class Router(Protocol):
     def route(self, batch: pa.RecordBatch) -> Routed: ...
 
 
-class FixedRouter:
-    """Routes by the hash of the bucket key, in a table with a fixed number of buckets."""
+class UnawareRouter:
+    """Routes by partition, in an append table without buckets: all files of a partition lie in bucket 0."""
 
-    def __init__(self, schema: TableSchema, options: TableOptions) -> None:
+    def __init__(self, schema: TableSchema) -> None:
         _check_partitions(schema)
-        self._total_buckets = options.bucket
         self._partition_keys = schema.partition_keys
         self._partition_types = schema.types_of(schema.partition_keys)
-        self._function = options.bucket_function
-        self._bucket_keys = schema.bucket_key_names
-        self._bucket_types = schema.types_of(self._bucket_keys)
 
     def route(self, batch: pa.RecordBatch) -> Routed:
         codes, partitions = self._partitions(batch)
-        keys = [batch.column(name) for name in self._bucket_keys]
-        return Routed(partitions, codes, row_buckets(keys, self._bucket_types, self._total_buckets, self._function))
+        return Routed(partitions, codes, self._buckets(batch))
+
+    def _buckets(self, batch: pa.RecordBatch) -> np.ndarray:
+        return np.zeros(batch.num_rows, np.int32)
 
     def _partitions(self, batch: pa.RecordBatch) -> tuple[np.ndarray, pa.Array]:
         """A code per row and the serialised partition of each code; only distinct partitions are encoded."""
@@ -160,6 +175,21 @@ class FixedRouter:
         _, samples = np.unique(codes, return_index=True)
         rows = pa.array(samples)
         return codes.astype(np.int32), encode_rows([column.take(rows) for column in columns], self._partition_types)
+
+
+class FixedRouter(UnawareRouter):
+    """Routes by partition and by the hash of the bucket key, in a table with a fixed number of buckets."""
+
+    def __init__(self, schema: TableSchema, options: TableOptions) -> None:
+        super().__init__(schema)
+        self._total_buckets = options.bucket
+        self._function = options.bucket_function
+        self._bucket_keys = schema.bucket_key_names
+        self._bucket_types = schema.types_of(self._bucket_keys)
+
+    def _buckets(self, batch: pa.RecordBatch) -> np.ndarray:
+        keys = [batch.column(name) for name in self._bucket_keys]
+        return row_buckets(keys, self._bucket_types, self._total_buckets, self._function)
 
 
 def _check_partitions(schema: TableSchema) -> None:

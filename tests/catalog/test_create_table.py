@@ -153,7 +153,6 @@ def test_nonsense_is_refused(tmp_path: Path, columns: list[str], clauses: dict[s
         (["id INT", "a MAP<INT, INT>", "b INT"], {"options": NESTED_GROUP}, "sequence-group with a MAP<INT, INT>"),
         (["id INT", "at TIMESTAMP(9)"], {"options": {"file.format": "avro"}}, "TIMESTAMP\\(9\\)"),
         (["id INT", "t TIMESTAMP(6)", "a ARRAY<ROW<at TIMESTAMP_LTZ(7)>>"], {}, "column 'a'"),
-        (["id INT"], {"key": (), "options": {"bucket": "-1"}}, "without a primary key"),
     ],
 )
 def test_what_no_write_would_take_is_not_created(

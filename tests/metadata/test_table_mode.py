@@ -6,7 +6,7 @@ import pytest
 
 from paimon_cli.datatypes.data_type import DataField, PlainType
 from paimon_cli.errors import NotSupported
-from paimon_cli.metadata.table_mode import RESCALE, BucketMode, TableMode
+from paimon_cli.metadata.table_mode import CHANGE_ROWS, RESCALE, BucketMode, TableMode
 from paimon_cli.metadata.table_schema import TableSchema
 from paimon_cli.options.option_catalog import COMPACT, WRITE
 from paimon_cli.options.table_options import TableOptions
@@ -62,7 +62,9 @@ def test_reads_merge_unless_vectors_mark_what_is_replaced(
     ("work", "options", "keys", "refused"),
     [
         (WRITE, {}, ("dt", "id"), None),
-        (WRITE, {}, (), "cannot write table t without a primary key"),
+        (WRITE, {}, (), None),
+        (WRITE, {"bucket": "-1"}, (), None),
+        (WRITE, {"bucket": "0"}, (), "cannot write table t with bucket=0"),
         (WRITE, {"bucket": "-1"}, ("dt", "id"), "cannot write table t with bucket=-1"),
         (WRITE, {"bucket": "-2"}, ("dt", "id"), "cannot write table t with bucket=-2"),
         (WRITE, {"bucket": "0"}, ("dt", "id"), "cannot write table t with bucket=0"),
@@ -73,6 +75,8 @@ def test_reads_merge_unless_vectors_mark_what_is_replaced(
         (COMPACT, {"bucket": "-1"}, ("dt", "id"), None),
         (COMPACT, {"bucket": "-2"}, ("dt", "id"), "cannot compact table t with bucket=-2"),
         (COMPACT, {}, (), "cannot compact table t without a primary key"),
+        (RESCALE, {}, (), "cannot rescale table t without a primary key"),
+        (CHANGE_ROWS, {}, (), "cannot change rows of table t without a primary key"),
     ],
 )
 def test_work_is_done_or_refused_in_one_line(

@@ -14,7 +14,16 @@ from paimon_cli.errors import PaimonError
 from paimon_cli.jobs.engine import Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.spark.job import Reports, SparkJob
 from paimon_cli.jobs.spark.session import RunningSpark, SparkRequest, start_spark
-from paimon_cli.jobs.spark.write import WRITTEN, Report, Shuffle, check_places, shuffle_of, write_on_spark, write_through_files
+from paimon_cli.jobs.spark.write import (
+    WRITTEN,
+    Report,
+    Shuffle,
+    check_places,
+    shuffle_of,
+    write_on_spark,
+    write_through_files,
+    write_where_read,
+)
 from paimon_cli.storage.whole_file import ScratchDirectory
 from paimon_cli.write.table_writer import Written
 from paimon_cli.write.write_plan import Tallies, WritePlan
@@ -77,6 +86,8 @@ class SparkEngine:
 
     def write_rows(self, plan: WritePlan, tallies: Tallies, progress: Progress) -> Written:
         running = self._spark()
+        if not plan.shuffles:
+            return write_where_read(self, plan, running.context.defaultParallelism, tallies, progress)
         shuffle = shuffle_of(plan, running.context.defaultParallelism)
         if self._request.is_local:
             return self._write_through_files(running, shuffle, tallies, progress)

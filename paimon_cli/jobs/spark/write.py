@@ -1,8 +1,9 @@
 """A write on Spark: reader tasks route rows, writer tasks sort them and write data files.
 
-In between the rows travel as chunks of Arrow data: through files on a Spark of this machine (`write_through_files`), through
-Spark's shuffle on a cluster (`write_on_spark`). A chunk is one value to Spark, so no row is ever converted between Python and the
-JVM: with rows in columns of Spark that conversion took most of the time (measured: five times the whole write).
+Where any task may add files to any bucket, those that read the rows also write them (`write_where_read`). Otherwise the rows
+travel as chunks of Arrow data: through files on a Spark of this machine (`write_through_files`), through Spark's shuffle on a
+cluster (`write_on_spark`). A chunk is one value to Spark, so no row is ever converted between Python and the JVM: with rows in
+columns of Spark that conversion took most of the time (measured: five times the whole write).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
@@ -31,7 +32,7 @@ from paimon_cli.ingest.faults import Tally
 from paimon_cli.jobs.engine import Engine, Progress, phase
 from paimon_cli.jobs.spark.job import carrying_errors
 from paimon_cli.metadata.data_file_schema import SEQUENCE_NUMBER
-from paimon_cli.write.table_writer import TableWriter, Written
+from paimon_cli.write.table_writer import TableWriter, Written, write_rows
 from paimon_cli.write.write_plan import Routed, Router, Tallies, WritePlan
 
 WRITTEN = None
@@ -174,6 +175,36 @@ def _packed(rows: pa.RecordBatch) -> bytes:
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_batch(rows)
     return bytes(sink.getvalue())
+
+
+def write_where_read(engine: Engine, plan: WritePlan, parallelism: int, tallies: Tallies, progress: Progress) -> Written:
+    """Each task writes the rows of the splits that it reads: nothing is shuffled."""
+    portions = portions_of(plan, parallelism)
+    with phase(progress, "Writing rows", len(portions)) as done:
+        results = engine.run_tasks(partial(write_portion, plan), portions, done)
+    for _, found in results:
+        tallies.update(found)
+    return Written.of_tasks(written for written, _ in results)
+
+
+def portions_of(plan: WritePlan, parallelism: int) -> list[range]:
+    """Numbers of neighbouring splits, about the same bytes in each portion: as few as keep all cores busy and fill files."""
+    if not plan.splits:
+        return []
+    sizes = np.array([max(1, split.size) for split in plan.splits])
+    files = -(-int(sizes.sum()) // plan.context.mode.target_file_size)
+    count = min(len(sizes), plan.parallelism or max(parallelism, files))
+    share = -(-int(sizes.sum()) // count)
+    portions = (sizes.cumsum() - (sizes + 1) // 2) // share
+    starts = np.flatnonzero(np.append(True, portions[1:] != portions[:-1])).tolist()
+    return [range(start, end) for start, end in zip(starts, [*starts[1:], len(sizes)], strict=True)]
+
+
+def write_portion(plan: WritePlan, numbers: range) -> tuple[Written, Tallies]:
+    """Write some splits of the plan; also what was found in each."""
+    found: Tallies = {}
+    written = write_rows(replace(plan, splits=plan.splits[numbers.start : numbers.stop]), found)
+    return written, {numbers.start + place: tally for place, tally in found.items()}
 
 
 def check_places(written: Written) -> Written:

@@ -99,7 +99,7 @@ def _compacted(context: TableContext, task: CompactionTask) -> CommitMessage:
     before: list[DataFileMeta] = []
     after: list[DataFileMeta] = []
     stamp = f"{task.file_stamp[:8]}-{task.file_stamp[8:12]}-{task.file_stamp[12:]}"
-    small = int(context.options.target_file_size * context.options.small_file_ratio)
+    small = int(context.mode.target_file_size * context.options.small_file_ratio)
     for step in compaction_steps(key_sections(task.files, context.key_of), task.output_level, task.max_level, small):
         if isinstance(step, Upgrade):
             before.append(step.file)
