@@ -43,7 +43,7 @@ def many(count: int, **more: Any) -> list[dict[str, Any]]:
 
 def test_a_file_holds_the_columns_of_the_table_and_equal_rows_stay(tmp_path: Path) -> None:
     context = make_table(tmp_path / "t", COLUMNS, [], bucket=-1)
-    given = [{"k": 2, "v": "a"}, {"k": 1, "v": None}, {"k": 2, "v": "a"}]
+    given: list[dict[str, Any]] = [{"k": 2, "v": "a"}, {"k": 1, "v": None}, {"k": 2, "v": "a"}]
     write(context, given)
     (file,) = live(context)
     assert pq.read_table(tmp_path / "t" / "bucket-0" / file.file_name).to_pylist() == given
@@ -51,9 +51,10 @@ def test_a_file_holds_the_columns_of_the_table_and_equal_rows_stay(tmp_path: Pat
     assert (file.min_key, file.max_key, file.key_stats.min_values) == (EMPTY_ROW, EMPTY_ROW, EMPTY_ROW)
     assert (file.min_sequence_number, file.max_sequence_number) == (0, 2)
     assert file.value_stats.null_counts == (0, 1) and file.value_stats_cols is None
-    (entry,) = context.manifests.live_entries(context.snapshots.latest())
+    snapshot = context.snapshots.get(1)
+    (entry,) = context.manifests.live_entries(snapshot)
     assert (entry.bucket, entry.total_buckets) == (0, -1)
-    assert (context.snapshots.latest().commit_kind, context.snapshots.latest().delta_record_count) == ("APPEND", 3)
+    assert (snapshot.commit_kind, snapshot.delta_record_count) == ("APPEND", 3)
 
 
 def test_writers_of_a_table_without_buckets_all_count_from_0(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_overwrite_replaces_the_partitions_that_get_rows(tmp_path: Path) -> None
     assert [(row["k"], row["dt"]) for row in rows(context)] == [(1, "a"), (1, "c"), (2, "b")]
     write(context, [{"k": 3, "v": "x", "dt": "c"}], overwrite=True, static_partition={"dt": "c"})
     assert [(row["k"], row["dt"]) for row in rows(context)] == [(1, "a"), (2, "b"), (3, "c")]
-    assert context.snapshots.latest().commit_kind == "OVERWRITE"
+    assert context.snapshots.get(3).commit_kind == "OVERWRITE"
 
 
 @pytest.mark.parametrize("kind", ["-D", "-U", "+U"])
