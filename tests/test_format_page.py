@@ -25,7 +25,7 @@ from paimon_cli.lsm.aggregators.catalog import BUILDERS
 from paimon_cli.metadata.data_file_schema import KEY_ID_OFFSET, SEQUENCE_NUMBER_ID, VALUE_KIND_ID
 from paimon_cli.metadata.index_files import MAGIC as INDEX_MAGIC
 from paimon_cli.metadata.index_files import MAGIC_32, MAGIC_64
-from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest, encode_manifest_list
+from paimon_cli.metadata.manifests import encode_index_manifest, encode_manifest_list
 from paimon_cli.metadata.snapshot import ATTEMPTS_PROPERTY, DURATION_PROPERTY, Snapshot, tag_text
 from paimon_cli.metadata.staged_commit import StagedCommit
 from paimon_cli.metadata.table_schema import TableSchema
@@ -34,6 +34,7 @@ from paimon_cli.options.option_text import parse_duration, parse_size
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
 from paimon_cli.storage.lock_table import LockTable
 from tests.datatypes.one_row_hash import row_hash
+from tests.metadata.one_manifest import encode_manifest
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "FORMAT.md").read_text(encoding="utf-8")

@@ -46,7 +46,9 @@ class MetadataWriter:
     def manifest_list(self, manifests: Sequence[ManifestFileMeta], purpose: str) -> tuple[str, int]:
         """Name and size of a new list; `purpose` (base, delta, changelog) is for the trace."""
         content = encode_manifest_list(manifests)
-        return self._write("manifest-list", content, purpose=purpose, manifests=len(manifests)), len(content)
+        name = self._write("manifest-list", content, purpose=purpose, manifests=len(manifests))
+        self._context.manifests.keep_list(name, manifests)
+        return name, len(content)
 
     def index_manifest(self, entries: Sequence[IndexManifestEntry]) -> str:
         """Name of a new index manifest."""

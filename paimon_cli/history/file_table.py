@@ -7,10 +7,11 @@ are asked for.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -28,8 +29,8 @@ from paimon_cli.metadata.data_file import (
 from paimon_cli.metadata.manifest_table import ByteRanges, ManifestTable
 from paimon_cli.metadata.manifests import copied_manifests, encode_manifests, partition_stats
 
-_FEW_ROWS = 4096
-"""The names of this many files are hashed in one go rather than piece by piece."""
+_FEW = 64
+"""This many entries are compared as objects."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class FileTable:
         dead = _dead(self)
         if dead is None:
             return self.entries()
-        parts = zip(self.pieces, pairwise(self._starts.tolist()), strict=True)
+        parts = zip(self.pieces, pairwise(self._starts), strict=True)
         return [piece.entry(row) for piece, (start, end) in parts for row in np.flatnonzero(~dead[start:end]).tolist()]
 
     def net(self) -> FileTable:
@@ -106,8 +107,8 @@ class FileTable:
         return len(self.codes)
 
     @cached_property
-    def _starts(self) -> np.ndarray:
-        return np.cumsum([0, *map(len, self.pieces)])
+    def _starts(self) -> list[int]:
+        return [0, *accumulate(map(len, self.pieces))]
 
     def numbers(self, name: str) -> np.ndarray:
         """One of the columns of numbers, as int64."""
@@ -128,14 +129,7 @@ class FileTable:
 
     def each(self, name: str) -> Iterator[ByteRanges]:
         """One of the columns of bytes, piece by piece."""
-        return iter(self._names) if name == "names" else (getattr(piece, name) for piece in self.pieces)
-
-    @cached_property
-    def _names(self) -> list[ByteRanges]:
-        """Names of few files are put into one piece: each piece costs some calls."""
-        names = [piece.names for piece in self.pieces]
-        few = len(names) > 1 and len(self) <= _FEW_ROWS
-        return [ByteRanges.of([name for ranges in names for name in ranges])] if few else names
+        return (getattr(piece, name) for piece in self.pieces)
 
     def lengths(self, name: str) -> np.ndarray:
         """Bytes of each value of one of the columns of bytes."""
@@ -149,8 +143,8 @@ class FileTable:
         return _joined([ranges.words(part) for ranges, part in zip(self.each(name), parts, strict=True)]).astype(np.int64)
 
     def entry(self, row: int) -> ManifestEntry:
-        piece = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return self.pieces[piece].entry(row - int(self._starts[piece]))
+        piece = bisect_right(self._starts, row) - 1
+        return self.pieces[piece].entry(row - self._starts[piece])
 
     def entries(self) -> list[ManifestEntry]:
         return [entry for piece in self.pieces for entry in piece.entries()]
@@ -191,7 +185,7 @@ class FileTable:
         if len(self.partitions) == 1:
             return {self.partitions[0]: self} if len(self) else {}
         parts: dict[int, list[ManifestTable]] = {}
-        for piece, (start, end) in zip(self.pieces, pairwise(self._starts.tolist()), strict=True):
+        for piece, (start, end) in zip(self.pieces, pairwise(self._starts), strict=True):
             codes = self.codes[start:end]
             order = np.argsort(codes, kind="stable")
             present, begins = np.unique(codes[order], return_index=True)
@@ -246,7 +240,7 @@ class FileTable:
 
     def _without(self, gone: np.ndarray) -> FileTable:
         left = ~gone
-        starts = self._starts.tolist()
+        starts = self._starts
         parts = (left[start:end] for start, end in pairwise(starts))
         pieces = [
             piece if part.all() else piece.take(np.flatnonzero(part)) for piece, part in zip(self.pieces, parts, strict=True)
@@ -302,26 +296,33 @@ def _dead(table: FileTable) -> np.ndarray | None:
 
 def _identity_hashes(table: FileTable) -> np.ndarray:
     """Equal for equal identities; of what `plain` entries consist of."""
-    hashed = _joined([ranges.hashes() for ranges in table.each("names")]).view(np.uint64)
-    for column in (table.codes, table.buckets, table.numbers("levels")):
-        hashed = (hashed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    hashed = _joined([piece.identity_hashes for piece in table.pieces])
+    if len(table.partitions) > 1:
+        hashed = (hashed ^ table.codes.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         hashed ^= hashed >> np.uint64(31)
     return hashed.view(np.int64)
 
 
 def _is_deleted(table: FileTable, adds: np.ndarray, deletes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """Whether those ADDs, each with the hash of some DELETE, have the identity of one; what is not plain is decoded."""
-    ordered = deletes[np.argsort(hashes[deletes], kind="stable")]
-    twins = ordered[np.searchsorted(hashes[ordered], hashes[adds])]
-    plain = np.concatenate([piece.plain for piece in table.pieces])
-    same = plain[adds] & plain[twins] & _same_names(table, adds, twins)
-    for column in (table.codes, table.buckets, table.numbers("levels")):
-        same &= column[adds] == column[twins]
+    """Whether those ADDs, each with the hash of some DELETE, have the identity of one; few, or not plain ones, are decoded."""
+    same = np.zeros(len(adds), dtype=bool)
+    if len(adds) > _FEW:
+        ordered = deletes[np.argsort(hashes[deletes], kind="stable")]
+        same = _are_same(table, adds, ordered[np.searchsorted(hashes[ordered], hashes[adds])])
     unsure = np.flatnonzero(~same)
     if len(unsure):
         asked = np.isin(hashes[deletes], hashes[adds[unsure]])
         gone = {table.entry(row).identity for row in deletes[asked].tolist()}
         same[unsure] = [table.entry(row).identity in gone for row in adds[unsure].tolist()]
+    return same
+
+
+def _are_same(table: FileTable, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Whether the columns show that two entries have one identity."""
+    plain = np.concatenate([piece.plain for piece in table.pieces])
+    same = plain[one] & plain[other] & _same_names(table, one, other)
+    for column in (table.codes, table.buckets, table.numbers("levels")):
+        same &= column[one] == column[other]
     return same
 
 

@@ -51,10 +51,14 @@ class ManifestReader:
         if manifests is None:
             path = self.layout.manifest(name)
             manifests = decode_manifest_list(self._content(path, size), path)
-            if len(self._lists) >= _LISTS_KEPT:
-                self._lists.clear()
-            self._lists[name] = manifests
+            self.keep_list(name, manifests)
         return list(manifests)
+
+    def keep_list(self, name: str, manifests: Sequence[ManifestFileMeta]) -> None:
+        """Remember a list that was read, or that this process wrote itself."""
+        if len(self._lists) >= _LISTS_KEPT:
+            self._lists.clear()
+        self._lists[name] = list(manifests)
 
     def manifest(self, name: str, size: int | None = None) -> list[ManifestEntry]:
         path = self.layout.manifest(name)

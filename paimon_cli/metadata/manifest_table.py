@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any
@@ -24,6 +25,8 @@ from paimon_cli.metadata.manifests import ENTRY, VERSION, decode_manifest, entri
 
 _AT_ONCE = 4096
 _FEW = 64
+_FIRST_BYTES = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)
+"""Masks for the first 0 to 8 bytes of a little-endian word."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,7 @@ class ByteRanges:
             return view[places].view(np.int64)
         left = np.clip(left, 0, 8)
         words = view[np.where(left > 0, places, 0)]
-        masks = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.uint64)
-        return (words & masks[left]).view(np.int64)
+        return (words & _FIRST_BYTES[left]).view(np.int64)
 
     def _runs(self) -> np.ndarray:
         """Rows whose string is not that of the row before; some rows at a time, whose bytes then stay in the cache."""
@@ -178,6 +180,16 @@ class ManifestTable:
 
     def entries(self) -> list[ManifestEntry]:
         return self.records.entries()
+
+    @cached_property
+    def identity_hashes(self) -> np.ndarray:
+        """One uint64 each, equal for equal identities: of name, bucket and level, all that differs between `plain` entries of a
+        partition. Tables that a process keeps from commit to commit keep these, too."""
+        hashed = self.names.hashes().view(np.uint64)
+        for column in (self.buckets, self.levels):
+            hashed = (hashed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+            hashed ^= hashed >> np.uint64(31)
+        return hashed
 
     @staticmethod
     def of(entries: Sequence[ManifestEntry]) -> ManifestTable:

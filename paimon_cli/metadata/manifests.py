@@ -143,12 +143,6 @@ def _stats_of(content: Mapping[str, Any] | None) -> SimpleStats:
     return SimpleStats(least, greatest, None if counts is None else tuple(counts))
 
 
-def encode_manifest(entries: Sequence[ManifestEntry]) -> bytes:
-    """One manifest with all entries, in their order."""
-
-    return encode_container(ENTRY, [_entry_record(entry) for entry in entries])
-
-
 def encode_manifests(entries: Sequence[ManifestEntry], target_size: int) -> Iterator[tuple[bytes, int]]:
     """Manifests of about `target_size` bytes with the number of entries in each."""
     return rolled_containers(ENTRY, [_entry_record(entry) for entry in entries], target_size)

@@ -8,6 +8,7 @@ Every commit adds FILES files, one to a bucket, and deletes those of the commit 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import uuid
 from collections import deque
@@ -18,7 +19,7 @@ from paimon_cli.datatypes.binary_row import serialize_row
 from paimon_cli.datatypes.data_type import DataField
 from paimon_cli.datatypes.field_types import parse_type
 from paimon_cli.metadata.data_file import ADD, DELETE, EMPTY_ROW, DataFileMeta, ManifestEntry, ManifestFileMeta, SimpleStats
-from paimon_cli.metadata.manifests import encode_manifest, encode_manifest_list
+from paimon_cli.metadata.manifests import encode_manifest_list, encode_manifests
 from paimon_cli.metadata.snapshot import APPEND, OVERWRITE, Snapshot
 from paimon_cli.metadata.table_layout import TableLayout
 from paimon_cli.metadata.table_schema import TableSchema
@@ -80,7 +81,7 @@ class MetadataTable:
         return ManifestEntry(ADD, EMPTY_ROW, bucket, self._files, file)
 
     def _manifest(self, name: str, entries: list[ManifestEntry]) -> ManifestFileMeta:
-        content = encode_manifest(entries)
+        ((content, _),) = encode_manifests(entries, sys.maxsize)
         self._write(self._layout.manifest(name), content)
         added = sum(entry.kind == ADD for entry in entries)
         return ManifestFileMeta(name, len(content), added, len(entries) - added, SimpleStats(), 0, 0, self._files - 1, 0, 0)

@@ -15,8 +15,8 @@ from paimon_cli.history.table_context import TableContext
 from paimon_cli.metadata import manifest_table
 from paimon_cli.metadata.data_file import ADD, DELETE, BucketId, DataFileMeta, FileFilter, ManifestEntry, SimpleStats
 from paimon_cli.metadata.manifest_table import ManifestTable, decode_manifests
-from paimon_cli.metadata.manifests import encode_manifest
 from tests.history.plain_fold import plain_live, plain_net
+from tests.metadata.one_manifest import encode_manifest
 from tests.tables import make_table, write
 
 PARTITIONS = [bytes([number]) * size for number, size in ((1, 20), (2, 20), (3, 28))]

@@ -10,7 +10,6 @@ import pytest
 from paimon_cli.commit.committer import Committer
 from paimon_cli.commit.deduplication import CommitIdentity
 from paimon_cli.errors import DamagedFile, NotFound, UsageError
-from paimon_cli.history import file_table
 from paimon_cli.history.file_table import FileTable
 from paimon_cli.history.live_files import BucketFiles, CommittedState, bucket_files, committed_state, expect_buckets
 from paimon_cli.history.manifest_reader import SnapshotGone
@@ -115,9 +114,7 @@ def test_manifests_of_other_buckets_are_not_read(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("few_rows", [0, 3], ids=["in pieces", "in one piece"])
-def test_offsets_of_words_are_one_for_all_or_one_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_rows: int) -> None:
-    monkeypatch.setattr(file_table, "_FEW_ROWS", few_rows)
+def test_offsets_of_words_are_one_for_all_or_one_an_entry(tmp_path: Path) -> None:
     context = commit_tables.make_table(tmp_path / "t")
     names = ["abcdefgh12345678", "ABCDEFGHabcdefgh", "0123456789012345"]
     for number, name in enumerate(names):
@@ -127,7 +124,7 @@ def test_offsets_of_words_are_one_for_all_or_one_an_entry(tmp_path: Path, monkey
     assert snapshot is not None
     pieces = context.manifests.tables_of_each(context.manifests.manifests_of(snapshot))
     columns = FileTable.of(piece for some in pieces for piece in some)
-    assert len(columns.pieces) == 3 and len([*columns.each("names")]) == (1 if few_rows else 3)
+    assert len(columns.pieces) == 3
 
     def expected(*offsets: int) -> list[int]:
         parts = [name[offset : offset + 8].encode() for name, offset in zip(names, offsets, strict=True)]

@@ -53,7 +53,6 @@ def test_dynamic_options_lie_on_top_of_the_schemas(tmp_path: Path) -> None:
         ("data-evolution.enabled", "TRUE"),
         ("chain-table.enabled", "true"),
         ("pk-clustering-override", "true"),
-        ("sequence.snapshot-ordering", "true"),
         ("query-auth.enabled", "true"),
         ("data-file.external-paths", "s3://b"),
         ("index-file-in-data-file-dir", "true"),

@@ -14,7 +14,8 @@ from paimon_cli.errors import DamagedFile, PaimonError
 from paimon_cli.metadata.avro_reader import decode_container, record_batches
 from paimon_cli.metadata.avro_writer import ContainerWriter, RecordSchema, array, encode_container, nullable, record
 from paimon_cli.metadata.data_file import ADD, EMPTY_ROW, DataFileMeta, ManifestEntry, SimpleStats
-from paimon_cli.metadata.manifests import decode_manifest, encode_manifest
+from paimon_cli.metadata.manifests import decode_manifest
+from tests.metadata.one_manifest import encode_manifest
 
 FIELDS = [("_NAME", "string"), ("_SIZE", "long"), ("_NOTE", nullable("string")), ("_EXTRA_FILES", array("string"))]
 SCHEMA = RecordSchema(record("record", FIELDS))

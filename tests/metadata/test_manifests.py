@@ -27,11 +27,11 @@ from paimon_cli.metadata.manifests import (
     decode_manifest,
     decode_manifest_list,
     encode_index_manifest,
-    encode_manifest,
     encode_manifest_list,
     encode_manifests,
 )
 from tests.goldens import GOLDENS, Golden, golden_table
+from tests.metadata.one_manifest import encode_manifest
 
 STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, (1, None))
 FILE = DataFileMeta("data-1.parquet", 10, 3, EMPTY_ROW, EMPTY_ROW, STATS, STATS, 0, 2, 0, 0, creation_time_millis=5)
