@@ -75,12 +75,14 @@ class ByteRanges:
         return np.flatnonzero(other)
 
     def hashes(self) -> np.ndarray:
-        """One int64 each; equal strings have equal ones."""
+        """One int64 each; equal strings have equal ones, also beside longer strings in another buffer."""
         lengths = self.ends - self.begins
+        shortest = int(lengths.min()) if len(self) else 0
         hashed = (lengths.astype(np.uint64) + np.uint64(1)) * np.uint64(0xD6E8FEB86659FD93)
         for offset in range(0, int(lengths.max(initial=0)), 8):
-            hashed = (hashed ^ self.words(offset).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-            hashed ^= hashed >> np.uint64(29)
+            mixed = (hashed ^ self.words(offset).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(29)
+            hashed = mixed if offset < shortest else np.where(offset < lengths, mixed, hashed)
         return hashed.view(np.int64)
 
     def coded(self) -> tuple[np.ndarray, list[bytes]]:

@@ -23,10 +23,11 @@ PARTITIONS = [bytes([number]) * size for number, size in ((1, 20), (2, 20), (3, 
 
 
 def random_entries(source: random.Random, count: int, names: int) -> list[ManifestEntry]:
-    """Few names, so that DELETEs meet ADDs; some with what seldom belongs to an identity."""
+    """Few names, so that DELETEs meet ADDs, of many lengths; some with what seldom belongs to an identity."""
     entries = []
     for number in range(count):
-        name = f"data-{source.randrange(names):05}.parquet"
+        chosen = source.randrange(names)
+        name = f"data-{chosen:05}{'-' * (chosen % 30)}.parquet"
         file = DataFileMeta(name, 7, 1, b"", b"", SimpleStats(), SimpleStats(), 0, 9, 0, 0)
         file = replace(file, level=source.choice([0, 0, 5]), max_sequence_number=number)
         if source.random() < 0.2:
