@@ -156,8 +156,8 @@ def _unmerged(bucket: BucketFiles) -> str | None:
 
 
 def _marked(bucket: BucketFiles) -> str | None:
-    listed = [vector for index in bucket.index_files for vector in index.deletion_vector_ranges or ()]
-    return f"deletion vectors of {len(listed)} files, which readers would no longer see" if listed else None
+    is_marked = any(index.deletion_vector_ranges for index in bucket.index_files)
+    return "deletion vectors, which readers would no longer see" if is_marked else None
 
 
 def _warnings(table: CatalogTable, old: TableSchema, new: TableSchema, changes: Sequence[SchemaChange]) -> list[str]:
