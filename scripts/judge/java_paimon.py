@@ -1,0 +1,122 @@
+"""Java Paimon as a process that carries out requests (`JavaPaimon.java`), and our commands called the same way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from paimon_cli.cli.app import app
+
+Row = dict[str, Any]
+"""Cells by column in canonical form; `_kind` is the row kind."""
+
+
+class JavaPaimon:
+    """One JVM for many requests. `jars` is a folder with paimon-bundle and Hadoop's client jars (pyspark brings those)."""
+
+    name = "java"
+
+    def __init__(self, jars: Path, heap: str = "1g") -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="java-paimon-")
+        source = Path(__file__).with_name("JavaPaimon.java")
+        class_path = os.pathsep.join(str(jar) for jar in sorted(jars.glob("*.jar")))
+        subprocess.run(["javac", "-nowarn", "-cp", class_path, "-d", self._folder.name, str(source)], check=True)
+        command = ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={self._folder.name}"]
+        command += ["-Duser.timezone=UTC", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
+        command += ["-cp", os.pathsep.join([self._folder.name, class_path]), "JavaPaimon"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def close(self) -> None:
+        self._process.communicate()
+        self._folder.cleanup()
+
+    def _request(self, do: str, table: Path, options: Mapping[str, str] | None = None, **arguments: Any) -> list[Row]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        request = {"do": do, "table": str(table), "options": dict(options or {}), **arguments}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline() or '{"error": "the JVM has ended"}')
+        if "error" in answer:
+            raise AssertionError(f"java cannot {do}: {answer['error']}")
+        rows: list[Row] = answer["rows"]
+        return rows
+
+    def create(self, table: Path, schema: Mapping[str, Any]) -> None:
+        self._request("create", table, schema=schema)
+
+    def write(self, table: Path, rows: Sequence[Row], *, compact: bool) -> None:
+        self._request("write", table, {"write-only": str(not compact).lower()}, rows=rows)
+
+    def compact(self, table: Path, *, full: bool) -> None:
+        self._request("compact", table, full=full)
+
+    def expire(self, table: Path, retain: int) -> None:
+        self._request("expire", table, retain=str(retain))
+
+    def read(self, table: Path) -> list[Row]:
+        return self._request("read", table)
+
+    def changelog(self, table: Path, first: int, last: int) -> list[Row]:
+        return self._request("changelog", table, **{"from": first, "to": last})
+
+    def incremental(self, table: Path, after: int, to: int) -> list[Row]:
+        """The same changes as a query of the audit log between two snapshots gives them."""
+        return self._request("incremental", table, **{"from": str(after), "to": str(to)})
+
+
+class PaimonCli:
+    """Our commands, in this process."""
+
+    name = "ours"
+
+    def __init__(self, engine: str = "local") -> None:
+        self.engine = ("--engine", engine)
+
+    def run(self, *arguments: object, stdin: str | None = None) -> str:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+        if result.exit_code:
+            raise AssertionError(f"paimon-cli {' '.join(map(str, arguments))}: exit {result.exit_code}\n{result.stdout}{result.stderr}")
+        return str(result.stdout)
+
+    def create(self, table: Path, schema: Mapping[str, Any]) -> None:
+        text = table.with_suffix(".json")
+        text.write_text(json.dumps(schema))
+        self.run("create", table, "--schema", text)
+
+    def write(self, table: Path, rows: Sequence[Row], *, compact: bool) -> None:
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        how = ("--compact", "inline" if compact else "none")
+        self.run("write", table, "-", "--format", "json", "--op-column", "_kind", *how, *self.engine, stdin=lines)
+
+    def compact(self, table: Path, *, full: bool) -> None:
+        self.run("compact", table, "--strategy", "full" if full else "minor", *self.engine)
+
+    def serve(self, table: Path) -> None:
+        """A round of the dedicated service."""
+        self.run("compact", table, "--dedicated", "--watch", "--max-rounds", 1, "--interval", "1s", *self.engine)
+
+    def expire(self, table: Path, retain: int) -> None:
+        self.run("expire", table, "--retain-max", retain, "--retain-min", retain, "--older-than", "0s", "--yes")
+
+    def read(self, table: Path) -> list[Row]:
+        return [json.loads(line) for line in self.run("read", table, "-o", "ndjson", *self.engine).splitlines()]
+
+    def changelog(self, table: Path, first: int, last: int) -> list[Row]:
+        lines = self.run("changelog", "read", table, "--from", first, "--to", last, "-o", "ndjson").splitlines()
+        return [_with_kind(json.loads(line)) for line in lines]
+
+    def incremental(self, table: Path, after: int, to: int) -> list[Row]:
+        mode = ("--incremental", f"{after}..{to}", "--incremental-mode", "changelog")
+        lines = self.run("read", table, *mode, "--row-kind", "-o", "ndjson", *self.engine).splitlines()
+        return [_with_kind(json.loads(line)) for line in lines]
+
+
+def _with_kind(row: Row) -> Row:
+    return {"_kind": row.pop("rowkind"), **row}

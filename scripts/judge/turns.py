@@ -1,0 +1,327 @@
+"""Java Paimon and paimon-cli take turns on one table: rows and changelogs beside a plain oracle after every round.
+
+    python -m scripts.judge.turns --jars FOLDER --rounds 10 --tables 40 --seed 7
+    python -m scripts.judge.turns --jars FOLDER --table 7-vectors-3 --keep FOLDER
+
+Each round is one write that compacts, or some writes that do not and a compaction, each by one of the two; then both
+read the table, and the changelog of the round. Prints one JSON line; a difference names its table, and stops it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.judge.java_paimon import JavaPaimon, PaimonCli, Row
+
+Key = tuple[Any, ...]
+State = dict[Key, Row]
+Merge = Callable[[Row | None, Row], Row | None]
+
+TOP_LEVEL = 3
+VALUES = ("v", "w", "s")
+COLUMNS = {"p": "STRING", "id": "INT", "k": "STRING", "v": "BIGINT", "w": "BIGINT", "s": "STRING"}
+
+
+def deduplicate(old: Row | None, new: Row) -> Row | None:
+    return None if new["_kind"] == "-D" else new
+
+
+def first_row(old: Row | None, new: Row) -> Row | None:
+    return old or new
+
+
+def partial_update(old: Row | None, new: Row) -> Row | None:
+    return {name: new[name] if new[name] is not None else (old or new)[name] for name in new}
+
+
+def aggregate(old: Row | None, new: Row) -> Row | None:
+    def known(name: str) -> list[Any]:
+        return [row[name] for row in (old, new) if row is not None and row[name] is not None]
+
+    return {**new, "v": sum(known("v")) if known("v") else None, "w": max(known("w"), default=None), "s": (known("s") or [None])[-1]}
+
+
+def by_sequence(old: Row | None, new: Row) -> Row | None:
+    return new if old is None or new["w"] >= old["w"] else old
+
+
+AGGREGATION = {
+    "merge-engine": "aggregation",
+    "fields.v.aggregate-function": "sum",
+    "fields.w.aggregate-function": "max",
+    "fields.s.aggregate-function": "last_non_null_value",
+}
+FIRST_ROW = {"merge-engine": "first-row"}
+PARTIAL_UPDATE = {"merge-engine": "partial-update"}
+ENGINES: dict[str, Merge] = {"deduplicate": deduplicate, "first-row": first_row, "partial-update": partial_update, "aggregation": aggregate}
+
+VECTORS = {"deletion-vectors.enabled": "true"}
+LOOKUP, INPUT, FULL = ({"changelog-producer": producer} for producer in ("lookup", "input", "full-compaction"))
+ONCE = {"changelog-producer.row-deduplicate": "true"}
+LONGER = {"changelog.num-retained.min": "1000", "changelog.num-retained.max": "1000", "changelog.time-retained": "10 d"}
+"""Changelogs outlive their snapshots."""
+SHAPES: dict[str, dict[str, str]] = {
+    "vectors": VECTORS,
+    "vectors-64": {**VECTORS, "deletion-vectors.bitmap64": "true"},
+    "vectors-small-indexes": {**VECTORS, "deletion-vector.index-file.target-size": "64 b", "target-file-size": "4 kb"},
+    "vectors-merged": {**VECTORS, "deletion-vectors.merge-on-read": "true"},
+    "vectors-aggregation": {**VECTORS, **AGGREGATION},
+    "vectors-partial-update": {**VECTORS, **PARTIAL_UPDATE},
+    "vectors-sequence": {**VECTORS, "sequence.field": "w"},
+    "vectors-input": {**VECTORS, **INPUT},
+    "vectors-lookup": {**VECTORS, **LOOKUP},
+    "vectors-64-lookup-once": {**VECTORS, **LOOKUP, **ONCE, "deletion-vectors.bitmap64": "true"},
+    "vectors-lookup-aggregation": {**VECTORS, **LOOKUP, **AGGREGATION},
+    "vectors-lookup-partial-update": {**VECTORS, **LOOKUP, **PARTIAL_UPDATE},
+    "input": INPUT,
+    "input-partial-update": {**INPUT, **PARTIAL_UPDATE},
+    "lookup": LOOKUP,
+    "lookup-once": {**LOOKUP, **ONCE},
+    "lookup-once-ignoring": {**LOOKUP, **ONCE, "changelog-producer.row-deduplicate-ignore-fields": "s"},
+    "lookup-first-row": {**LOOKUP, **FIRST_ROW},
+    "lookup-partial-update": {**LOOKUP, **PARTIAL_UPDATE},
+    "lookup-aggregation": {**LOOKUP, **AGGREGATION},
+    "lookup-sequence": {**LOOKUP, "sequence.field": "w"},
+    "force-lookup": {"force-lookup": "true"},
+    "full-compaction": FULL,
+    "full-compaction-once": {**FULL, **ONCE},
+    "full-compaction-partial-update": {**FULL, **PARTIAL_UPDATE},
+    "full-compaction-aggregation": {**FULL, **AGGREGATION},
+    "full-compaction-once-ignoring": {**FULL, **ONCE, "changelog-producer.row-deduplicate-ignore-fields": "s"},
+    "first-row": FIRST_ROW,
+}
+
+
+@dataclass
+class Oracle:
+    """What the table must hold: all rows that were committed, those of compactions, and the changes not yet seen."""
+
+    options: dict[str, str]
+    keys: tuple[str, ...]
+    committed: State = field(default_factory=dict)
+    compacted: State = field(default_factory=dict)
+    waiting: set[Key] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.producer = self.options.get("changelog-producer", "none")
+        self.engine = self.options.get("merge-engine", "deduplicate")
+        self.merge = by_sequence if "sequence.field" in self.options else ENGINES[self.engine]
+        self.hides_level_0 = "deletion-vectors.enabled" in self.options or self.engine == "first-row"
+        self.has_deletes = self.merge is deduplicate
+
+    def key(self, row: Row) -> Key:
+        return tuple(row[name] for name in self.keys)
+
+    def write(self, rows: Sequence[Row]) -> list[Row]:
+        for row in rows:
+            key = self.key(row)
+            self.waiting.add(key)
+            merged = self.merge(self.committed.get(key), row)
+            if merged is None:
+                self.committed.pop(key, None)
+            else:
+                self.committed[key] = merged
+        return list(rows) if self.producer == "input" else []
+
+    def compact(self, partitions: Collection[str] | None = None) -> list[Row]:
+        """The changes that become visible if the waiting rows of these partitions (None: of all) are compacted."""
+        seen = [key for key in self.waiting if partitions is None or key[0] in partitions]
+        changes = [change for key in seen for change in self._change(self.compacted.pop(key, None), self.committed.get(key))]
+        self.waiting.difference_update(seen)
+        self.compacted.update({key: self.committed[key] for key in seen if key in self.committed})
+        return [] if self.producer in ("input", "none") else changes
+
+    def _change(self, old: Row | None, new: Row | None) -> list[Row]:
+        if old is None or new is None:
+            return [{**row, "_kind": kind} for row, kind in ((old, "-D"), (new, "+I")) if row is not None]
+        ignored = self.options.get("changelog-producer.row-deduplicate-ignore-fields", "").split(",")
+        same = all(old[name] == new[name] for name in VALUES if name not in ignored)
+        if self.engine == "first-row" or (same and "changelog-producer.row-deduplicate" in self.options):
+            return []
+        return [{**old, "_kind": "-U"}, {**new, "_kind": "+U"}]
+
+    def rows(self, *, java: bool) -> list[Row]:
+        """Java 1.4 does not know `merge-on-read`, which shows level 0 in spite of the vectors."""
+        hidden = self.hides_level_0 and (java or "deletion-vectors.merge-on-read" not in self.options)
+        return list((self.compacted if hidden else self.committed).values())
+
+
+class Turns:
+    """One table and its rounds, all of it decided by the seed."""
+
+    def __init__(self, folder: Path, seed: str, shape: str, java: JavaPaimon, ours: PaimonCli) -> None:
+        self.random = random.Random(seed)
+        self.java, self.ours = java, ours
+        self.table = folder / seed
+        keys = self.random.choice((("id",), ("k",), ("id", "k")))
+        partition = ("p",) if self.random.random() < 0.6 else ()
+        buckets = self.random.choice((1, 1, 2, 3))
+        if "full-compaction" in SHAPES[shape].values():
+            partition, buckets = ("p",), 1  # what is compacted fully shows in the files of a partition
+        self.columns = (*partition, *keys, *VALUES)
+        options = {"bucket": str(buckets), "file.format": self.random.choice(("parquet", "parquet", "orc", "avro"))}
+        if self.random.random() < 0.5 and "changelog-producer" in SHAPES[shape]:
+            options |= LONGER
+        self.options = {**options, "num-sorted-run.compaction-trigger": str(TOP_LEVEL), **SHAPES[shape]}
+        self.oracle = Oracle(self.options, (*partition, *keys))
+        self.history: list[str] = []
+        self.changes: list[Row] = []
+        self.compared = 0
+        not_null = {*partition, *keys}
+        fields = [
+            {"id": number, "name": name, "type": COLUMNS[name] + (" NOT NULL" if name in not_null else "")}
+            for number, name in enumerate(self.columns)
+        ]
+        lists = {"partitionKeys": list(partition), "primaryKeys": [*partition, *keys]}
+        self._someone().create(self.table, {"fields": fields, **lists, "options": self.options, "comment": ""})
+
+    def _someone(self) -> JavaPaimon | PaimonCli:
+        return self.random.choice((self.java, self.ours))
+
+    def _rows(self) -> list[Row]:
+        number = self.random.choice((1, 5, 25, 60))
+        return [self._row() for _ in range(number)]
+
+    def _row(self) -> Row:
+        draw = self.random.random
+        cells = {
+            "p": self.random.choice(("a", "b=c")),
+            "id": self.random.randrange(30),
+            "k": self.random.choice(("", "é", "key-with-a-long-common-prefix-")) + str(self.random.randrange(8)),
+            "v": None if draw() < 0.2 else self.random.randrange(3),
+            "w": self.random.randrange(100),
+            "s": None if draw() < 0.2 else self.random.choice(("x", "y" * 30, "日本")),
+        }
+        kind = "-D" if self.oracle.has_deletes and draw() < 0.25 else "+I"
+        return {"_kind": kind, **{name: cells[name] for name in self.columns}}
+
+    def _write(self, *, compact: bool) -> list[Row]:
+        who, rows = self._someone(), self._rows()
+        self.history.append(f"{who.name} writes {len(rows)} rows{' and compacts' if compact else ''}")
+        who.write(self.table, rows, compact=compact)
+        changes = self.oracle.write(rows)
+        return changes + (self._seen_by_compaction(full=False) if compact else [])
+
+    def _compact(self) -> list[Row]:
+        who, full = self._someone(), self.random.random() < 0.5
+        served = who is self.ours and not full and self.random.random() < 0.5
+        self.history.append(f"{who.name} {'serves' if served else 'compacts fully' if full else 'compacts'}")
+        if served:
+            self.ours.serve(self.table)
+        else:
+            who.compact(self.table, full=full)
+        return self._seen_by_compaction(full=full)
+
+    def _seen_by_compaction(self, *, full: bool) -> list[Row]:
+        """A pick of all runs is a full compaction too; the producer full-compaction looks at nothing less."""
+        if full or self.oracle.producer != "full-compaction":
+            return self.oracle.compact()
+        files = json.loads(self.ours.run("files", "ls", self.table, "-o", "json"))["items"]
+        partial = {file["partition"].removeprefix("p=") for file in files if file["level"] < TOP_LEVEL}
+        return self.oracle.compact({"a", "b=c"} - partial)
+
+    def _latest(self) -> int:
+        return max((int(path.name.rsplit("-", 1)[1]) for path in (self.table / "snapshot").glob("snapshot-*")), default=0)
+
+    def round(self) -> None:
+        before = self._latest()
+        if self.random.random() < 0.4 and not self.oracle.waiting:
+            changes = self._write(compact=True)
+        else:
+            changes = [change for _ in range(self.random.choice((1, 1, 2, 3))) for change in self._write(compact=False)]
+            self.check_rows()
+            changes += self._compact()
+        self.check_rows()
+        self.changes += changes
+        if self.oracle.producer == "none":
+            return
+        for peer in (self.java, self.ours):
+            self._same(f"changelog of {peer.name}", peer.changelog(self.table, before + 1, self._latest()), changes)
+
+    def check_rows(self) -> None:
+        if not self._latest():
+            return
+        for peer in (self.java, self.ours):
+            self._same(f"rows of {peer.name}", [{**row, "_kind": "+I"} for row in peer.read(self.table)], self.oracle.rows(java=peer is self.java), rows=True)
+
+    def check_history(self) -> None:
+        """The changelog of all rounds, before and after an expiry by one of the two; the whole table by our own `verify`."""
+        self._check_changelogs()
+        for peer in (self.java, self.ours) if self.oracle.producer != "none" else ():
+            if peer is self.java and self.oracle.hides_level_0 and self.oracle.producer == "input":
+                continue  # it leaves out level 0 of changelogs too, of its own tables as well
+            later = self.ours.changelog(self.table, 2, self._latest())
+            self._same(f"increment of {peer.name}", peer.incremental(self.table, 1, self._latest()), later)
+        self.ours.run("verify", self.table, "--level", "full", "--all-snapshots")
+        who = self._someone()
+        self.history.append(f"{who.name} expires")
+        who.expire(self.table, 2)
+        self.check_rows()
+        if LONGER.items() <= self.options.items():
+            self._check_changelogs()
+        self.ours.run("verify", self.table, "--level", "full")
+
+    def _check_changelogs(self) -> None:
+        for peer in (self.java, self.ours) if self.oracle.producer != "none" else ():
+            self._same(f"whole changelog of {peer.name}", peer.changelog(self.table, 1, self._latest()), self.changes)
+
+    def _same(self, what: str, found: Sequence[Row], wanted: Sequence[Row], *, rows: bool = False) -> None:
+        found_by_key, wanted_by_key = (self._by_key(side, rows) for side in (found, wanted))
+        self.compared += 1
+        for key in found_by_key.keys() | wanted_by_key.keys():
+            if found_by_key.get(key) != wanted_by_key.get(key):
+                difference = f"{key}: {found_by_key.get(key)} instead of {wanted_by_key.get(key)}"
+                raise AssertionError(f"{what}: {difference}\n{self.options}, key {self.oracle.keys}\n  " + "\n  ".join(self.history))
+
+    def _by_key(self, found: Sequence[Row], rows: bool) -> dict[Key, list[Key]]:
+        """Per key the changes in their order; of rows, which the oracle keeps as they came in, the kind says nothing."""
+        by_key: dict[Key, list[Key]] = {}
+        for row in found:
+            cells = tuple(row[name] for name in self.columns)
+            by_key.setdefault(self.oracle.key(row), []).append(cells if rows else (row["_kind"], *cells))
+        return by_key
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jars", type=Path, required=True, help="folder with paimon-bundle and Hadoop's client jars")
+    parser.add_argument("--tables", type=int, default=len(SHAPES))
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", default="local", choices=("local", "spark"))
+    parser.add_argument("--only", default="", help="only shapes whose name holds this")
+    parser.add_argument("--table", help="the seed of a table that differed")
+    parser.add_argument("--keep", type=Path, help="make the tables in this folder and leave them there")
+    arguments = parser.parse_args()
+    shapes = [shape for shape in SHAPES if arguments.only in shape]
+    seeds = [f"{arguments.seed}-{shapes[number % len(shapes)]}-{number}" for number in range(arguments.tables)]
+    begun, compared, differences = time.monotonic(), 0, 0
+    java, ours = JavaPaimon(arguments.jars), PaimonCli(arguments.engine)
+    with tempfile.TemporaryDirectory(prefix="turns-") as folder:
+        for seed in [arguments.table] if arguments.table else seeds:
+            try:
+                turns = Turns(arguments.keep or Path(folder), seed, seed.split("-", 1)[1].rsplit("-", 1)[0], java, ours)
+                for _ in range(arguments.rounds):
+                    turns.round()
+                turns.check_history()
+                compared += turns.compared
+            except AssertionError as difference:
+                differences += 1
+                print(f"table {seed}: {difference}", file=sys.stderr, flush=True)
+    java.close()
+    line = {"measure": "turns", "tables": 1 if arguments.table else len(seeds), "rounds": arguments.rounds, "compared": compared}
+    print(json.dumps({**line, "differences": differences, "seed": arguments.seed, "seconds": round(time.monotonic() - begun, 1)}))
+    return int(bool(differences))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
