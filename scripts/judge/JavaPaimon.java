@@ -84,8 +84,8 @@ public class JavaPaimon {
             case "write": return write(table, request.get("rows"));
             case "compact": return compact(table, request.get("full").asBoolean());
             case "read": return read(table.newReadBuilder(), table.newReadBuilder().newScan().plan().splits(), table.rowType());
-            case "changelog": return changelog(table, request.get("from").asLong(), request.get("to").asLong());
-            case "incremental": return incremental(table, request.get("from").asText(), request.get("to").asText());
+            case "changelog": return changelog(table, request.get("first").asLong(), request.get("last").asLong());
+            case "incremental": return incremental(table, request.get("first").asText(), request.get("last").asText());
             case "expire": return expire(table, request.get("retain").asText());
             default: throw new IllegalArgumentException("unknown request " + request.get("do"));
         }

@@ -1,12 +1,14 @@
-"""Java Paimon as a process that carries out requests (`JavaPaimon.java`), and our commands called the same way."""
+"""Java Paimon as a process that carries out requests (`JavaPaimon.java`), our commands called the same way, and readers."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,8 @@ class JavaPaimon:
         command = ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={self._folder.name}"]
         command += ["-Duser.timezone=UTC", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
         command += ["-cp", os.pathsep.join([self._folder.name, class_path]), "JavaPaimon"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
 
     def close(self) -> None:
         self._process.communicate()
@@ -64,11 +67,11 @@ class JavaPaimon:
         return self._request("read", table)
 
     def changelog(self, table: Path, first: int, last: int) -> list[Row]:
-        return self._request("changelog", table, **{"from": first, "to": last})
+        return self._request("changelog", table, first=first, last=last)
 
     def incremental(self, table: Path, after: int, to: int) -> list[Row]:
         """The same changes as a query of the audit log between two snapshots gives them."""
-        return self._request("incremental", table, **{"from": str(after), "to": str(to)})
+        return self._request("incremental", table, first=str(after), last=str(to))
 
 
 class PaimonCli:
@@ -82,7 +85,8 @@ class PaimonCli:
     def run(self, *arguments: object, stdin: str | None = None) -> str:
         result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
         if result.exit_code:
-            raise AssertionError(f"paimon-cli {' '.join(map(str, arguments))}: exit {result.exit_code}\n{result.stdout}{result.stderr}")
+            command = " ".join(["paimon-cli", *map(str, arguments)])
+            raise AssertionError(f"{command}: exit {result.exit_code}\n{result.stdout}{result.stderr}")
         return str(result.stdout)
 
     def create(self, table: Path, schema: Mapping[str, Any]) -> None:
@@ -105,8 +109,8 @@ class PaimonCli:
     def expire(self, table: Path, retain: int) -> None:
         self.run("expire", table, "--retain-max", retain, "--retain-min", retain, "--older-than", "0s", "--yes")
 
-    def read(self, table: Path) -> list[Row]:
-        return [json.loads(line) for line in self.run("read", table, "-o", "ndjson", *self.engine).splitlines()]
+    def read(self, table: Path, *moment: str) -> list[Row]:
+        return [json.loads(line) for line in self.run("read", table, "-o", "ndjson", *moment, *self.engine).splitlines()]
 
     def changelog(self, table: Path, first: int, last: int) -> list[Row]:
         lines = self.run("changelog", "read", table, "--from", first, "--to", last, "-o", "ndjson").splitlines()
@@ -120,3 +124,24 @@ class PaimonCli:
 
 def _with_kind(row: Row) -> Row:
     return {"_kind": row.pop("rowkind"), **row}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A command that takes the directory of a table and prints its rows in canonical form, one JSON object a line."""
+
+    name: str
+    command: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Reader:
+        """`NAME=COMMAND`, as on the command line."""
+        name, _, command = text.partition("=")
+        return cls(name, tuple(shlex.split(command)))
+
+    def read(self, table: Path) -> list[Row] | str:
+        """The rows, or the last line of what it says if it cannot read the table."""
+        done = subprocess.run([*self.command, str(table)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            return (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
+        return [json.loads(line) for line in done.stdout.splitlines()]
