@@ -87,7 +87,7 @@ class Continued:
         self.ours.compact(self.table, full=True)
         rows = {tuple(row[key] for key in self.keys): row for row in self.ours.read(self.table)}
         self._same("java, compacted by us", self.java.read(self.table), rows.values())
-        for step in range(STEPS):
+        for step in range(STEPS if self.golden.options["bucket"] != "-1" else 0):  # dynamic buckets are only compacted
             before, first = dict(rows), self._latest() + 1
             written = self._changed(list(rows.values()))
             for row in written:
