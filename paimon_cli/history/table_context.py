@@ -149,10 +149,12 @@ class TableContext(TableHistory):
         root = url.rstrip("/")
         if storage is None:
             storage, root = storage_for_url(url, storage_options, confined=True)
-        schema = schema or SchemaHistory(storage, TableLayout(root, branch)).latest()
+        schemas = SchemaHistory(storage, TableLayout(root, branch))
+        schema = schema or schemas.latest()
         options = TableOptions({**schema.options, **(dynamic_options or {})})
         clock, random, trace = clock or SystemClock(), random or SystemRandom(), trace or NoTrace()
         context = TableContext(root, storage, schema, options, clock, random, branch=branch, trace=trace)
+        context.__dict__.update(layout=schemas.layout, schemas=schemas)  # which keeps the schema that it has read
         context.check(OPEN)
         return context
 
