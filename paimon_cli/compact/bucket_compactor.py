@@ -35,8 +35,8 @@ from paimon_cli.metadata.data_file import (
     upper_file_names,
     vector_file_names,
 )
-from paimon_cli.metadata.data_file_schema import VALUE_KIND
-from paimon_cli.metadata.table_mode import FULL_COMPACTION, LOOKUP
+from paimon_cli.metadata.data_file_schema import INSERT, VALUE_KIND, merge_rows
+from paimon_cli.metadata.table_mode import FULL_COMPACTION, LOOKUP, BucketMode
 
 KIND_BATCH_ROWS = 1 << 20
 
@@ -191,6 +191,22 @@ class MergeRewriter:
         return replace(message, compact_changelog_files=files)
 
 
+class ConcatenatingRewriter(MergeRewriter):
+    """Puts files of an append table together, one after the other.
+
+    Rows of a bucket keep their order, and their numbers begin where those of the first file do; without buckets they begin at 0.
+    """
+
+    def _merged(self, section: Section) -> Iterator[pa.RecordBatch]:
+        schema, bucket_id = self._context.schema, self._task.bucket_id
+        files = [file for run in section for file in run.files]
+        number = 0 if self._context.mode.bucket_mode is BucketMode.UNAWARE else files[0].min_sequence_number
+        for file in files:
+            for batch in read_data_file(self._context, bucket_id, file, schema.field_names, LARGEST_BATCH):
+                yield merge_rows(schema, dict(zip(schema.field_names, batch.columns, strict=True)), INSERT, number)
+                number += batch.num_rows
+
+
 class LookupRewriter(MergeRewriter):
     """Merges, and looks up what its keys replace above the output level: for vectors, first-row and the changelog by lookup."""
 
@@ -261,6 +277,8 @@ class FullChangelogRewriter(MergeRewriter):
 
 def rewriter_of(context: TableContext, task: CompactionTask, is_given_up: Callable[[], bool]) -> Rewriter:
     """What the table's changelog and deletion vectors ask of a compaction."""
+    if not context.mode.has_keys:
+        return ConcatenatingRewriter(context, task, is_given_up)
     if context.mode.looks_up_old_rows:
         return LookupRewriter(context, task, is_given_up)
     if context.mode.changelog_producer == FULL_COMPACTION and task.output_level == task.max_level:

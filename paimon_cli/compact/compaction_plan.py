@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from paimon_cli.errors import NotSupported, UsageError
 from paimon_cli.history.live_files import BucketFiles
 from paimon_cli.history.table_context import TableContext
+from paimon_cli.lsm.append_compaction import FEWEST_FOR_FULL, AppendPicker, Pack
 from paimon_cli.lsm.compaction_picker import (
     UNKNOWN,
     CompactionPicker,
     PickState,
+    Rewrite,
     Step,
     compaction_steps,
     full_pick,
@@ -23,11 +25,14 @@ from paimon_cli.lsm.sorted_runs import SortedRun, highest_level, key_sections, s
 from paimon_cli.lsm.universal_compaction import FULL, CompactionPick, run_sizes
 from paimon_cli.metadata.data_file import SOURCE_COMPACT, BucketId, DataFileMeta, IndexFileMeta, file_facts
 from paimon_cli.metadata.table_layout import POSTPONE_BUCKET
+from paimon_cli.metadata.table_mode import BucketMode
 from paimon_cli.options.option_catalog import COMPACT
-from paimon_cli.options.option_text import counted
+from paimon_cli.options.option_text import counted, human_size
 from paimon_cli.storage.clock_and_random import local_hour, moment_of_wall_clock
 
 MINOR_STRATEGY, FULL_STRATEGY = "minor", "full"
+SMALL_FILES = "small files"
+"""Why files of an append table are compacted."""
 
 
 POSTPONED = "rows wait here unsorted until another Paimon engine moves them into buckets"
@@ -40,7 +45,8 @@ class CompactionTask:
     `files`: oldest first. `others`, where old rows are looked up or marked: the files of the bucket that stay; `index_files`:
     those of the bucket. `rewrite_marked`: files with a deletion vector lose it; `one_by_one`: no two files are put together.
     `state`: what to remember of the bucket after the compaction; `memory`: bytes that its merge may use,
-    None for the default. `bucket_size`, `oldest_size`: bytes of the whole bucket and of its oldest run.
+    None for the default. `bucket_size`, `oldest_size`: bytes of the whole bucket and of its oldest run. `packs`: in append
+    tables, the files that become one; there each file counts as a run.
     """
 
     partition: bytes
@@ -65,6 +71,7 @@ class CompactionTask:
     memory: int | None = None
     bucket_size: int = 0
     oldest_size: int = 0
+    packs: tuple[Pack, ...] = ()
 
     @property
     def bucket_id(self) -> BucketId:
@@ -79,6 +86,11 @@ class CompactionTask:
     def marked(self) -> frozenset[str]:
         """Names of the data files that have a deletion vector."""
         return marked_files(self.index_files)
+
+    @property
+    def parts(self) -> list[CompactionTask]:
+        """Tasks that can run side by side: one for each pack of an append table."""
+        return [replace(self, files=pack, packs=(pack,)) for pack in self.packs] or [self]
 
     def with_memory(self, memory: int | None) -> CompactionTask:
         return self if memory is None else replace(self, memory=memory)
@@ -165,6 +177,8 @@ def _decide(
     if bucket.bucket == POSTPONE_BUCKET:
         size = sum(file.file_size for file in bucket.files)
         return SkippedBucket(bucket.partition, bucket.bucket, len(bucket.files), POSTPONED, state, len(bucket.files), size)
+    if not context.mode.has_keys:
+        return _decide_append(context, bucket, strategy == FULL_STRATEGY, snapshot_id, file_stamp)
     runs = sorted_runs(bucket.files, context.key_of)
     max_level = max(context.options.num_levels - 1, highest_level(bucket.files))
     known = _known(runs, max_level, state)
@@ -221,8 +235,47 @@ def _decide(
     )
 
 
+def _decide_append(context: TableContext, bucket: BucketFiles, full: bool, snapshot_id: int, file_stamp: str) -> Decision:
+    options, target = context.options, context.mode.target_file_size
+    small = int(target * options.small_file_ratio)
+    fewest = options.compaction_min_file_num
+    picker = AppendPicker(target, small, fewest, options.split_open_file_cost, options.compaction_file_num_limit)
+    if context.mode.bucket_mode is BucketMode.UNAWARE:
+        packs = picker.by_size(bucket.files, full=full)
+        least = 2 if full else fewest
+        idle = f"fewer than {least} files below {human_size(small)}"
+    else:
+        packs = picker.whole_bucket(bucket.files) if full else picker.neighbours(bucket.files)
+        least = FEWEST_FOR_FULL if full else fewest
+        idle = f"fewer than {least} small files, or more big ones" if full else f"no {least} neighbours are small"
+    if marked_files(bucket.index_files):
+        packs, idle = [], "deletion vectors mark rows of its files"
+    files, size = tuple(file for pack in packs for file in pack), sum(file.file_size for file in bucket.files)
+    if not packs:
+        return SkippedBucket(bucket.partition, bucket.bucket, len(bucket.files), idle, files=len(bucket.files), size=size)
+    return CompactionTask(
+        partition=bucket.partition,
+        bucket=bucket.bucket,
+        total_buckets=bucket.total_buckets,
+        files=files,
+        output_level=0,
+        max_level=0,
+        drop_deletes=False,
+        reason=FULL if full else SMALL_FILES,
+        arithmetic=f"{counted(len(files), 'file')} in {counted(len(packs), 'pack')}",
+        runs_before=len(bucket.files),
+        runs_after=len(bucket.files) - len(files) + len(packs),
+        read_snapshot_id=snapshot_id,
+        file_stamp=file_stamp,
+        bucket_size=size,
+        packs=tuple(packs),
+    )
+
+
 def task_steps(context: TableContext, task: CompactionTask) -> list[Step]:
     """The steps of the task: what is rewritten, and what only changes its level. The run and its estimate both use them."""
+    if task.packs:
+        return [Rewrite(((SortedRun(0, pack),),)) for pack in task.packs]
     small_file_size = int(context.mode.target_file_size * context.options.small_file_ratio)
     if task.one_by_one:
         return steps_one_by_one(task.files)

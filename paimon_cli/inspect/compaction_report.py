@@ -75,7 +75,7 @@ def _row(context: TableContext, partition: str, decision: Decision) -> DecisionR
     rewrites = [step for step in steps if isinstance(step, Rewrite)]
     read, written = sum(f.file_size for step in rewrites for f in step.files), _written(context, decision, steps)
     new = sum(file.file_size for file in decision.files if file.level == 0)
-    runs = decision.runs_before - decision.runs_after + 1
+    runs = len(decision.files) if decision.packs else decision.runs_before - decision.runs_after + 1
     level_0 = sum(file.level == 0 for file in decision.files)
     target = context.mode.target_file_size
     left = decision.bucket_size - read + sum(written)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paimon_cli.bucket.stamped_files import new_stamp
 from paimon_cli.commit.committer import Committer
@@ -243,9 +243,26 @@ def _compact_buckets(
         return []
     engine.prepare(plan.work, progress)
     memory = _memory_of_a_task(request, engine)
-    tasks = [task.with_memory(memory) for task in plan.tasks]
+    tasks = [part.with_memory(memory) for task in plan.tasks for part in task.parts]
     with new_files.deleted_on_failure(), phase(progress, "Compacting buckets", len(tasks)) as done:
-        return run_traced(engine, new_files.context, compact_bucket, tasks, done)
+        return _per_bucket(run_traced(engine, new_files.context, compact_bucket, tasks, done))
+
+
+def _per_bucket(results: Sequence[CommitMessage | FailedBucket]) -> list[CommitMessage | FailedBucket]:
+    """One result for each bucket: what its tasks did, or the first failure of any of them."""
+    found: dict[BucketId, CommitMessage | FailedBucket] = {}
+    for result in results:
+        bucket_id = result.task.bucket_id if isinstance(result, FailedBucket) else result.bucket_id
+        before = found.setdefault(bucket_id, result)
+        if before is result or isinstance(before, FailedBucket):
+            continue
+        found[bucket_id] = result if isinstance(result, FailedBucket) else _together(before, result)
+    return list(found.values())
+
+
+def _together(one: CommitMessage, other: CommitMessage) -> CommitMessage:
+    before, after = one.compact_before + other.compact_before, one.compact_after + other.compact_after
+    return replace(one, compact_before=before, compact_after=after)
 
 
 def _memory_of_a_task(request: CompactRequest, engine: Engine) -> int | None:

@@ -172,7 +172,7 @@ def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:
     totals = {partition: total for (partition, _), total in committed.total_buckets.items()}
     read_snapshot_id = _read_snapshot_id(context, snapshot, request.read_snapshot)
     file_stamp = new_stamp(context)
-    leaves_compaction = context.options.write_only or context.options.sequence_snapshot_ordering
+    leaves_compaction = not context.mode.has_keys or context.options.write_only or context.options.sequence_snapshot_ordering
     wanted = request.compaction != NO_COMPACTION and not leaves_compaction
     compacts = wanted and why_not_compactable(context) is None
     strategy = FULL_STRATEGY if _is_full_commit(context, request) else MINOR_STRATEGY

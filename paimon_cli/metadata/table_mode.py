@@ -122,9 +122,12 @@ class TableMode:
         return [*named, *(limit.why for limit in self._limits(work))]
 
     def _limits(self, work: str) -> Iterator[Limit]:
-        if not self.has_keys and work != WRITE:
+        if not self.has_keys and work not in (WRITE, COMPACT):
             hint = "use another Paimon engine, or create a table with a primary key"
             yield Limit("without a primary key", f"this version does not {work} tables without a primary key", hint)
+        elif not self.has_keys and work == COMPACT and self.deletion_vectors:
+            why = "this version does not remove rows that vectors mark where there is no key"
+            yield Limit("with deletion vectors but without a primary key", why, "compact it with another Paimon engine")
         elif work == COMPACT:
             if self.bucket_mode is BucketMode.POSTPONED:
                 why = "it would have to move rows into buckets that do not exist yet"

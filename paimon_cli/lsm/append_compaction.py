@@ -1,0 +1,78 @@
+"""Which files of an append table are compacted, and which of them become one: decisions about sizes (FORMAT.md, section 12).
+
+Files of a table without buckets have no order, so that small ones are packed by size (Java AppendCompactCoordinator). Files of a
+bucket stay in the order of their rows, so that only neighbours are put together (Java BucketedAppendCompactManager).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_cli.metadata.data_file import DataFileMeta
+
+Pack = tuple[DataFileMeta, ...]
+"""Files whose rows go, one file after the other, into new files."""
+
+FEWEST_FOR_FULL = 3
+"""Files of a bucket from which a full compaction is worth it."""
+
+
+@dataclass(frozen=True)
+class AppendPicker:
+    """The options that decide. `open_cost`: bytes that opening a file is worth; `most_files`: considered at a time."""
+
+    target_size: int
+    small_size: int
+    fewest_files: int
+    open_cost: int
+    most_files: int
+
+    def by_size(self, files: Sequence[DataFileMeta], *, full: bool) -> list[Pack]:
+        """Packs of small files, smallest first, each worth twice the target size.
+
+        What is left becomes a pack if there are enough files of it; with `full`, two are enough.
+        """
+        small = sorted((file for file in files if file.file_size < self.small_size), key=lambda file: file.file_size)
+        packs: list[Pack] = []
+        pack: list[DataFileMeta] = []
+        worth = 0
+        for file in small[: self.most_files]:
+            pack.append(file)
+            worth += file.file_size + self.open_cost
+            if len(pack) > 1 and worth >= 2 * self.target_size:
+                packs.append(tuple(pack))
+                pack, worth = [], 0
+        if len(pack) >= (2 if full else max(2, self.fewest_files)):
+            packs.append(tuple(pack))
+        return packs
+
+    def neighbours(self, files: Sequence[DataFileMeta]) -> list[Pack]:
+        """Packs of files that follow each other, as soon as enough of them are no more than twice the target size."""
+        packs: list[Pack] = []
+        window: deque[DataFileMeta] = deque()
+        size = 0
+        for file in in_order(files):
+            window.append(file)
+            size += file.file_size
+            if len(window) >= max(2, self.fewest_files):
+                packs.append(tuple(window))
+                window.clear()
+                size = 0
+            elif size >= 2 * self.target_size:
+                size -= window.popleft().file_size
+        return packs
+
+    def whole_bucket(self, files: Sequence[DataFileMeta]) -> list[Pack]:
+        """All files but the full ones at the beginning, if there are some and most of them are small."""
+        ordered = in_order(files)
+        first = next((place for place, file in enumerate(ordered) if file.file_size < self.target_size), len(ordered))
+        left = ordered[first:]
+        small = sum(file.file_size < self.target_size for file in left)
+        return [tuple(left)] if len(left) >= FEWEST_FOR_FULL and 2 * small > len(left) else []
+
+
+def in_order(files: Sequence[DataFileMeta]) -> list[DataFileMeta]:
+    """The files of a bucket in the order in which their rows are read."""
+    return sorted(files, key=lambda file: (file.min_sequence_number, file.creation_time_millis or 0))
