@@ -13,12 +13,12 @@ from paimon_cli.lab.simulation.exploration import explain, explore, sample
 from tests.simulation.scenarios import scenario
 
 BOUNDED = {
-    "three-writers": (2, 4_000),
-    "writers-compactor": (2, 3_000),
-    "writer-compactors": (2, 2_500),
-    "checked-writers-compactor": (1, 1_200),
-    "writer-compactor-expiry": (1, 350),
-    "checked-counter": (1, 200),
+    "three-writers": (2, 3_300),
+    "writers-compactor": (2, 2_600),
+    "writer-compactors": (2, 2_000),
+    "checked-writers-compactor": (1, 950),
+    "writer-compactor-expiry": (1, 300),
+    "checked-counter": (1, 170),
 }
 """How often actors are interrupted at most, and at least how many schedules that gives: a search that shrinks is noticed."""
 
