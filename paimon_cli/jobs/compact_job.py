@@ -182,7 +182,8 @@ def run_compact(
 def show_level_0(context: TableContext, buckets: Sequence[BucketId], engine: Engine, progress: Progress) -> str | None:
     """Compact buckets whose new rows readers or streams would not see before; why that failed, if it did: the rows are committed.
 
-    Nothing is done where they see level 0, for write-only tables, which another job compacts, and with `lookup-wait=false`.
+    `buckets`: none means all. Nothing is done where they see level 0, for write-only tables, which another job compacts, and with
+    `lookup-wait=false`.
     """
     awaits_compaction = context.mode.hides_level_0 or context.mode.changelog_producer == LOOKUP
     if not awaits_compaction or context.options.write_only or not context.options.lookup_wait:

@@ -90,7 +90,8 @@ def run_update(context: TableContext, request: UpdateRequest, engine: Engine, pr
     checked = _under_check(context)
     identity = identity_of(checked, request.commit_user, request.commit_id, request.assume_new)
     if Committer(checked).is_committed(identity):
-        return UpdateSummary(already_committed=True, engine=engine.name)
+        lost = show_level_0(context, (), engine, progress)  # it may have crashed before it had compacted
+        return UpdateSummary(already_committed=True, engine=engine.name, compaction_lost=lost)
     new_values = parse_set_clause(request.assignments, checked.schema) if request.assignments else None
     change = RowChange(parse_predicate(request.where, checked.schema), new_values)
     hint = "raise --max-attempts, or keep other writers away from these buckets for a while"

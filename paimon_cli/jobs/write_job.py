@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from paimon_cli.bucket.stamped_files import new_stamp
@@ -25,6 +25,7 @@ from paimon_cli.ingest.faults import FAIL, SKIP, RejectFile, RejectingTally, Tal
 from paimon_cli.ingest.row_sources import RowSource
 from paimon_cli.ingest.rows import IncomingRows, RowKindFilter
 from paimon_cli.ingest.source_files import SourceSplit
+from paimon_cli.jobs.compact_job import show_level_0
 from paimon_cli.jobs.engine import Engine, Progress, TasksFailed, Work, phase
 from paimon_cli.jobs.table_change import NewFiles, check_writable_table, identity_of
 from paimon_cli.metadata import data_file_schema
@@ -149,15 +150,21 @@ def run_write(context: TableContext, request: WriteRequest, engine: Engine, prog
     identity = identity_of(context, request.commit_user, request.commit_id, request.assume_new)
     committer = Committer(context)
     if committer.is_committed(identity):
-        return WriteSummary(already_committed=True, engine=engine.name)
+        return _committed_before(context, request, engine, progress)
     plan = plan_write(context, request)
     engine.prepare(work_of(request.source, plan.splits), progress)
     written, found = write_input(plan, request, engine, progress)
     result, refusal = _commit(committer, plan, written.messages, request, identity)
     if result.already_committed:
-        return WriteSummary(attempts=result.attempts, already_committed=True, engine=engine.name)
+        return replace(_committed_before(context, request, engine, progress), attempts=result.attempts)
     seconds = (context.clock.now_millis() - started) / 1000
     return WriteSummary.of(engine, written, found, result, refusal, seconds)
+
+
+def _committed_before(context: TableContext, request: WriteRequest, engine: Engine, progress: Progress) -> WriteSummary:
+    """What is left to do of a write that was committed before: if it crashed then, its rows may still be hidden at level 0."""
+    lost = None if request.compaction == NO_COMPACTION else show_level_0(context, (), engine, progress)
+    return WriteSummary(already_committed=True, engine=engine.name, compaction_lost=lost)
 
 
 def plan_write(context: TableContext, request: WriteRequest) -> WritePlan:

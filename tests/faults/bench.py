@@ -130,8 +130,10 @@ class Actor:
     def compact(self, branch: str = MAIN_BRANCH, **request: Any) -> CompactSummary:
         return run_compact(self.context(branch=branch), CompactRequest(**request), LocalEngine(), NoProgress())
 
-    def rows(self, snapshot_id: int | None = None) -> Rows:
-        return {row["k"]: row["v"] for row in read_rows(self.context(), ("k", "v"), snapshot_id)}
+    def rows(self, snapshot_id: int | None = None, *, level_0: bool = False) -> Rows:
+        """What readers see; with `level_0` also what they see only when it is compacted."""
+        context = self.context().with_level_0() if level_0 else self.context()
+        return {row["k"]: row["v"] for row in read_rows(context, ("k", "v"), snapshot_id)}
 
 
 class CountedRandom:

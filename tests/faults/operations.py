@@ -366,6 +366,7 @@ def _operations() -> list[Operation]:
     updates: dict[str, Any] = {"act": update, "done": times_job, "effect": updated}
     tells_input = functools.partial(two_writes, options={"changelog-producer": "input"})
     looks_up = functools.partial(two_writes, options={"changelog-producer": "lookup"})
+    looks_up_vectors = functools.partial(two_writes, options={"changelog-producer": "lookup", "deletion-vectors.enabled": "true"})
     tells_full = functools.partial(two_writes, options={"changelog-producer": "full-compaction"})
     full: dict[str, Any] = {**compacts, "act": lambda actor: actor.compact(strategy="full")}
     return [
@@ -373,6 +374,7 @@ def _operations() -> list[Operation]:
         Operation("update-input-changelog", tells_input, **updates),
         Operation("write-lookup-changelog", looks_up, write_job, **changes, is_gradual=True),
         Operation("write-lookup-changelog-after-compaction", looks_up, write_inline, **changes, **compacted, is_gradual=True),
+        Operation("write-lookup-vectors", looks_up_vectors, write_job, **changes, is_gradual=True),
         Operation("compact-full-changelog", tells_full, **full, **rival),
         Operation("create", lambda bench: {}, create, times_created),
         Operation("write", two_writes, write_job, **changes),

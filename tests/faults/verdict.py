@@ -71,7 +71,7 @@ def _look(bench: Bench, run: Run) -> Iterator[str]:
         return
     context = actor.context()
     yield from _violations(context, "PV001" if run.operation.is_gradual else "")
-    yield from _compare(actor.rows(), run.rows(bool(done)))
+    yield from _compare(actor.rows(level_0=True), run.rows(bool(done)))
     orphans = bench.paths() - reachable(context)
     if run.must_be_clean and orphans:
         yield f"left over: {sorted(orphans)}"
