@@ -49,7 +49,7 @@ class CommitResult:
 
 
 @dataclass(frozen=True)
-class _Step:
+class CommitStep:
     """One snapshot to make; `check_data` is None without a data conflict check."""
 
     changes_on: ChangesOn
@@ -79,11 +79,11 @@ class Committer:
         `keeps_numbers`: the files were committed before, and keep their place in the order of snapshots.
         """
         append, compact = append_changes(messages, check_append_files), compact_changes(messages)
-        steps: list[_Step] = []
+        steps: list[CommitStep] = []
         if not append.is_empty or (compact.is_empty and self._context.options.commit_force_create_snapshot):
             is_checked = self._checks_data and not append.is_empty
             check = check_of_messages(self._context, identity, messages, append.read_snapshot_id) if is_checked else None
-            steps.append(_Step((lambda latest: append) if keeps_numbers else self._ordered(lambda latest: append), check))
+            steps.append(CommitStep((lambda latest: append) if keeps_numbers else self._ordered(lambda latest: append), check))
         return self._commit([*steps, *_compaction(compact)], identity, watermark)
 
     def overwrite(
@@ -103,7 +103,9 @@ class Committer:
         """
         read = oldest_read(messages) if read_snapshot_id is None else read_snapshot_id
         check = check_of_partitions(self._context, identity, replaced_partitions, read) if self._checks_data else None
-        step = _Step(self._ordered(lambda latest: overwrite_changes(self._context, messages, replaced_partitions, latest)), check)
+        step = CommitStep(
+            self._ordered(lambda latest: overwrite_changes(self._context, messages, replaced_partitions, latest)), check
+        )
         return self._commit([step, *_compaction(compact_changes(messages))], identity, watermark)
 
     def is_committed(self, identity: CommitIdentity) -> bool:
@@ -116,7 +118,7 @@ class Committer:
             return changes_on
         return lambda latest: changes_on(latest).numbered_by_snapshot(1 if latest is None else latest.id + 1)
 
-    def _commit(self, steps: Sequence[_Step], identity: CommitIdentity, watermark: int | None) -> CommitResult:
+    def _commit(self, steps: Sequence[CommitStep], identity: CommitIdentity, watermark: int | None) -> CommitResult:
         with _unpublished():
             own = Deduplication(self._context, identity)
             is_made = own.already_committed()
@@ -133,7 +135,7 @@ class Committer:
                 break
         return done
 
-    def _publish(self, step: _Step, own: Deduplication, watermark: int | None) -> CommitResult:
+    def _publish(self, step: CommitStep, own: Deduplication, watermark: int | None) -> CommitResult:
         """Make one snapshot; after a lost race again, on top of the snapshot that won it."""
         context, writer, attempts = self._context, MetadataWriter(self._context), RetryPolicy(self._context)
         delta: DeltaManifests | None = None
@@ -164,7 +166,7 @@ class Committer:
         writer.discard(writer.written)
         raise attempts.exhausted()
 
-    def _check(self, step: _Step, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:
+    def _check(self, step: CommitStep, changes: SnapshotChanges, latest: Snapshot | None, attempt: int) -> None:
         added = sum(entry.kind == ADD for entry in changes.entries)
         with self._context.trace.timed(
             "check",
@@ -191,8 +193,8 @@ class Committer:
         return changes.is_empty and not self._context.options.commit_force_create_snapshot
 
 
-def _compaction(compact: SnapshotChanges) -> list[_Step]:
-    return [] if compact.is_empty else [_Step(lambda latest: compact)]
+def _compaction(compact: SnapshotChanges) -> list[CommitStep]:
+    return [] if compact.is_empty else [CommitStep(lambda latest: compact)]
 
 
 @contextlib.contextmanager

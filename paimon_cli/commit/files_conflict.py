@@ -125,6 +125,18 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
     """Raise `FilesConflict` if the changes do not fit on top of `latest`."""
     if changes.kind == COMPACT:
         _check_vectors_switch(context)
+    base, left = check_data_files(context, latest, changes)
+    names: dict[BucketId, set[str]] = {bucket_id: set() for bucket_id in _touched_buckets(changes)}
+    for entry in left:
+        names[entry.bucket_id].add(entry.file.file_name)
+    _check_vectors(context, latest, changes, names)
+    _check_upper_files(context, changes, base)
+
+
+def check_data_files(
+    context: TableContext, latest: Snapshot | None, changes: SnapshotChanges
+) -> tuple[Sequence[ManifestEntry], Sequence[ManifestEntry]]:
+    """The part of `check_files` that concerns data files alone; returns those of the touched buckets, before and after."""
     touched = _touched_files(context, latest, changes)
     base = touched.entries
     if not changes.replaces_partitions:
@@ -139,11 +151,7 @@ def check_files(context: TableContext, latest: Snapshot | None, changes: Snapsho
             raise _conflict(context, entry, "is already in the table", "the same commit was probably already made")
     left = [*survivors.values(), *added.values()]
     _check_levels(context, changes.entries, left)
-    names: dict[BucketId, set[str]] = {bucket_id: set() for bucket_id in _touched_buckets(changes)}
-    for entry in left:
-        names[entry.bucket_id].add(entry.file.file_name)
-    _check_vectors(context, latest, changes, names)
-    _check_upper_files(context, changes, base)
+    return base, left
 
 
 def _check_vectors_switch(context: TableContext) -> None:

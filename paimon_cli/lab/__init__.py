@@ -1,1 +1,1 @@
-"""Concurrency scenarios, reproduced step by step: on the shipped code, and on a model of deletion vectors."""
+"""Concurrency scenarios, reproduced step by step on the shipped code."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from paimon_cli.commit.data_conflict import BUCKET, OFF, PARTITION
 from paimon_cli.errors import UsageError
-from paimon_cli.lab import cases, dv_model
+from paimon_cli.lab import cases, vector_cases
 from paimon_cli.lab.lab_table import LabSetting, check_options
 from paimon_cli.lab.story import Story
 from paimon_cli.options.table_options import DATA_CONFLICT_CHECKS
 
 BOTH = (OFF, BUCKET)
-MODELLED = (OFF, PARTITION, BUCKET)
-"""The model of deletion vectors knows whole buckets only."""
+WHOLE_BUCKETS = (OFF, PARTITION, BUCKET)
+"""The granularities of cases without a table of their own."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,16 @@ CASES = (
     ),
     Case(
         "lost-deletion-vectors",
-        "Topology 2: two compactors replace one bucket's deletion vectors (model)",
+        "Topology 2: two compactors replace one bucket's deletion vectors",
         "two live rows of a key",
-        dv_model.lost_vectors,
+        vector_cases.lost_vectors,
         has_table=False,
     ),
     Case(
         "dangling-deletion-vectors",
-        "Topology 2: a compactor marks rows of a file that another one merges away (model)",
+        "Topology 2: a compactor marks rows of a file that another one merges away",
         "dangling deletion vector",
-        dv_model.dangling_vectors,
+        vector_cases.dangling_vectors,
         has_table=False,
     ),
     Case("crash", "A writer dies at every one of its storage calls", "none", cases.crash),
@@ -168,9 +168,9 @@ def run_case(
             raise UsageError(
                 f"{flag} means nothing to the case {name}", f"it honours {', '.join(case.honours)}", f"leave {flag} out"
             )
-    unknown = [check for check in checks if check not in (DATA_CONFLICT_CHECKS if case.has_table else MODELLED)]
+    unknown = [check for check in checks if check not in (DATA_CONFLICT_CHECKS if case.has_table else WHOLE_BUCKETS)]
     if unknown:
-        raise UsageError(f"the case {name} has no granularity {unknown[0]}", f"its model knows {', '.join(MODELLED)}")
+        raise UsageError(f"the case {name} has no granularity {unknown[0]}", f"it knows {', '.join(WHOLE_BUCKETS)}")
     check_options(options or {})
     setting = LabSetting(
         seed=seed,

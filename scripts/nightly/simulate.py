@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from paimon_cli.lab.dv_model import Check, DvModel
-from paimon_cli.lab.dv_model import explore as explore_vectors
 from paimon_cli.lab.simulation.exploration import Result, explore, sample
 from paimon_cli.lab.simulation.run import Run, replay
 from paimon_cli.lab.simulation.schedule import GO
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.quick_metadata import quick_metadata
 from tests.simulation.scenarios import scenario
+from tests.simulation.vector_scenarios import MANY_ACTORS
+from tests.simulation.vector_scenarios import TWO_ACTORS as VECTOR_TWO_ACTORS
 
 RESULTS = Path("build/simulate.jsonl")
 CHUNK = 2_000
@@ -91,9 +91,11 @@ class Done:
     cpu_seconds: float
 
 
-def tasks(schedules: int, seed: int) -> Iterator[Task]:
+def tasks(schedules: int, vector_schedules: int, seed: int) -> Iterator[Task]:
     for name in TWO_ACTORS:
         yield Task("simulation: two actors, complete", name)
+    for name in VECTOR_TWO_ACTORS:
+        yield Task("vectors and changelogs: two actors, complete", name)
     for name in THREE_ACTORS:
         yield Task("simulation: three actors, complete without faults", name, faults=0)
         yield Task("simulation: bounded interruptions", name, switches=2, faults=1)
@@ -106,8 +108,9 @@ def tasks(schedules: int, seed: int) -> Iterator[Task]:
     for number in range(0, schedules, CHUNK):
         name = RANDOM[number // CHUNK % len(RANDOM)]
         yield Task("simulation: random schedules", name, min(CHUNK, schedules - number), seed=seed + number)
-    for check in (Check.FILES, Check.BUCKET):
-        yield Task(f"model of deletion vectors: check {check.value}")
+    for number in range(0, vector_schedules, CHUNK):
+        name = MANY_ACTORS[number // CHUNK % len(MANY_ACTORS)]
+        yield Task("vectors and changelogs: random schedules", name, min(CHUNK, vector_schedules - number), seed=seed + number)
 
 
 def carry_out(task: Task) -> Done:
@@ -118,8 +121,6 @@ def carry_out(task: Task) -> Done:
             result = find_planted(task.scenario)
         elif task.measure == "simulation: same schedule twice":
             result = twice(task.seed, task.schedules or 0)
-        elif task.measure.startswith("model"):
-            result = vectors(task.measure)
         else:
             chosen = scenario(task.scenario)
             chosen = chosen if task.faults is None else replace(chosen, most_faults=task.faults)
@@ -157,14 +158,6 @@ def twice(seed: int, count: int) -> Result:
         if replay(scenario(name), run.steps).disk.image() != run.disk.image():
             result.complete = False
     return result
-
-
-def vectors(measure: str) -> Result:
-    """Three writes and three compactions of two writers and two compactors: 0.8 million states without the check."""
-    check = Check(measure.rpartition(" ")[2])
-    found = explore_vectors(DvModel(writers=2, compactors=2, writes=3, compactions=3, check=check))
-    as_expected = (found.traces == {}) == (check is Check.BUCKET)
-    return Result(measure, states=found.states, complete=found.complete and as_expected)
 
 
 def collect(chosen: Sequence[Task], jobs: int, keep: Callable[[Measure], None]) -> tuple[list[Measure], list[str], list[str]]:
@@ -217,11 +210,19 @@ def keep(measure: Measure) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schedules", type=int, default=1_002_000, help="random schedules of three and four actors")
+    parser.add_argument(
+        "--vector-schedules",
+        type=int,
+        default=20_000,
+        help="those of tables with vectors and changelogs; 1000000 take three hours",
+    )
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="measures whose name holds this word")
     arguments = parser.parse_args()
-    chosen = [task for task in tasks(arguments.schedules, arguments.seed) if arguments.only in task.measure]
+    chosen = [
+        task for task in tasks(arguments.schedules, arguments.vector_schedules, arguments.seed) if arguments.only in task.measure
+    ]
     _, wrong, odd = collect(chosen, arguments.jobs, keep)
     for line in (*wrong, *odd):
         print(line)

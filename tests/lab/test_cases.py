@@ -93,9 +93,16 @@ class TestChoices:
         assert run_case("topology1", ("off",)) == run_case("topology-1", ("off",))
 
     @pytest.mark.parametrize("check", ["range", "key"])
-    def test_the_model_knows_no_keys(self, check: str) -> None:
+    def test_cases_of_all_orders_know_whole_buckets(self, check: str) -> None:
         with pytest.raises(UsageError, match=f"has no granularity {check}"):
             run_case("lost-deletion-vectors", (check,))
+
+    @pytest.mark.parametrize(("case", "sign"), [("lost-deletion-vectors", "PV033"), ("dangling-deletion-vectors", "PV016")])
+    def test_vectors_are_lost_where_nobody_checks_them(self, case: str, sign: str) -> None:
+        """Two compactions that interrupt each other, on the shipped code: only the check of vectors is taken out."""
+        unchecked, checked = run_case(case)
+        assert not unchecked.is_correct and unchecked.steps and sign in unchecked.violations[0]
+        assert checked.is_correct and checked.verdict.startswith("no damage in any of ") and not checked.violations
 
     def test_partial_update_cures_the_columns_not_the_counter(self) -> None:
         partial = {"merge-engine": "partial-update"}

@@ -71,7 +71,13 @@ def real_compactor(strategy: str = "full", buckets: tuple[int, ...] = ()) -> Job
     return run
 
 
-def level_compactor(levels: Collection[int], output_level: int, bucket: int = 0, picks: tuple[int, ...] | None = None) -> Job:
+def level_compactor(
+    levels: Collection[int],
+    output_level: int,
+    bucket: int = 0,
+    picks: tuple[int, ...] | None = None,
+    committer: type[Committer] = Committer,
+) -> Job:
     """Merge some levels of a bucket into one, as a compaction by another plan than ours might; without a second try. `picks`:
     the numbers of the files to take from these levels, oldest first; None for all.
     """
@@ -90,7 +96,7 @@ def level_compactor(levels: Collection[int], output_level: int, bucket: int = 0,
         def compact() -> None:
             messages = RealEngine(actor.disk).run_tasks(functools.partial(run_compaction, context), [task])
             with removed_on_refusal(context, messages):
-                Committer(context).commit(messages, fresh_identity(context))
+                committer(context).commit(messages, fresh_identity(context))
 
         end_of(actor, compact)
 
