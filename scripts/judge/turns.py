@@ -27,6 +27,8 @@ State = dict[Key, Row]
 Merge = Callable[[Row | None, Row], Row | None]
 
 TOP_LEVEL = 3
+OTHER_CHECKS = ("metadata", "chain", "references", "files", "stats", "sorted-runs", "sequence", "bucket", "unique")
+"""What `verify` checks besides deletion vectors."""
 VALUES = ("v", "w", "s")
 COLUMNS = {"p": "STRING", "id": "INT", "k": "STRING", "v": "BIGINT", "w": "BIGINT", "s": "STRING"}
 
@@ -179,6 +181,7 @@ class Turns:
         self.history: list[str] = []
         self.changes: list[Row] = []
         self.compared = 0
+        self.left_by_java: set[str] = set()
         not_null = {*partition, *keys}
         fields = [
             {"id": number, "name": name, "type": COLUMNS[name] + (" NOT NULL" if name in not_null else "")}
@@ -265,7 +268,7 @@ class Turns:
             increment = self._sorted(peer.incremental(self.table, 1, self._latest()))
             changes = self._sorted(self.ours.changelog(self.table, 2, self._latest()))
             self._same(f"increment of {peer.name}", increment, changes)
-        self.ours.run("verify", self.table, "--level", "full", "--all-snapshots")
+        self._verify()
         lasting = LONGER.items() <= self.options.items()
         who = self.ours if lasting else self._someone()  # Java 1.4 looks for changelog--990 where fewer than 1000 are left
         self.history.append(f"{who.name} expires")
@@ -273,7 +276,18 @@ class Turns:
         self.check_rows()
         if lasting:
             self._check_changelogs()
-        self.ours.run("verify", self.table, "--level", "full")
+        self._verify()
+
+    def _verify(self) -> None:
+        """No finding but vectors without a file, which full compactions of Java 1.4 may leave; none may come from us."""
+        for number in sorted(int(path.name.rsplit("-", 1)[1]) for path in (self.table / "snapshot").glob("snapshot-*")):
+            by_java = json.loads((self.table / "snapshot" / f"snapshot-{number}").read_text())["commitUser"].startswith("java")
+            listed = json.loads(self.ours.run("dv", "ls", self.table, "--dangling", "--snapshot", number, "-o", "json"))["items"]
+            dangling = {item["file"] for item in listed}
+            assert by_java or dangling <= self.left_by_java, f"vectors without a file since snapshot {number}: {dangling}"
+            self.left_by_java |= dangling
+        checks = ("--only", ",".join(OTHER_CHECKS)) if self.left_by_java else ()
+        self.ours.run("verify", self.table, "--level", "full", "--all-snapshots", *checks)
 
     def _sorted(self, changes: Sequence[Row]) -> list[Row]:
         """Java promises no order among the snapshots of an increment."""
