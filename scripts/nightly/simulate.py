@@ -214,7 +214,7 @@ def main() -> int:
         "--vector-schedules",
         type=int,
         default=20_000,
-        help="those of tables with vectors and changelogs; 1000000 take three hours",
+        help="those of tables with vectors and changelogs",
     )
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
